@@ -115,7 +115,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]
     if not program:
-        raise KeepfedError("No program is given. Add one: `keepfed watch python train.py`.")
+        raise KeepfedError("The program is missing. Example: `keepfed watch python train.py`.")
     # each rank may run in its own `keepfed watch`
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
@@ -129,7 +129,7 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
-        raise KeepfedError('No message is given. Use `keepfed why "..."`, or `keepfed why < log`.')
+        raise KeepfedError('No message given. Run `keepfed why "..."` or `keepfed why < log`.')
     found = look_up(text)
     print("\n\n".join(map(str, found)) or words.wrap(f"Not known. {NOT_KNOWN}", most=98))
     return 0 if found else 1
@@ -159,7 +159,7 @@ def _stage(arguments: argparse.Namespace) -> int:
         for note in staged.notes():
             print(words.wrap(f"Note: {note}", indent=2, most=98))
     elif not arguments.list:
-        raise KeepfedError("No path is given. Name the data to stage, or add --list or --remove.")
+        raise KeepfedError("The path is missing. Give the data to stage, or --list or --remove.")
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
         print(words.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")

@@ -63,7 +63,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_hold_file_systems, after_in_parent=_held.clear, after_in_child=_begin_as_child
     )
-    # Registered last, because Python calls `before` hooks in reverse order: this one runs first
+    # Registered last, because Python calls `before` hooks in reverse order. This one runs first
     # before a fork and last after it.
     os.register_at_fork(
         before=interrupts.block_sigint,

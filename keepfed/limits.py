@@ -32,7 +32,7 @@ def all_cores() -> int:
 
 
 def affinity(process: int = 0) -> set[int]:
-    """Return the cores that a process may use (0 for this process); empty if unknown."""
+    """Return the cores that a process may use (0 for this process), or an empty set if unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
     try:

@@ -1,4 +1,4 @@
-"""A CUDA device, and batches as it sees them."""
+"""CUDA devices, and functions that copy and inspect batches."""
 
 from keepfed.device.batches import (
     dense_parts,

@@ -1,4 +1,4 @@
-"""A batch as a device sees it: tensors, however nested.
+"""Find, copy and protect the tensors of a batch, even in nested containers.
 
 One rule says how to look into a batch, and `map_leaves` is its only implementation:
 
@@ -20,10 +20,10 @@ from typing import Any, cast
 
 import torch
 
-SMALL = 64 * 1024  # bytes; CUDA takes a pageable copy that is no larger and lets the host go on
-IN_HOST_MEMORY = "The batch is in host memory: copy it first, batch = gpu.upload(batch)."
+SMALL = 64 * 1024  # bytes; CUDA does not block the host for pageable copies up to this size
+IN_HOST_MEMORY = "The batch is in host memory. Copy it first: batch = gpu.upload(batch)."
 ON_ANOTHER_GPU = (
-    "The batch is on the {} and the step on the {}: upload it to the GPU that computes."
+    "The batch is on {}, but the step runs on {}. Upload the batch to the GPU of the step."
 )
 DEPTH = 4  # levels of objects that are searched for tensors
 _COMPRESSED = {
@@ -48,13 +48,13 @@ class Handle:
 def map_leaves(function: Function, batch: Any, *, whole: Function | None = None) -> Any:
     """Return a batch of the same shape with `function` applied to every leaf.
 
-    A dataclass is copied without calling its `__init__`, so frozen ones work, too.
+    A dataclass is copied without calling its `__init__`, so a frozen dataclass works too.
 
     Args:
         function: Called with each leaf, in order.
         batch: Any nesting of containers and movables. It is not changed.
-        whole: Called with each movable whose `to` takes `non_blocking`, and with each that is no
-            container, instead of looking into it.
+        whole: Called with a movable instead of with its leaves, if the movable is not a container
+            or if its `to` accepts `non_blocking`.
     """
 
     def down(part: Any) -> Any:
@@ -74,7 +74,7 @@ def map_leaves(function: Function, batch: Any, *, whole: Function | None = None)
     if is_dataclass(batch) and not isinstance(batch, type):
         twin = copy.copy(batch)
         for field in fields(batch):
-            # object's own method gets past the guard of a frozen dataclass.
+            # object.__setattr__ bypasses the check of a frozen dataclass.
             object.__setattr__(twin, field.name, down(getattr(batch, field.name)))
         return twin
     return function(batch)
@@ -105,7 +105,7 @@ def tensors(batch: Any) -> list[torch.Tensor]:
 
 
 def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
-    """Return `batch` with its tensors on `device`; movables use their own `to`.
+    """Return `batch` with its tensors on `device`. Movables are moved by their own `to`.
 
     Raises:
         TypeError: If a leaf hides tensors.
@@ -117,7 +117,7 @@ def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any
         return without_tensors(leaf)
 
     def move_whole(movable: Any) -> Any:
-        # PyTorch Geometric and Hugging Face change the object itself, which is the loader's.
+        # PyTorch Geometric and Hugging Face modify the object, which belongs to the loader.
         twin = copy.copy(movable)
         if _takes_non_blocking(twin):
             return twin.to(device, non_blocking=non_blocking)
@@ -130,7 +130,7 @@ def record_stream(batch: Any, stream: Any) -> None:
     """Keep the device memory of `batch` until `stream` has finished its work so far.
 
     Raises:
-        TypeError: If a movable has no method `record_stream` and no tensors that can be found.
+        TypeError: If a movable has neither a method `record_stream` nor any visible tensors.
     """
 
     def record(leaf: Any) -> Any:
@@ -172,17 +172,17 @@ def without_tensors(leaf: Any) -> Any:
 
 
 def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the dense tensors that a sparse or jagged tensor consists of, else the tensor.
+    """Return the dense tensors of a sparse or jagged tensor, or a list with the tensor itself.
 
     Raises:
-        TypeError: If the layout is not known.
+        TypeError: If the layout is not supported.
     """
     if tensor.layout == torch.strided and not tensor.is_nested:
         return [tensor]
     if tensor.layout not in _COMPRESSED:
         raise TypeError(
-            "A batch contains a nested tensor of strided layout, whose memory cannot be protected."
-            " Build it with layout=torch.jagged."
+            "The batch contains a nested tensor with a strided layout, and its memory cannot be "
+            "protected. Build the tensor with layout=torch.jagged."
         )
     parts = [getattr(tensor, name)() for name in _COMPRESSED[tensor.layout]]
     if tensor.layout == torch.jagged and (lengths := tensor.lengths()) is not None:  # type: ignore[attr-defined]
@@ -193,7 +193,7 @@ def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 def is_movable(part: Any) -> bool:
     """Return whether `part` is an object with tensors and a method that moves them.
 
-    A method `to` alone is not enough, because a physical quantity has one that converts units.
+    A method `to` alone is not enough, because `to` of a physical quantity converts units.
     """
     if isinstance(part, (torch.Tensor, Handle, type)) or type(part) in (dict, list, tuple, str):
         return False
@@ -236,7 +236,7 @@ def _map_inside(function: Function, movable: Any) -> Any:
         return twin.apply(function)
     for name, value in list(getattr(twin, "__dict__", {}).items()):
         if value is not movable and value is not twin:
-            # The class may check what is assigned, and would refuse a tensor that is not torch's.
+            # The class may check assignments, and would refuse a tensor that is not from torch.
             twin.__dict__[name] = map_leaves(function, value)
     return twin
 
@@ -257,9 +257,10 @@ def _holds_tensors(part: Any, depth: int = DEPTH) -> bool:
 
 
 def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
-    """Return `batch` with `pin` applied to what the thread of a loader pins.
+    """Return `batch` with `pin` applied to the tensors that a DataLoader would pin.
 
-    It does not look into dataclasses, and other objects, unless they have a `pin_memory`.
+    A DataLoader pins tensors in mappings, lists and tuples. It ignores dataclasses and other
+    objects unless they have a method `pin_memory`.
     """
     if isinstance(batch, Mapping):
         return _like_mapping(
@@ -272,9 +273,9 @@ def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> 
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
-    """Tell whether `tensor` does not fill its memory: what is pinned of it is packed first.
+    """Return whether the elements of `tensor` do not fill its memory without gaps.
 
-    PyTorch packs it into pageable memory, in any order of its dimensions.
+    PyTorch copies such a tensor into pageable memory before it copies it to a device.
     """
     strided = tensor.layout == torch.strided
     return strided and torch.empty_like(tensor, device="meta").stride() != tensor.stride()
@@ -282,7 +283,7 @@ def has_gaps(tensor: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class PinnedBatches:
-    """The batches of a loader, each handed over pinned; as often iterable as the loader is."""
+    """The batches of a loader in pinned memory. It can be iterated as often as the loader."""
 
     batches: Iterable[Any]
     pin: Callable[[Any], Any]

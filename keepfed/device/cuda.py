@@ -1,7 +1,7 @@
-"""The accelerator interface on a real GPU: a thin skin over torch.
+"""The device interface on a real GPU: a thin layer over torch.
 
-Spans come from CUDA events around each copy and step. They are read when the recording ends, so
-that recording never makes the host wait for the device.
+Spans are measured with CUDA events around each copy and step. The events are read when the
+recording ends, so recording never makes the host wait for the device.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from keepfed.device.batches import (
 )
 from keepfed.measure.spans import Span, SpanLog, current, stage
 
-ROUND_TRIPS = 5  # of an anchor, of which the quickest counts
+ROUND_TRIPS = 5  # measurements of an anchor, of which the fastest counts
 
 
 class CudaDevice:
-    """One CUDA device, fixed for good: its streams, its memory, the copies to it."""
+    """One CUDA device with its streams, its memory and the copies to it."""
 
     emulated = False
 
     def __init__(self, device: torch.device | None = None):
-        """Take `device`, or the one current in this thread: in other threads that is device 0."""
+        """Choose `device`, or the current device of this thread (0 in a new thread)."""
         index = None if device is None else device.index
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.name = torch.cuda.get_device_name(self.device)
@@ -49,11 +49,11 @@ class CudaDevice:
 
     @property
     def copy_stream(self) -> torch.cuda.Stream:
-        """The stream of this device for copies ahead, the same one to all who ask."""
+        """The stream for prefetched copies, shared by all users of this device."""
         return stream_for("copies", self.device)
 
     def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
-        """Make an event; a host that waits for it sleeps instead of keeping a core busy."""
+        """Make an event. A host that waits for it sleeps instead of polling."""
         return torch.cuda.Event(enable_timing=enable_timing, blocking=True)  # type: ignore[no-untyped-call]
 
     def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
@@ -77,19 +77,19 @@ class CudaDevice:
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
     ) -> Any:
-        """Launch `function(*buffers)`; it takes as long as it takes."""
+        """Launch `function(*buffers)`. `ms` and `occupancy` are ignored on a real GPU."""
         number = batch_number(device_tensors(buffers, self.device))
         with self.span("gpu", "compute", number):
             return _numbered(function(*buffers), number)
 
     def pin(self, batch: Any) -> Any:
-        """Return `batch` in pinned host memory, copied unless it is there already."""
+        """Return `batch` in pinned host memory. Tensors that are already pinned are not copied."""
         return self._pin(map_tensors, batch)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already.
+        """Return the batches in pinned memory, as `DataLoader(pin_memory=True)` does.
 
-        As there, a dataclass stays as it is unless it has a method `pin_memory`.
+        As in a DataLoader, a dataclass is unchanged unless it has a method `pin_memory`.
         """
         return PinnedBatches(batches, partial(self._pin, pin_as_a_loader))
 
@@ -104,21 +104,21 @@ class CudaDevice:
         return all(part.is_pinned() for tensor in here for part in dense_parts(tensor))
 
     def memory_allocated(self) -> int:
-        """Return the bytes of device memory in use, also by steps whose batches were dropped."""
-        torch.empty(1, device=self.device)  # asked for memory, PyTorch looks which steps are done
+        """Return the bytes of device memory in use, including dropped batches of running steps."""
+        torch.empty(1, device=self.device)  # an allocation makes PyTorch check finished steps
         return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.current", 0))
 
     def max_memory_allocated(self) -> int:
-        """Return the most bytes that were in use at a time."""
+        """Return the peak of the bytes in use."""
         return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.peak", 0))
 
     def memory_reserved(self) -> int:
-        """Return the bytes that PyTorch has taken from the device, free ones of its pools too."""
+        """Return the bytes that PyTorch holds on the device, including free blocks of its pools."""
         return torch.cuda.memory_reserved(self.device)
 
     @contextmanager
     def span(self, lane: str, name: str, batch: int) -> Iterator[None]:
-        """Record what the block launches on the current stream, if a trace is recorded."""
+        """Record the work that the block launches on the current stream, if a trace is active."""
         trace = current()
         if trace is None:
             yield
@@ -133,7 +133,7 @@ class CudaDevice:
 
 
 class DeviceMarks:
-    """The events of one trace, and two anchors that tie the device's time to the host's."""
+    """The events of one trace, and two anchors that relate device time to host time."""
 
     def __init__(self, trace: SpanLog, gpu: CudaDevice):
         self.trace = trace
@@ -144,7 +144,7 @@ class DeviceMarks:
         trace.on_close(self.resolve)
 
     def resolve(self) -> None:
-        """Turn the events into spans."""
+        """Convert the events to spans."""
         self._gpu.synchronize()
         (first, first_ns), (last, last_ns) = self._first, self._anchor()
         length_ms = first.elapsed_time(last)
@@ -156,7 +156,7 @@ class DeviceMarks:
             self.trace.add(Span(lane, name, begin_ns, end_ns, batch))
 
     def _anchor(self) -> tuple[torch.cuda.Event, int]:
-        """Return an event, and when the host saw it pass: of some round trips the quickest."""
+        """Return an event and the host time at which it completed, from the fastest round trip."""
         trips = [round_trip(self._gpu.device, self.trace.clock) for _ in range(ROUND_TRIPS)]
         _, event, seen_ns = min(trips, key=lambda trip: trip[0])
         return event, seen_ns
@@ -164,21 +164,21 @@ class DeviceMarks:
 
 @cache
 def stream_for(purpose: str, device: torch.device, priority: int = 0) -> torch.cuda.Stream:
-    """Return the stream of `device` for `purpose`: one, however often it is asked for.
+    """Return the stream of `device` for `purpose`, the same one at every call.
 
-    PyTorch has 32 streams of each priority and gives them out in turn, and its allocator keeps a
-    pool of memory for each: whoever makes one for every epoch ends up with 32 pools.
+    PyTorch has 32 streams of each priority and returns them in turn, and its allocator keeps a
+    memory pool for each stream. A new stream in every epoch would lead to 32 pools.
     """
     return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
 
 
 def round_trip(device: torch.device, clock: Callable[[], int]) -> tuple[int, torch.cuda.Event, int]:
-    """Let an idle stream of `device` pass an event, and the host see it.
+    """Record an event on an idle stream of `device`, and wait for it.
 
-    The stream has a high priority: of those hardly anybody makes one, so it stays empty.
+    The stream has a high priority, because programs rarely use such streams, so it stays idle.
 
     Returns:
-        Nanoseconds from launch to sight, the event, and when it was seen.
+        Duration of the round trip in nanoseconds, the event, and the host time of its completion.
     """
     idle, event = stream_for("anchors", device, -1), timer()
     launched_ns = clock()
@@ -189,21 +189,21 @@ def round_trip(device: torch.device, clock: Callable[[], int]) -> tuple[int, tor
 
 
 def timer() -> torch.cuda.Event:
-    """Return an event that notes the time at which the device passes it."""
+    """Return an event that records the time at which the device reaches it."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -> int:
-    """Return the host's time of an event `device_ms` after the first anchor.
+    """Return the host time of an event `device_ms` after the first anchor.
 
-    The clocks drift apart, by some 0.01 ms per second. The second anchor, `length_ms` later by the
-    device's clock, takes that out.
+    The two clocks drift apart by about 0.01 ms per second. The second anchor, `length_ms` after the
+    first on the device's clock, corrects this drift.
     """
     return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
 
 
 def device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
-    """Return the dense tensors of a batch, which are all on `device`.
+    """Return the dense tensors of a batch, and check that all of them are on `device`.
 
     Raises:
         ValueError: If a tensor is in host memory.
@@ -219,14 +219,14 @@ def device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
 
 
 def _numbered(batch: Any, number: int) -> Any:
-    """Note its number on the tensors of `batch`: the loop may be at the next when it uses them."""
+    """Store the batch number on its tensors, because the loop may already use a later batch."""
     for tensor in tensors(batch):
         tensor._trace_batch = number  # type: ignore[attr-defined]
     return batch
 
 
 def batch_number(read: Sequence[torch.Tensor] = ()) -> int:
-    """Return the number of the batch that the first of these tensors is part of."""
+    """Return the number of the batch that contains the first tensor."""
     trace = current()
     default = -1 if trace is None else trace.batch
     return getattr(read[0], "_trace_batch", default) if read else default

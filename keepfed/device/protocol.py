@@ -1,6 +1,6 @@
 """The interface of a device: streams, events, copies and memory.
 
-Streams and events have the names and the meaning of `torch.Stream` and `torch.Event`.
+Streams and events behave like `torch.Stream` and `torch.Event`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from keepfed.device.batches import PinnedBatches
 
 
 class BatchDevice(Protocol):
-    """A device that copies batches while the host goes on."""
+    """A device that copies batches while the host continues."""
 
     emulated: bool
     name: str
 
     def Stream(self) -> Any:
-        """Hand out a stream: there are 32 of them, and the 33rd is the first one again."""
+        """Return a stream. There are 32 streams, so the 33rd call returns the first one again."""
 
     @property
     def copy_stream(self) -> Any:
-        """The one stream of this device for copies ahead: memory is kept for each stream apart."""
+        """The stream for prefetched copies. One is enough, since each stream has a memory pool."""
 
     def Event(self, *, enable_timing: bool = False) -> Any:
-        """Make an event; `enable_timing` for those between which `elapsed_time` is asked for."""
+        """Make an event. `enable_timing` is required for `elapsed_time`."""
 
     def stream(self, stream: Any) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -38,36 +38,37 @@ class BatchDevice(Protocol):
         """Block the host until everything launched is finished."""
 
     def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
-        """Copy the tensors of a batch, however nested, to the device; leave the rest as it is.
+        """Copy the tensors of a batch to the device, even in nested containers.
 
-        `non_blocking=True` returns at once if the tensors are pinned.
+        Other parts of the batch are unchanged. `non_blocking=True` returns at once if the tensors
+        are pinned.
         """
 
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
     ) -> Any:
-        """Launch `function(*buffers)`, which returns new tensors, e.g. an augmentation.
+        """Launch `function(*buffers)`, which returns new tensors, such as an augmentation.
 
-        On CUDA it takes as long as it takes; `ms` and `occupancy` are for the emulated device.
+        Only the emulated device uses `ms` and `occupancy`.
         """
 
     def pin(self, batch: Any) -> Any:
-        """Return a copy of `batch` in pinned host memory; making it takes the host some time."""
+        """Return a copy of `batch` in pinned host memory. The host makes this copy itself."""
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over the batches of a loader in pinned memory, as `pin_memory=True` does on CUDA.
+        """Return the batches of a loader in pinned memory, as `pin_memory=True` does on CUDA.
 
-        When recording: `for batch in gpu.pinned(trace.batches(loader))`.
+        While recording, write `for batch in gpu.pinned(trace.batches(loader))`.
         """
 
     def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` are in pinned host memory."""
+        """Return whether all tensors of `batch` are in pinned host memory."""
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
 
     def max_memory_allocated(self) -> int:
-        """Return the most bytes that were in use at a time."""
+        """Return the peak of the bytes in use."""
 
     def memory_reserved(self) -> int:
-        """Return the bytes taken from the device: in use, or kept for the next of their stream."""
+        """Return the bytes held on the device: in use, or kept for reuse on their stream."""

@@ -1,11 +1,11 @@
-"""Keep samples in memory that all workers share, and never give one up for another.
+"""Cache samples in memory that all workers share, without ever evicting one.
 
     events = SampleCache(MemmapEvents(folder, fs=lustre), megabytes=500)
     loader = DataLoader(events, batch_size=64, shuffle=True, num_workers=4, ...)
 
-An epoch asks for each sample once. A cache that evicts what was used longest ago therefore throws
-away each sample just before it is needed again; one that keeps what it has is hit as often as its
-share of the data.
+An epoch reads each sample once. A cache that evicts the least recently used sample therefore evicts
+each sample just before it is needed again. Without eviction, the hit rate is the share of the data
+that fits into the cache.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from keepfed.loaders.workers import shm_free
 T = TypeVar("T")
 
 _COUNTERS = ("hits", "misses", "samples", "nbytes", "taken")
-_WRITING = -1  # the end of a sample that is not there yet; 0: nobody has begun with it
-_PATIENCE = 5.0  # seconds: a worker that was killed with the lock in hand never gives it back
+_WRITING = -1  # end of a sample that a worker is writing; the end is 0 before that
+_PATIENCE = 5.0  # seconds to wait for the lock, which a killed worker never releases
 
 
 class SampleCache(Dataset[T], Generic[T]):
-    """A dataset in front of another one: what fits into the memory is asked for only once.
+    """Dataset that reads each sample of another dataset only once, if the sample fits into memory.
 
-    All workers fill and read the same memory, whatever the start method, also over the epochs of
-    workers that do not persist. Nothing is ever evicted; what comes when it is full is asked for
-    each time. Augment behind the cache, not before, or each sample is augmented once and for all.
+    All workers fill and read the same memory, with every start method and over all epochs, even if
+    workers do not persist. Samples are never evicted. When the cache is full, further samples are
+    read each time. Augment after the cache. Otherwise each sample is augmented only once.
 
-    A worker that is killed while it writes leaves no half sample: where a sample begins and ends is
-    noted last. Each asking gives a new sample, so that to change one changes no other.
+    If a worker is killed while it writes, no partial sample is served, because the position of a
+    sample is stored last. Each access returns a new sample, so modifying it is safe.
     """
 
     def __init__(self, dataset: Any, megabytes: float):
-        """Take the memory, and keep nothing yet.
+        """Reserve the memory. The cache is empty at first.
 
         Args:
-            dataset: a map-style dataset whose samples can be pickled.
-            megabytes: 10^6 bytes to take; on Linux they are part of /dev/shm.
+            dataset: A map-style dataset whose samples can be pickled.
+            megabytes: Size of the cache in units of 10^6 bytes. On Linux it is part of /dev/shm.
 
         Raises:
-            ValueError: `megabytes` is not more than nothing.
-            KeepfedError: there is not so much memory to share.
+            ValueError: If `megabytes` is not positive.
+            KeepfedError: If there is too little shared memory.
         """
         self.source, self.capacity = dataset, int(megabytes * 1e6)
         if self.capacity <= 0:
-            raise ValueError(f"A cache of {megabytes:g} MB keeps nothing; give it some megabytes.")
+            raise ValueError(f"`megabytes` must be greater than 0, but is {megabytes:g}.")
         free = min(room for room in (shm_free(), known(memory_free), 2**63) if room is not None)
         if self.capacity > free:
             raise KeepfedError(
-                f"The cache shall take {megabytes:,.0f} MB, and this machine has {free / 1e6:,.0f} "
-                "MB of memory free to share; give it less, and leave some for the batches."
+                f"The cache needs {megabytes:,.0f} MB, but only {free / 1e6:,.0f} MB of shared "
+                "memory are free. Make the cache smaller, and leave space for the batches."
             )
         self._memory = _reserved(self.capacity)
-        self._places = _shared(len(dataset), 2)  # where the sample begins and ends
+        self._places = _shared(len(dataset), 2)  # begin and end of each sample
         self._counted = _shared(len(_COUNTERS))
-        # one of "fork" could not be sent to a spawned worker, while a forked one inherits any
+        # a lock of the "fork" context cannot be sent to a spawned worker, but this one works in all
         self._lock = get_context("spawn").Lock()
         self._lock_is_lost = False
 
@@ -76,12 +76,12 @@ class SampleCache(Dataset[T], Generic[T]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[T]:
-        """Return the samples of one batch; those that are missing are asked for in one go."""
+        """Return the samples of one batch. Missing samples are read with one request."""
         wanted = [range(len(self))[index] for index in indices]
         found = {index: self._look_up(index) for index in dict.fromkeys(wanted)}
         missing = [index for index in wanted if found[index] is None]
         fetched = self._fetch(missing)
-        with suppress(TimeoutError):  # nothing more is kept or counted: that needs the lock
+        with suppress(TimeoutError):  # without the lock, nothing is cached or counted
             found_here = len(wanted) - len(missing)
             self._keep(
                 dict(zip(missing, fetched, strict=True)), hits=found_here, misses=len(missing)
@@ -91,29 +91,29 @@ class SampleCache(Dataset[T], Generic[T]):
         return [next(new) if content is None else from_bytes(content) for content in contents]
 
     def __repr__(self) -> str:
-        """Show how full it is and how often it was hit."""
+        """Return a summary of size and hit rate."""
         return (
             f"SampleCache: {self.counters()['samples']:,} of {len(self):,} samples, "
             f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB, {self.hit_share:.0%} hits"
         )
 
     def counters(self) -> dict[str, int]:
-        """Return hits and misses since the last reset, and the samples and bytes that it keeps."""
+        """Return hits and misses since the last reset, and the cached samples and bytes."""
         return dict(zip(_COUNTERS, self._counted.tolist(), strict=True))
 
     @property
     def hit_share(self) -> float:
-        """The share of samples that were found here; 0 before the first."""
+        """The share of requested samples that were cached, or 0 before the first request."""
         hits, misses = self._counted[:2].tolist()
         return float(hits / max(hits + misses, 1))
 
     @property
     def nbytes(self) -> int:
-        """The bytes of what it keeps."""
+        """The bytes of the cached samples."""
         return self.counters()["nbytes"]
 
     def reset_counters(self) -> None:
-        """Count hits and misses from zero, for all workers; what is kept stays."""
+        """Set hits and misses to zero in all workers. Cached samples stay."""
         self._counted[:2] = 0
 
     def _fetch(self, indices: list[int]) -> list[T]:
@@ -127,10 +127,10 @@ class SampleCache(Dataset[T], Generic[T]):
         return self._bytes()[begin:end] if end > 0 else None
 
     def _keep(self, samples: Mapping[int, T], **counted: int) -> None:
-        """Keep what there is room for, and count."""
+        """Cache the samples that fit, and update the counters."""
         kept = self.counters()
         left = self.capacity - kept["taken"]
-        is_full = left * kept["samples"] < kept["nbytes"]  # less left than a sample takes
+        is_full = left * kept["samples"] < kept["nbytes"]  # less space than an average sample
         contents = {} if is_full else {index: to_bytes(sample) for index, sample in samples.items()}
         with self._locked():
             self._add(**counted)
@@ -147,7 +147,7 @@ class SampleCache(Dataset[T], Generic[T]):
                 self._add(samples=1, nbytes=end - begin)
 
     def _take(self, contents: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
-        """Reserve memory for what no other worker keeps, as far as it goes."""
+        """Reserve memory for samples that no other worker caches, while there is space."""
         places = {}
         for index, content in contents.items():
             begin = self.counters()["taken"]
@@ -163,7 +163,7 @@ class SampleCache(Dataset[T], Generic[T]):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock; give up for good, with a TimeoutError, if nobody gives it back."""
+        """Hold the lock. If it is never released, raise TimeoutError now and in all later calls."""
         if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
             self._lock_is_lost = True
             raise TimeoutError
@@ -180,8 +180,8 @@ class SampleCache(Dataset[T], Generic[T]):
 def _reserved(nbytes: int) -> torch.Tensor:
     """Return shared memory, uint8 (nbytes,).
 
-    The undocumented function only reserves the pages. If a torch does not have it, the documented
-    one copies the new memory into shared memory, so that all pages are occupied at once.
+    The private function only reserves the pages. If torch does not have this function, the public
+    one copies new memory into shared memory, so all pages are occupied at once.
     """
     reserve: Any = getattr(torch.UntypedStorage, "_new_shared", None)
     if reserve is None:
@@ -190,16 +190,16 @@ def _reserved(nbytes: int) -> torch.Tensor:
 
 
 def _shared(*shape: int) -> torch.Tensor:
-    """Return zeros, int64, that all processes see."""
+    """Return int64 zeros in shared memory."""
     zeros = torch.zeros(shape, dtype=torch.int64, device="cpu")
     return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]
 
 
 def to_bytes(sample: Any) -> bytes:
-    """Return a sample as bytes: anything that can be pickled.
+    """Return a sample as bytes. It may be any object that can be pickled.
 
-    A tensor takes the way of an array, which is many times faster than that of torch, and a view
-    goes without the rest of its storage.
+    Tensors are pickled as NumPy arrays, which is many times faster than torch's own method and
+    leaves out the rest of the storage of a view.
     """
     buffer = BytesIO()
     _Pickler(buffer, protocol=5).dump(sample)
@@ -216,6 +216,6 @@ class _Pickler(pickle.Pickler):
         if type(obj) is torch.Tensor:
             try:
                 return torch.from_numpy, (obj.numpy(),)
-            except (RuntimeError, TypeError):  # what NumPy does not have: gradients, bfloat16, CUDA
+            except (RuntimeError, TypeError):  # not supported by NumPy: gradients, bfloat16, CUDA
                 return NotImplemented
         return NotImplemented

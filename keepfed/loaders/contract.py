@@ -45,7 +45,7 @@ from keepfed.loaders.workers import SharedEpoch
 T = TypeVar("T")
 Loop = Generator[T, None, None]
 _START, _BEGUN, _SERVED, _WARNED = range(4)  # indices of the numbers that all processes share
-_NONE = -1  # no epoch
+_NONE = -1  # stands for the absence of an epoch
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Place:
     rank: int = 0
     world_size: int = 1
     worker: int = 0
-    num_workers: int = 1  # 1 also if the loader has none and the main process does the work
+    num_workers: int = 1  # also 1 if the main process loads the data itself
 
     def __post_init__(self) -> None:
         for name, number, total, count in (
@@ -121,11 +121,11 @@ def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Ge
 def block_order(
     n_samples: int, block: int, together: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return blocks of neighbours in random order, and where each group of `together` blocks ends.
+    """Return blocks of neighbouring samples in random order, and the ends of groups of blocks.
 
     Returns:
-        Sample indices, int64 (n_samples,), ascending within a block; and the end of each group but
-        the last one, as a position among them.
+        Sample indices, int64 (n_samples,), ascending within a block, and the end of each group of
+        `together` blocks except the last group, as a position among the indices.
     """
     starts = rng.permutation(-(-n_samples // block)) * block
     order = (starts[:, None] + np.arange(block)).ravel()
@@ -145,7 +145,7 @@ class EpochLoader:
 
         Args:
             made_by: Arguments that determine the order, stored in every state.
-            place: Rank that this loader serves; None: the rank of the process.
+            place: Rank that this loader serves. None for the rank of the process.
             changes: Whether epochs have different orders.
         """
         self.made_by, self.place = dict(made_by), place
@@ -175,9 +175,9 @@ class EpochLoader:
         return loop
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loop is. The batch that it holds counts as taken.
+        """Return the position of the loop. The current batch counts as taken.
 
-        Save it with the model between two steps, never in the middle of one.
+        Save this state with the model between two steps, never during a step.
         """
         epoch, made_by = self.epoch.value, {**self.made_by}
         uncounted = int(self._shared[_BEGUN]) == epoch and self.taken == self._start
@@ -233,15 +233,15 @@ class EpochLoader:
 
     @property
     def _start(self) -> int:
-        """Samples of the epoch that the next loop leaves out, because they were taken before."""
+        """Number of samples that the next loop skips, because they were taken before."""
         return int(self._shared[_START])
 
     def _after_step(self, taken: int) -> int:
-        """Return the position after one more step; always 0 if there is none within an epoch."""
+        """Return the position after one more step; always 0 for loaders without a position."""
         return taken
 
     def _move_to(self, epoch: int, taken: int = 0) -> None:
-        """Let the next loop begin there. A loop that is still open counts no more."""
+        """Let the next loop begin at this position. An open loop no longer counts."""
         self.epoch.value, self.taken, self._loop = epoch, taken, None
         self._shared[:_WARNED] = torch.tensor([taken, _NONE, _NONE], device="cpu")
 

@@ -1,18 +1,18 @@
-"""Keep samples of one size in one file, and load a batch with one gather: the fast path.
+"""Store samples of equal size in one file, and load a batch with one `index_select`.
 
     write_records("train.npy", {"pulses": pulses, "energy": energy})  # (n, 128, 4) and (n,)
     loader = RecordLoader("train.npy", batch_size=1024)
     for batch in loader: ...  # {"pulses": (1024, 128, 4), "energy": (1024,)}
 
-The file is a plain .npy with one record per sample, so np.load reads it too. Why it is fast: no
-file is opened per sample, nothing is decoded, Python runs once per batch and not once per sample,
-and a record moves as one row of 8-byte words, whatever fields it has. A worker would have to send
-each batch, and for small samples that costs more than to make it: so the process that trains makes
-it, with one gather from the page cache into memory that is used again.
+The file is a plain .npy file with one record per sample, so np.load reads it too. Loading is fast
+because no file is opened per sample, nothing is decoded, Python runs once per batch, and a record
+is copied as one row of 8-byte words, whatever fields it has. A worker would have to send each
+batch, which costs more than building it if the samples are small. The main process therefore builds
+the batch, with one `index_select` from the page cache into memory that is reused.
 
-From the page cache, one mapped .npy for each field and torch.index_select are as fast, and their
-batches have no gaps. Records win where storage is cold, as all fields of a sample lie on one page,
-and they have checksums.
+From a warm page cache, one mapped .npy file per field is equally fast, and its batches have no
+gaps. Records are faster from cold storage, because all fields of a sample are on the same page, and
+they have checksums.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from keepfed.loaders.resume import IndexBatches
 from keepfed.loaders.workers import LazyFile
 
 Batch = dict[str, torch.Tensor]
-_AT_ONCE = 8192  # records that are put together and written at once
-_NUMBERS = "?bBhHiIlLqQefdFD"  # the types of NumPy that torch has too
+_AT_ONCE = 8192  # records written at a time
+_NUMBERS = "?bBhHiIlLqQefdFD"  # NumPy type codes that torch supports
 
 
 class RecordLoader(IndexBatches, IterableDataset[Batch]):
-    """Give every record exactly once an epoch, in batches shuffled over the whole file.
+    """Serves every record exactly once per epoch, in batches shuffled over the whole file.
 
         for epoch in range(3):
             for batch in loader: ...  # each loop serves the next epoch
 
-    A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
-    keeps batches longer copies them, or takes `buffers=None`. `ThreadPrefetcher(loader, 1)` makes
-    the next batch while the loop works on one; each batch that it is ahead takes one of the
-    buffers. Set `torch.set_num_threads(1)`, unless nothing else runs: beside busy programs a copy
-    that is shared among threads waits for the slowest of them, and takes several times as long.
+    A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
+    batches longer, copy them or pass `buffers=None`. `ThreadPrefetcher(loader, 1)` builds the next
+    batch while the loop uses the current one, and each prefetched batch occupies one buffer. Call
+    `torch.set_num_threads(1)` if other programs run, because a copy that is divided among threads
+    waits for the slowest of them and can take several times as long.
 
     In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
     in its own memory. The batches and their order stay the same. Loop over `records.follow(loader)`
     there, so that epochs advance and the position is counted.
 
-    A batch is a dict with a tensor for each field. These are views of one buffer, with the other
-    fields between their rows; `contiguous()` gives one without gaps.
+    A batch is a dict with a tensor for each field. The tensors are views of one buffer, with the
+    other fields between their rows. `contiguous()` returns a copy without gaps.
     """
 
     def __init__(
@@ -74,21 +74,22 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         place: Place | None = None,
         buffers: int | None = 2,
     ):
-        """Open the file, and read no records.
+        """Open the file without reading records.
 
         Args:
-            path: a file of write_records.
-            batch_size: samples in a batch.
-            shuffle: whether each epoch has a new order; False: the order in the file.
-            seed: what the order depends on, besides the epoch.
-            sort: whether a batch is read, and given, in the order of the file: kinder to a disk.
-            drop_last: whether a last batch that is not full is dropped.
-            place: rank that these samples are for; None: the rank of the process.
-            buffers: batches whose memory is used in turn; None: every batch has its own.
+            path: A file written by `write_records`.
+            batch_size: Samples in a batch.
+            shuffle: Whether each epoch has a new order. False keeps the order of the file.
+            seed: Determines the order, together with the epoch.
+            sort: Whether each batch is read and served in the order of the file, which is faster on
+                a hard disk.
+            drop_last: Whether incomplete last batches are dropped.
+            place: Rank of these samples. None for the rank of the process.
+            buffers: Number of batches whose memory is used in turn. None allocates every batch.
 
         Raises:
-            OSError: the file is missing, corrupted or of another kind.
-            ValueError: a number is too small.
+            OSError: If the file is missing, corrupted or of another kind.
+            ValueError: If a number is too small.
         """
         if buffers is not None and buffers < 1:
             raise ValueError(f"`buffers` must be at least 1, but is {buffers}.")
@@ -98,7 +99,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         super().__init__(samples, batch_size, place=place, **order)
 
     def close(self) -> None:
-        """End open loops and unmap the file; the next loop maps it again."""
+        """End open loops and unmap the file. The next loop maps the file again."""
         super().close()
         self._records.close()
 
@@ -106,7 +107,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         return self._follow_itself(self._read())
 
     def _read(self) -> Iterator[Batch]:
-        # a worker sends its batch as it is, so it needs no buffer that is used again
+        # a worker sends each batch, so it must not reuse its memory
         count = self.buffers if get_worker_info() is None else None
         records = self._records.file
         ring = [records.buffer(self.batch_size) for _ in range(count or 0)]
@@ -117,25 +118,25 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
 
 
 class Records:
-    """The records of a file as rows of words, mapped into memory by each process that reads them.
+    """The records of a file as rows of 8-byte words, mapped into memory by each process.
 
-    What is found: when the file is opened, that its size is not what its header says; when a
-    process first reads a record, by its checksum, a change within 8 bytes of it, a record in the
-    wrong place, a header of another type. What is not: changes that cancel in the sum, and words of
-    8 bytes that changed places. A file that is cut short while it is mapped ends the process.
+    Opening the file checks its size. The first read of a record in a process checks its checksum,
+    which detects a changed word, a record in the wrong place, and a header of a different type. The
+    checksum does not detect changes that cancel in the sum, or words that were swapped. If the file
+    is truncated while it is mapped, the system ends the process.
     """
 
     def __init__(self, path: str):
-        """Map the file, and read no records.
+        """Map the file without reading records.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            OSError: it is not as long as its header says, or no file of write_records.
+            FileNotFoundError: If the file does not exist.
+            OSError: If the size differs from the header, or `write_records` did not write the file.
         """
         table = _mapped(Path(path))
         names = table.dtype.names or ()
         if names[-1:] != ("checksum",) or table.ndim != 1 or not len(table):
-            raise OSError(f"{path} is a .npy file without records; make one with write_records.")
+            raise OSError(f"{path} contains no records. Create the file with `write_records`.")
         self.path, self.dtype, self.names = path, table.dtype, names[:-1]
         self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
         self.seal = _seal(table.dtype)
@@ -146,14 +147,14 @@ class Records:
         self._lock = Lock()
 
     def buffer(self, batch_size: int) -> torch.Tensor:
-        """Return memory for a batch: int64 (batch_size, words of a record)."""
+        """Return memory for a batch, int64 (batch_size, words per record)."""
         return torch.empty(batch_size, self.words.shape[1], dtype=torch.int64, device="cpu")
 
     def read(self, indices: torch.Tensor, buffer: torch.Tensor) -> Batch:
-        """Return the records at `indices`, int64 (batch,): a view of `buffer` for each field.
+        """Return the records at `indices`, int64 (batch,), as one view of `buffer` per field.
 
         Raises:
-            OSError: a record is not as it was written.
+            OSError: If a record is corrupted.
         """
         rows = torch.index_select(self.words, 0, indices, out=buffer[: len(indices)])
         if self._left:
@@ -162,70 +163,73 @@ class Records:
         return {name: torch.from_numpy(table[name]) for name in self.names}
 
     def _check(self, rows: torch.Tensor, indices: torch.Tensor) -> None:
-        """Compare rows with their checksums, unless all were compared before."""
+        """Compare the rows with their checksums, unless this was done before."""
         if not self._unchecked[indices].any():
             return
         broken = indices[rows.sum(1) + indices != self.seal]
         if len(broken):
             raise OSError(
-                f"Record {int(broken[0])} of {self.path} is corrupted; write the file again, or "
-                "copy it again from where it came."
+                f"Record {int(broken[0])} of {self.path} is corrupted. Copy the file again, or "
+                "recreate it with `write_records`."
             )
-        with self._lock:  # a record that comes twice, or in two threads, counts once
+        with self._lock:  # count a record once, even if two threads read it
             self._left -= int(self._unchecked[torch.unique(indices)].sum())
             self._unchecked[indices] = False
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    """Map the array of a .npy file, to be read at random places.
+    """Map the array of a .npy file for random reads.
 
-    Pages that are written are copied first: so torch takes the array as it is, and the file can be
-    one that this user may not write.
+    The map is copy-on-write. torch therefore accepts the array without a warning, and the file may
+    be read-only.
     """
     if not path.exists():
-        raise FileNotFoundError(f"There is no {path}; name a .npy file that exists.")
+        raise FileNotFoundError(f"{path} does not exist. Check the path of the .npy file.")
     try:
         array = np.lib.format.open_memmap(path, mode="c")
         if path.stat().st_size != array.offset + array.nbytes:
-            raise ValueError("it is longer than its header says")
+            raise ValueError("the file is longer than its header says")
     except OSError:
         raise
-    except Exception as error:  # a header of other bytes makes numpy fail in many ways
+    except Exception as error:  # numpy raises many kinds of errors for a damaged header
         raise OSError(
-            f"{path} is no whole .npy file ({error}); write it again, or copy it again from where "
-            "it came."
+            f"{path} is truncated or damaged ({error}). Copy the file again, or recreate it with "
+            "`write_records`."
         ) from error
     _advise(array)
     return array
 
 
 def _advise(array: np.memmap[Any, Any]) -> None:
-    """Ask for large pages where memory has room for all of it, else for no more than is read.
+    """Request large pages if the array fits into free memory, and no read-ahead otherwise.
 
-    Each place of a mapping is found through a table of its pages. Pages of 2 MB need a table 512
-    times smaller than those of 4 kB, one that stays in the processor. They are read whole, which is
-    no loss if they stay in memory, and 1,000 times too much if they do not.
+    The processor finds each address of a map in a page table. With pages of 2 MB instead of 4 kB,
+    the table is 512 times smaller and stays in the processor's cache. Large pages are read
+    completely. This costs nothing if they stay in memory, but otherwise reads far too much.
     """
     fits = array.nbytes < memory_free()
     advice = getattr(mmap, "MADV_HUGEPAGE" if fits else "MADV_RANDOM", None)
     if advice is not None and isinstance(array.base, mmap.mmap):
-        with suppress(OSError):  # a system without large pages
+        with suppress(OSError):  # the system has no large pages
             array.base.madvise(advice)
 
 
 def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
-    """Write one record per sample, and return the bytes of the file.
+    """Write one record per sample.
 
-    It is written beside its place and renamed when it is whole. One process may write at a time.
+    The file is written under a temporary name and renamed when it is complete. Only one process may
+    write the file at a time.
 
     Args:
-        path: the file to make or replace, by custom `.npy`.
-        fields: arrays of numbers with the same length; they may be mapped files, larger than the
-            memory.
+        path: File to create or replace, usually with the suffix `.npy`.
+        fields: Numeric arrays of equal length. They may be memory maps that are larger than memory.
+
+    Returns:
+        Size of the file in bytes.
 
     Raises:
-        ValueError: there is nothing to write, the lengths differ, or a field holds no numbers.
-        KeepfedError: the disk has no room.
+        ValueError: If there are no samples, the lengths differ, or a field is not numeric.
+        KeepfedError: If the disk has too little space.
     """
     path, arrays = Path(path), {name: np.asanyarray(field) for name, field in fields.items()}
     dtype, length = _record_type(arrays), len(next(iter(arrays.values())))
@@ -249,25 +253,25 @@ def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
 
 
 def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
-    """Return the type of a record: its fields, each at a multiple of its size, and a checksum."""
+    """Return the type of a record: its aligned fields, then a checksum."""
     if not arrays or "checksum" in arrays:
-        raise ValueError("Records need a field, and none named 'checksum'; name the fields anew.")
+        raise ValueError("Give at least one field, and do not name any field 'checksum'.")
     for name, array in arrays.items():
         if array.ndim == 0 or array.dtype.char not in _NUMBERS:
             raise ValueError(
-                f"The field {name!r} is {array.dtype} with shape {array.shape}; give an array of "
-                "numbers, one row per sample."
+                f"The field {name!r} has type {array.dtype} and shape {array.shape}. Give a "
+                "numeric array with one row per sample."
             )
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1 or not min(lengths.values()):
-        raise ValueError(f"There are {lengths}; give every field the same number of rows, from 1.")
+        raise ValueError(f"The fields have {lengths} rows. Give all of them the same number.")
     types = [(n, array.dtype.newbyteorder("<"), array.shape[1:]) for n, array in arrays.items()]
     return np.dtype([*types, ("checksum", "<i8")], align=True)
 
 
 def _seal(dtype: np.dtype[np.void]) -> int:
-    """Return what the words of record 0 add up to, its checksum included; of record 1 one less.
+    """Return the sum of the words of record 0, including its checksum; record i has i less.
 
-    It depends on the type, so that a header which has changed is found too.
+    The sum depends on the type, so a changed header is detected as well.
     """
     return zlib.crc32(repr(np.lib.format.dtype_to_descr(dtype)).encode())

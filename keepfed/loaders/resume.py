@@ -11,9 +11,9 @@
             state = {"model": model.state_dict(), "batches": batches.state_dict()}
             save_checkpoint("run.pt", state)
 
-The order of an epoch is computed from the seed and the epoch. So a position in it is two numbers,
-and a restart reads only the samples that it uses. Workers and prefetchers run ahead of the loop,
-and the batches that they hold are lost with the process, so a batch counts when the loop takes it.
+The order of an epoch is computed from the seed and the epoch. A position is therefore two numbers,
+and a restart reads only the samples that it uses. Workers and prefetchers run ahead of the loop.
+Their batches are lost when the process ends, so a batch counts only when the loop receives it.
 An `IterableDataset` has no such position, because the number of workers decides which worker serves
 a sample. `keepfed.loaders.contract` describes epochs, ranks and states of all our loaders.
 """
@@ -32,15 +32,15 @@ from torch.utils.data import Sampler
 
 from keepfed.loaders.contract import EpochLoader, Place, block_order, epoch_rng
 
-_TOGETHER = 4  # blocks whose samples are shuffled as one
+_TOGETHER = 4  # blocks whose samples are shuffled together
 
 
 class IndexBatches(EpochLoader):
-    """Base of loaders that know how many samples there are, and so have a position in an epoch.
+    """Base of loaders with a known number of samples, and thus a position in an epoch.
 
     All ranks deal their batches from one order: in each step they take the next `world_size` x
-    `batch_size` samples. The position is therefore the same on every rank, and a run may
-    continue with other workers, another batch size or another number of ranks.
+    `batch_size` samples. The position is therefore the same on every rank, and a run may continue
+    with a different number of workers, batch size or number of ranks.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class IndexBatches(EpochLoader):
         Args:
             n_samples: Length of the dataset.
             batch_size: Samples in a batch of one rank.
-            shuffle: Whether each epoch has a new order; False: the order of the dataset.
-            block: Neighbouring samples that stay together: a few blocks are shuffled as one, as in
-                `BlockSampler`. None: all samples are shuffled.
+            shuffle: Whether each epoch has a new order. False keeps the order of the dataset.
+            block: Number of neighbouring samples that stay together. A few blocks are shuffled
+                together, as in `BlockSampler`. None shuffles all samples.
             seed: Determines the order, together with the epoch.
-            place: Rank that these batches are for; None: the rank of the process.
-            drop_last: Whether last batches that are not full are dropped.
+            place: Rank of these batches. None for the rank of the process.
+            drop_last: Whether incomplete last batches are dropped.
 
         Raises:
             ValueError: If a number is too small.
@@ -86,7 +86,7 @@ class IndexBatches(EpochLoader):
         return -(-(self._end(self._start) - self._start) // self._step)
 
     def deal(self) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of each batch of this rank that is left, int64 (batch,)."""
+        """Yield the indices of each remaining batch of this rank, int64 (batch,)."""
         return self._noted(self._deal)
 
     def _deal(self) -> Iterator[NDArray[np.int64]]:
@@ -96,7 +96,7 @@ class IndexBatches(EpochLoader):
         return (mine[first : first + self.batch_size] for first in firsts)
 
     def _order(self) -> NDArray[np.int64]:
-        """Return the indices of all samples, as this epoch serves them."""
+        """Return the indices of all samples in the order of this epoch."""
         if not self.shuffle:
             return np.arange(self.n_samples)
         epoch = self.epoch.value
@@ -117,45 +117,46 @@ class IndexBatches(EpochLoader):
         return self.batch_size * self.here().world_size
 
     def _end(self, start: int) -> int:
-        """Return where in the order the last batch ends, so that all ranks have equally many."""
+        """Return the end of the last batch, such that all ranks have equally many batches."""
         rest = (self.n_samples - start) % self._step
         is_dropped = self.drop_last or rest < self.here().world_size
         return self.n_samples - rest if is_dropped else self.n_samples
 
 
 class ResumableBatches(IndexBatches, Sampler[list[int]]):
-    """The `batch_sampler` of a `DataLoader`, with a position that `follow` counts."""
+    """A `batch_sampler` for DataLoader. `follow` counts its position."""
 
     def __iter__(self) -> Iterator[list[int]]:
         return (batch.tolist() for batch in self.deal())
 
 
 def sample_rng(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """Return the random numbers of one sample in one epoch: the same ones in whatever worker.
+    """Return a generator for one sample in one epoch, with the same numbers in every worker.
 
-    Those of `worker_rng` depend on the worker and on what it drew before, so a restart has others.
+    The numbers of `worker_rng` depend on the worker and on its earlier draws, so they change after
+    a restart.
 
         rng = sample_rng(1, self.epoch.value, index)  # in __getitem__; epoch: batches.epoch
     """
-    return np.random.default_rng([seed, epoch, index + 1])  # to NumPy, a last 0 is nothing
+    return np.random.default_rng([seed, epoch, index + 1])  # NumPy ignores a 0 at the end
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write `state` with torch.save: a kill at any moment leaves the former file or this one.
+    """Write `state` with torch.save, atomically: a crash leaves either the old or the new file.
 
-    One process may write, of several ranks by custom that of rank 0.
+    Call this from one process only, by convention from rank 0.
     """
     path = Path(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
     with unfinished.open("wb") as file:
         torch.save(dict(state), file)
         file.flush()
-        os.fsync(file.fileno())  # else a disk may rename it before it has all of it
+        os.fsync(file.fileno())  # otherwise the rename may reach the disk before the data
     unfinished.replace(path)
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any] | None:
-    """Return what was saved last, its tensors in the memory of the CPU; None: nothing was yet."""
+    """Return the state that was saved last, with CPU tensors, or None if there is none."""
     if not Path(path).exists():
         return None
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

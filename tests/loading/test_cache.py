@@ -1,4 +1,4 @@
-"""Caches of samples: the same samples, fewer requests, nothing given up for something else."""
+"""Caches of samples: the same samples, fewer requests, and no eviction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
 
 
 class Rows(Dataset[torch.Tensor]):
-    """Samples of 1,000 bytes that hold their own numbers; lists what it was asked for."""
+    """Dataset of samples of 1,000 bytes with their index; lists the requested indices."""
 
     def __init__(self, count: int = 100):
         self.count, self.asked = count, list[list[int]]()
@@ -40,7 +40,7 @@ ROW = len(to_bytes(torch.zeros(125, dtype=torch.int64)))
 
 
 def cache_of(source: Any, samples: int = 100) -> SampleCache[Any]:
-    """Return a cache with room for so many rows."""
+    """Return a cache with space for `rows` rows."""
     return SampleCache(source, (samples * ROW + 10) / 1e6)
 
 
@@ -53,14 +53,14 @@ def counted(cache: SampleCache[Any]) -> tuple[int, int, int]:
     return counters["hits"], counters["misses"], counters["samples"]
 
 
-def test_what_is_missing_of_a_batch_is_asked_for_in_one_go_and_only_once() -> None:
+def test_missing_samples_of_a_batch_are_requested_together_once() -> None:
     rows = Rows()
     cache = cache_of(rows)
     cache.__getitems__([3, 1])
     assert values(cache.__getitems__([5, 1, -1, 3, 5])) == [5, 1, 99, 3, 5]
     assert rows.asked == [[3, 1], [5, 99, 5]]
     assert counted(cache) == (2, 5, 4)
-    cache[3].zero_()  # which changes no other
+    cache[3].zero_()  # does not change other samples
     for _ in range(2):
         assert values([cache[index] for index in range(100)]) == list(range(100))
     assert len(rows.asked) == 2 + 96
@@ -68,7 +68,7 @@ def test_what_is_missing_of_a_batch_is_asked_for_in_one_go_and_only_once() -> No
     assert cache.nbytes == 100 * ROW
 
 
-def test_a_source_without_batches_is_asked_one_by_one() -> None:
+def test_source_without_batches_is_read_sample_by_sample() -> None:
     cache: SampleCache[str] = SampleCache(["a", "b", "c"], 1)
     assert [cache.__getitems__([2, 0]) for _ in range(2)] == [["c", "a"]] * 2
     assert counted(cache) == (2, 2, 2)
@@ -76,7 +76,7 @@ def test_a_source_without_batches_is_asked_one_by_one() -> None:
         cache[3]
 
 
-def test_a_cache_that_never_evicts_is_hit_as_often_as_its_share() -> None:
+def test_hit_share_of_a_cache_equals_its_share_of_the_data() -> None:
     rows = Rows()
     cache = cache_of(rows, 60)
     for epoch in range(5):
@@ -92,7 +92,7 @@ def test_a_cache_that_never_evicts_is_hit_as_often_as_its_share() -> None:
 
 
 @pytest.mark.slow
-def test_a_second_epoch_makes_no_request(events_folder: Path, start_method: str) -> None:
+def test_second_epoch_makes_no_request(events_folder: Path, start_method: str) -> None:
     fs, local = slow_storage(events_folder, "laptop SSD"), MemmapEvents(events_folder)
     cache = SampleCache(MemmapEvents(events_folder, fs=fs), 20)
     loader = DataLoader(
@@ -102,7 +102,7 @@ def test_a_second_epoch_makes_no_request(events_folder: Path, start_method: str)
         num_workers=2,
         collate_fn=pad_collate,
         multiprocessing_context=start_method,
-        persistent_workers=start_method != "fork",  # the others take seconds to start
+        persistent_workers=start_method != "fork",  # other start methods take seconds
     )
     whole = {sample["event_id"]: sample["pulses"] for sample in (local[i] for i in range(600))}
     for epoch in range(2):
@@ -124,7 +124,7 @@ def fill(cache: SampleCache[Any], seed: int) -> None:
 
 
 @unix
-def test_four_that_write_at_once_keep_each_sample_once() -> None:
+def test_four_concurrent_writers_store_each_sample_once() -> None:
     cache = cache_of(Rows(400), 400)
     processes = [start(fill, cache, seed) for seed in range(4)]
     for process in processes:
@@ -136,7 +136,7 @@ def test_four_that_write_at_once_keep_each_sample_once() -> None:
 
 
 def fill_and_die(cache: SampleCache[Any]) -> None:
-    """Be killed when half of the first sample is written."""
+    """Get killed when half of the first sample is written."""
     memory = cache._bytes()
 
     class HalfWritten:
@@ -149,7 +149,7 @@ def fill_and_die(cache: SampleCache[Any]) -> None:
 
 
 @unix
-def test_a_worker_that_is_killed_while_it_writes_leaves_no_half_sample() -> None:
+def test_killed_worker_leaves_no_partial_sample() -> None:
     cache = cache_of(Rows())
     process = start(fill_and_die, cache)
     process.join()
@@ -160,7 +160,7 @@ def test_a_worker_that_is_killed_while_it_writes_leaves_no_half_sample() -> None
     assert cache.counters()["samples"] == 1
 
 
-def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_of_a_dead_worker_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading_cache, "_PATIENCE", 0.01)
     cache = cache_of(Rows())
     cache.__getitems__([1, 2])
@@ -170,10 +170,10 @@ def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.Monkey
     assert cache.counters()["samples"] == 2
 
 
-def test_more_memory_than_there_is_and_none_at_all_are_refused() -> None:
-    with pytest.raises(KeepfedError, match=r"shall take 9,000,000 MB.*give it less"):
+def test_invalid_cache_size_is_rejected() -> None:
+    with pytest.raises(KeepfedError, match=r"needs 9,000,000 MB.*Make the cache smaller"):
         SampleCache(Rows(), 9e6)
-    with pytest.raises(ValueError, match="0 MB keeps nothing; give it some"):
+    with pytest.raises(ValueError, match="`megabytes` must be greater than 0, but is 0"):
         SampleCache(Rows(), 0)
 
 
@@ -186,12 +186,12 @@ def test_more_memory_than_there_is_and_none_at_all_are_refused() -> None:
         torch.nn.Parameter(torch.ones(2)),
     ],
 )
-def test_tensors_come_back_as_they_were(tensor: torch.Tensor) -> None:
+def test_tensors_are_returned_unchanged(tensor: torch.Tensor) -> None:
     back = from_bytes(to_bytes({"x": [tensor, "text", 1]}))["x"][0]
     assert type(back) is type(tensor)
     assert (back.dtype, back.requires_grad) == (tensor.dtype, tensor.requires_grad)
     assert torch.equal(back, tensor)
-    view = torch.zeros(1_000_000)[:10]  # goes without the rest of its storage
+    view = torch.zeros(1_000_000)[:10]  # cached without the rest of its storage
     assert len(to_bytes(view)) < 1000
 
 

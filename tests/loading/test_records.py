@@ -15,7 +15,7 @@ from keepfed.errors import KeepfedError
 from keepfed.loaders.prefetch import ThreadPrefetcher
 from keepfed.loaders.records import RecordLoader, write_records
 
-N, SIZE = 1000, 104  # records, and the bytes of one
+N, SIZE = 1000, 104  # number of records, bytes per record
 
 
 def fields(n: int = N) -> dict[str, NDArray[Any]]:
@@ -31,7 +31,7 @@ def fields(n: int = N) -> dict[str, NDArray[Any]]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file with 1,000 records. Do not write into it."""
+    """Return a file with 1,000 records. Do not write to it."""
     file = tmp_path_factory.mktemp("records") / "train.npy"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("keepfed.loaders.records._AT_ONCE", 64)
@@ -47,7 +47,7 @@ def flat(batches: Iterable[list[int]]) -> list[int]:
     return [number for batch in batches for number in batch]
 
 
-def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) -> None:
+def test_fields_may_be_tensors_big_endian_or_fortran_order(tmp_path: Path) -> None:
     wide, file = np.arange(12.0).reshape(3, 4), tmp_path / "a.npy"
     others = {"b": wide.astype(">f8"), "c": np.asfortranarray(wide)}
     write_records(file, {"a": torch.arange(3), **others})
@@ -56,12 +56,12 @@ def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) ->
     assert batch["a"].tolist() == [0, 1, 2]
     assert torch.equal(batch["b"], torch.from_numpy(wide))
     assert torch.equal(batch["c"], batch["b"])
-    np.testing.assert_array_equal(np.load(file)["b"], wide)  # numpy alone reads it too
+    np.testing.assert_array_equal(np.load(file)["b"], wide)  # numpy can also read the file
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 250, 5000])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_every_record_comes_once_an_epoch_with_all_its_fields(
+def test_every_record_is_served_once_per_epoch_with_all_fields(
     path: Path, batch_size: int, drop_last: bool
 ) -> None:
     loader = RecordLoader(path, batch_size, drop_last=drop_last)
@@ -77,7 +77,7 @@ def test_every_record_comes_once_an_epoch_with_all_its_fields(
     assert all(len(batch) == batch_size for batch in found[:-1])
 
 
-def test_the_order_depends_on_seed_and_epoch_alone_and_may_be_that_of_the_file(path: Path) -> None:
+def test_order_depends_only_on_seed_and_epoch(path: Path) -> None:
     def order(seed: int, epoch: int, **options: Any) -> list[list[int]]:
         loader = RecordLoader(path, 100, seed=seed, **options)
         loader.set_epoch(epoch)
@@ -91,9 +91,7 @@ def test_the_order_depends_on_seed_and_epoch_alone_and_may_be_that_of_the_file(p
 
 
 @pytest.mark.parametrize(("buffers", "ahead"), [(1, 0), (2, 0), (2, 1), (5, 3)])
-def test_a_batch_stays_until_its_memory_is_promised_to_another(
-    path: Path, buffers: int, ahead: int
-) -> None:
+def test_batch_is_valid_until_its_memory_is_reused(path: Path, buffers: int, ahead: int) -> None:
     loader, held, places = RecordLoader(path, 10, buffers=buffers), list[Any](), set[int]()
     for batch in ThreadPrefetcher(loader, ahead) if ahead else loader:
         places.add(batch["number"].data_ptr())
@@ -103,7 +101,7 @@ def test_a_batch_stays_until_its_memory_is_promised_to_another(
     assert len(places) == buffers
 
 
-def test_batches_may_have_memory_of_their_own_and_loops_at_once_always_have(path: Path) -> None:
+def test_batches_may_own_their_memory(path: Path) -> None:
     kept = list(RecordLoader(path, 64, buffers=None))
     assert sorted(flat(numbers(kept))) == list(range(N))
     loader = RecordLoader(path, 50)
@@ -115,7 +113,7 @@ def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_metho
     records = RecordLoader(path, 64, sort=True)
     alone = numbers(records)
     records.set_epoch(0)
-    assert len(pickle.dumps(records)) < 3000  # the path and no data
+    assert len(pickle.dumps(records)) < 3000  # contains the path, but no data
     loader = DataLoader(
         records,
         batch_size=None,
@@ -134,7 +132,7 @@ def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_metho
 
 @pytest.fixture
 def broken(path: Path, tmp_path: Path) -> Path:
-    """Return a copy of the file, to be damaged."""
+    """Return a copy of the file for damaging."""
     return Path(shutil.copy(path, tmp_path / "broken.npy"))
 
 
@@ -143,8 +141,8 @@ def everything(path: Path) -> dict[str, torch.Tensor]:
     return batch
 
 
-def test_a_changed_byte_anywhere_is_found_or_changes_nothing(broken: Path) -> None:
-    """In the padding of the header it changes nothing; in a record its number is told."""
+def test_changed_byte_is_detected_or_harmless(broken: Path) -> None:
+    """Padding in the header does not matter. For a record, the error states its index."""
     good, whole = broken.read_bytes(), everything(broken)
     header, said = len(good) - N * SIZE, dict[int, str]()
     for place in [*range(header), *range(header, len(good), 4999)]:
@@ -162,39 +160,44 @@ def test_a_changed_byte_anywhere_is_found_or_changes_nothing(broken: Path) -> No
         assert re.match(f"{record}.*broken.npy", sentence)
 
 
-def test_what_is_not_as_it_was_written_is_found(broken: Path) -> None:
+def test_damaged_file_is_detected(broken: Path) -> None:
     good = broken.read_bytes()
     for content, said in (
-        (good[:-SIZE] + good[-2 * SIZE : -SIZE], "Record 999 of .* write the file again"),
+        (
+            good[:-SIZE] + good[-2 * SIZE : -SIZE],
+            r"Record 999 of .* is corrupted\. Copy",
+        ),
         (good[:4096] + bytes(4096) + good[8192:], "is corrupted"),
-        (good[:-4096], r"no whole \.npy file .*; write it again"),
-        (good + bytes(8), r"no whole \.npy file .*; write it again"),
-        (b"", r"broken\.npy is .*; write"),
-        (b"PK\x03\x04 no array", r"broken\.npy is .*; write"),
+        (good[:-4096], r"is truncated or damaged .*\. Copy the file again"),
+        (good + bytes(8), r"is truncated or damaged .*\. Copy the file again"),
+        (b"", r"broken\.npy is truncated or damaged"),
+        (b"PK\x03\x04 no array", r"broken\.npy is truncated or damaged"),
     ):
         broken.write_bytes(content)
         with pytest.raises(OSError, match=said):
             list(RecordLoader(broken, 64))
 
 
-def test_another_kind_of_array_is_refused_and_a_missing_file_said(tmp_path: Path) -> None:
+def test_foreign_array_and_missing_file_are_rejected(tmp_path: Path) -> None:
     for array in (np.zeros((3, 4)).T, np.array([{}, 1], object)):
         np.save(tmp_path / "other.npy", array, allow_pickle=True)
-        with pytest.raises(OSError, match=r"other\.npy is .*; (write|make)"):
+        with pytest.raises(
+            OSError, match=r"other\.npy (is truncated|contains no records)"
+        ):
             RecordLoader(tmp_path / "other.npy", 64)
-    with pytest.raises(FileNotFoundError, match=r"none\.npy; name a"):
+    with pytest.raises(FileNotFoundError, match=r"none\.npy does not exist"):
         RecordLoader(tmp_path / "none.npy", 64)
 
 
-def test_what_makes_no_records_is_refused(tmp_path: Path) -> None:
+def test_invalid_fields_are_rejected(tmp_path: Path) -> None:
     bad: list[tuple[Any, str]] = [
-        ({}, "need a field"),
-        ({"checksum": np.zeros(3)}, "none named 'checksum'"),
-        ({"a": np.zeros(3), "b": np.zeros(4)}, "same number of rows"),
-        ({"a": np.zeros((0, 4))}, "same number of rows"),
-        ({"a": np.zeros(3, "M8[s]")}, "array of numbers"),
-        ({"a": np.zeros(3, np.longdouble)}, "array of numbers"),
-        ({"a": 3.0}, "array of numbers"),
+        ({}, "Give at least one field"),
+        ({"checksum": np.zeros(3)}, "do not name any field 'checksum'"),
+        ({"a": np.zeros(3), "b": np.zeros(4)}, "Give all of them the same number"),
+        ({"a": np.zeros((0, 4))}, "Give all of them the same number"),
+        ({"a": np.zeros(3, "M8[s]")}, "numeric array"),
+        ({"a": np.zeros(3, np.longdouble)}, "numeric array"),
+        ({"a": 3.0}, "numeric array"),
     ]
     for fields_, said in bad:
         with pytest.raises(ValueError, match=said):
@@ -202,14 +205,14 @@ def test_what_makes_no_records_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_said_before_writing(tmp_path: Path) -> None:
+def test_full_disk_is_reported_before_writing(tmp_path: Path) -> None:
     endless = np.broadcast_to(np.float32(0), (2**40, 128, 4))
-    with pytest.raises(KeepfedError, match=r"MB free and .* MB are needed.*write them elsewhere"):
+    with pytest.raises(KeepfedError, match=r"MB free, but .* MB are needed.*write them elsewhere"):
         write_records(tmp_path / "a.npy", {"a": endless})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_writer_that_fails_leaves_the_former_file(
+def test_failing_writer_keeps_the_previous_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unreadable(np.ndarray[Any, Any]):
@@ -228,7 +231,7 @@ def test_a_writer_that_fails_leaves_the_former_file(
     assert len(RecordLoader(file, 1)) == 10
 
 
-def test_what_cannot_be_is_refused(path: Path) -> None:
+def test_invalid_arguments_are_rejected(path: Path) -> None:
     for name in ("batch_size", "buffers"):
         with pytest.raises(ValueError, match=rf"`{name}` must be at least 1, but is 0\."):
             RecordLoader(path, **{"batch_size": 8, name: 0})

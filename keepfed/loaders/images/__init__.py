@@ -1,4 +1,4 @@
-"""Photographs in class folders: read one by one, or packed into one file and loaded by threads."""
+"""Load photographs from class folders, or from one packed file with several threads."""
 
 from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CentreCrop, Crops
 from keepfed.loaders.images.jpegs import Jpegs

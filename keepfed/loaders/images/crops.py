@@ -1,8 +1,7 @@
-"""Draw which part of an image a sample is, and whether it is flipped: the same in any thread.
+"""Draw crops and flips that are the same in every thread, on every rank and after a restart.
 
-The draws of a sample depend on the seed, the epoch and its index, and on nothing else: no generator
-is handed from one sample to the next. So they do not change with the number of threads or ranks, or
-when training goes on after a restart.
+The draws of a sample depend only on the seed, the epoch and the index of the sample. The samples do
+not share a random generator.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ N = TypeVar("N", "Tensor", NDArray[np.float32])
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 TRIES = 10  # candidates for a crop, as in torchvision
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio
 _MULTIPLY = (30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crops:
-    """Random resized crops and flips, as torchvision draws them, a set for each sample."""
+    """Random resized crops and flips with torchvision's distribution, drawn for each sample."""
 
     scale: tuple[float, float] = (0.08, 1.0)  # area of the window, as a share of the image
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width over height of the window
@@ -41,17 +40,17 @@ class Crops:
     def draw(
         self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Draw for the samples at `indices` in one epoch.
+        """Draw a window and a flip for each sample.
 
         Args:
-            seed: of the training.
-            epoch: in which the samples have other draws.
-            indices: of the samples.
-            sizes: (samples, 2): height and width of each image.
+            seed: Seed of the training.
+            epoch: Each epoch has different draws.
+            indices: Indices of the samples.
+            sizes: Height and width of each image, (samples, 2).
 
         Returns:
-            Windows, (samples, 4): top, left, height and width in pixels; and flips, (samples,):
-            whether left and right of the window are swapped.
+            Windows in pixels, (samples, 4), as top, left, height and width, and flips, (samples,),
+            which are True if left and right are swapped.
         """
         drawn = uniform(seed, epoch, indices, 2 * TRIES + 3)
         areas, ratios, corners, flips = np.split(drawn, [TRIES, 2 * TRIES, 2 * TRIES + 2], 1)
@@ -61,14 +60,14 @@ class Crops:
 
 @dataclass(frozen=True, kw_only=True)
 class CentreCrop:
-    """The middle of each image and no flip, for validation: `Resize` and `CenterCrop` there."""
+    """The centre of each image without a flip, for validation. Like `Resize` and `CenterCrop`."""
 
-    resize: int = 256  # pixels of the shorter side, of which the middle is taken
+    resize: int = 256  # pixels of the shorter side before the centre is cropped
 
     def draw(
         self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return whole images as windows, and no flips, as `Crops.draw` does."""
+        """Return the full image as window, and False as flip, for each sample."""
         return np.concatenate([np.zeros_like(sizes), sizes], 1), np.zeros(len(sizes), bool)
 
 
@@ -80,28 +79,27 @@ def choose_windows(
     scale: tuple[float, float],
     ratio: tuple[float, float],
 ) -> NDArray[np.int64]:
-    """Return the windows that numbers in 0..1 stand for, int64 (batch, 4).
+    """Map random numbers in 0..1 to windows, int64 (batch, 4), like `RandomResizedCrop`.
 
-    `RandomResizedCrop` of torchvision draws the same ones: the area is uniform in `scale` times the
-    image, the logarithm of width over height uniform in `ratio`. The first of `TRIES` windows that
-    fits counts; if none does, the largest one in the middle.
-
-    In NumPy, as torch shares `exp` out among threads even where there is next to nothing to do.
+    The area is uniform in `scale` times the area of the image, and the logarithm of width over
+    height is uniform in `ratio`. The first of `TRIES` windows that fits is used. If none fits, the
+    largest centred window is used. NumPy is faster here, because torch starts threads for `exp`
+    even for small arrays.
 
     Args:
-        areas: float32 (batch, TRIES).
-        ratios: the same.
-        corners: float32 (batch, 2).
-        sizes: (batch, 2), or (1, 2) if all images are alike: height and width.
-        scale: smallest and largest share of the image.
-        ratio: smallest and largest width over height.
+        areas: Random numbers, float32 (batch, TRIES).
+        ratios: Random numbers, float32 (batch, TRIES).
+        corners: Random numbers, float32 (batch, 2).
+        sizes: Height and width, (batch, 2), or (1, 2) if all images have the same size.
+        scale: Smallest and largest share of the image.
+        ratio: Smallest and largest width over height.
 
     Raises:
-        ValueError: `scale` or `ratio` is no range of positive numbers.
+        ValueError: If `scale` or `ratio` is not a range of positive numbers.
     """
     for name, (low, high) in (("scale", scale), ("ratio", ratio)):
         if not 0 < low <= high:
-            raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
+            raise ValueError(f"`{name}` is ({low}, {high}), but must satisfy 0 < low <= high.")
     area = sizes.prod(1, keepdims=True) * between(areas, *scale)
     aspect = np.exp(between(ratios, log(ratio[0]), log(ratio[1])))
     tries = np.rint(np.sqrt([area / aspect, area * aspect])).astype(np.int64).transpose(1, 2, 0)
@@ -115,15 +113,15 @@ def choose_windows(
 
 
 def between(numbers: N, low: float, high: float) -> N:
-    """Stretch numbers in 0..1 to low..high."""
+    """Scale numbers from 0..1 to low..high."""
     return low + (high - low) * numbers
 
 
 def uniform(seed: int, epoch: int, indices: Indices, count: int) -> NDArray[np.float32]:
-    """Return `count` numbers in 0..1 for each sample, float32 (samples, count).
+    """Return `count` random numbers in 0..1 for each sample, float32 (samples, count).
 
-    SplitMix64 (Steele, Lea and Flood 2014), with a stream for each sample: a generator of NumPy for
-    each would take as long to make as a tenth of a photograph takes to decode.
+    The generator is SplitMix64 (Steele, Lea and Flood 2014), with one stream per sample. Creating a
+    NumPy generator for each sample would take a tenth of the time to decode a photograph.
     """
     key = np.zeros(1, np.uint64)
     for number in (np.uint64(seed), np.uint64(epoch), np.asarray(indices, np.uint64)):

@@ -1,4 +1,4 @@
-"""Read images from class folders, as torchvision's ImageFolder does, with every stage marked."""
+"""Read images from class folders, as torchvision's ImageFolder does, and trace every stage."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Jpegs(Dataset[tuple[Any, int]]):
         *,
         fs: Any = None,
     ):
-        """List the files; none is opened yet.
+        """List the files without opening them.
 
         Args:
-            folder: one folder per class, each with .jpg files.
-            transform: what to do with an image, uint8 (3, height, width).
-            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+            folder: Folder with one subfolder per class, each with .jpg files.
+            transform: Function that is applied to each image, uint8 (3, height, width).
+            fs: fsspec file system to read from, such as `slow_storage(...)`. None for local disk.
 
         Raises:
-            FileNotFoundError: there are no such images.
+            FileNotFoundError: If there are no images.
         """
         self.folder, self.transform, self.fs = str(folder), transform, fs
         if fs is None:
@@ -45,14 +45,14 @@ class Jpegs(Dataset[tuple[Any, int]]):
         names = sorted("/".join(path.rsplit("/", 2)[1:]) for path in paths)  # cat/00012.jpg
         if not names:
             raise FileNotFoundError(
-                f"{folder} holds no images in class folders; make some with "
-                f"`python -m course_data.make_images --out {folder}`."
+                f"{folder} has no .jpg files in class folders. Check the path, or create images "
+                f"with `python -m course_data.make_images --out {folder}`."
             )
         of_class = [name.split("/")[0] for name in names]
         classes, labels = np.unique(of_class, return_inverse=True)
         self.classes: list[str] = classes.tolist()
         self.labels: NDArray[np.int64] = labels
-        # one array of bytes: workers would copy a list of strings, name by name
+        # one array, because forked workers would copy a list of strings over time
         self.names: NDArray[np.bytes_] = np.array(names, np.bytes_)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Jpegs(Dataset[tuple[Any, int]]):
                 pixels = np.array(image.convert("RGB"))
         except (OSError, UnidentifiedImageError) as error:
             raise OSError(
-                f"{path} is missing or corrupted; to see what to do about it, run "
+                f"{path} is missing or damaged. Copy it again. For images of the course, run "
                 f"`python -m course_data.make_images --check --out {self.folder}`."
             ) from error
         return torch.from_numpy(pixels).permute(2, 0, 1)

@@ -1,4 +1,4 @@
-"""Load JPEGs as fast as the cores decode them: threads, one file, batches whose memory is reused.
+"""Load JPEGs from one packed file with several threads, into batches whose memory is reused.
 
     pack_images("train.images", data_path("images"))
     loader = ImageLoader("train.images", batch_size=128, size=224, seed=1)
@@ -6,9 +6,9 @@
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
     test = ImageLoader("test.images", 128, shuffle=False, crops=CentreCrop(resize=256))
 
-Why threads: the codec and torch let go of Python's lock while they work, so two threads decode at
-once, in one memory. A worker would be a process: what it makes has to be sent, and a batch of
-photographs in float32 is 77 MB.
+The loader uses threads because the JPEG codec and torch release the GIL while they work, so threads
+decode in parallel in the same memory. Worker processes would have to send each batch to the main
+process, and a batch of photographs in float32 is 77 MB.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from keepfed.loaders.images.packed import PackedImages
 from keepfed.loaders.resume import IndexBatches
 
 Batch = dict[str, Tensor]
-AT_ONCE = 1_000_000  # pixels of a task: a thread is through with them in some milliseconds
-AHEAD = 2  # batches that are made while the loop works on one
+AT_ONCE = 1_000_000  # pixels per task, which a thread decodes in a few milliseconds
+AHEAD = 2  # batches decoded in advance
 
 
 class ImageLoader(IndexBatches):
-    """Give every image exactly once an epoch, each with a crop and a flip of its own.
+    """Serves every image exactly once per epoch, each with a separately drawn crop and flip.
 
-    A batch is a dict: "images", (batch, 3, size, size), uint8 or normalised float32; "labels" and
-    "index", int64 (batch,), the second one being the place of each image in the file. Order, crops
-    and flips depend on the seed, the epoch and the index, not on threads or ranks.
+    A batch is a dict with three tensors: "images", uint8 or normalised float32 of shape
+    (batch, 3, size, size); "labels", int64 (batch,); and "index", int64 (batch,), the index of each
+    image in the file. Order, crops and flips depend on the seed, the epoch and the index, but not
+    on the number of threads or ranks.
 
-    A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
-    keeps batches longer copies them, or takes `buffers=None`. Where there is CUDA they are pinned,
-    and a copy with `non_blocking=True` is only queued: a loop that reads no loss may be so far
-    ahead of the device that it copies what was decoded later. Give the batches to a
-    `CudaPrefetcher`: with its depth and two as `buffers`, a copy has ended before its source is
-    used again.
+    A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
+    batches longer, copy them or pass `buffers=None`. With CUDA, batches are pinned, and a copy with
+    `non_blocking=True` is only queued. If the loop runs far ahead of the device, the memory could
+    be reused before it is copied. Use a `CudaPrefetcher`, and set `buffers` to its depth plus two,
+    so that each copy finishes in time.
 
-    Each loop has threads of its own, which end with it, however it ends. Every rank has equally
-    many batches: images at the end that are fewer than the ranks are left out.
+    Each loop starts new threads, which end with the loop, even after an error. All ranks get
+    equally many batches. If fewer images than ranks remain at the end, they are skipped.
     """
 
     def __init__(
@@ -74,31 +74,31 @@ class ImageLoader(IndexBatches):
         threads: int | None = None,
         buffers: int | None = 3,
     ):
-        """Open the file, and decode nothing.
+        """Open the file without decoding images.
 
         Args:
-            packed: a file of pack_images.
-            batch_size: images in a batch.
-            size: pixels of a side of what is given.
-            dtype: "uint8", or "float32", normalised with mean and deviation of ImageNet.
-            shuffle: whether each epoch has a new order; False: the order in the file.
-            seed: what order, crops and flips depend on, besides epoch and index.
-            crops: how crops and flips are drawn, None: as torchvision does by itself; or the middle
-                of each image, which is all that validation needs.
-            antialias: whether each new pixel is a mean over all that it covers, as in torchvision;
-                False: it mixes the four nearest, which is quicker; see `Decoder`.
-            channels_last: whether the three colours of a pixel lie side by side in memory, as
-                convolutions like them; False: a plane for each colour. The shape is the same.
-            drop_last: whether last batches that are not full are dropped.
-            place: rank that these images are for; None: the rank of the process.
-            threads: that decode; None: one for each core that this process may use.
-            buffers: batches whose memory is used in turn; None: every batch has its own.
+            packed: A file written by `pack_images`.
+            batch_size: Images in a batch.
+            size: Height and width of the served images, in pixels.
+            dtype: "uint8", or "float32", normalised with the mean and deviation of ImageNet.
+            shuffle: Whether each epoch has a new order. False keeps the order of the file.
+            seed: Determines order, crops and flips, together with epoch and index.
+            crops: Distribution of crops and flips, or `CentreCrop` for validation. None for the
+                defaults of torchvision.
+            antialias: Whether each output pixel is a mean over all input pixels that it covers, as
+                in torchvision. False uses the four nearest pixels, which is faster, see `Decoder`.
+            channels_last: Whether the three colours of a pixel are adjacent in memory, which makes
+                convolutions faster. The shape does not change.
+            drop_last: Whether incomplete last batches are dropped.
+            place: Rank of these images. None for the rank of the process.
+            threads: Number of decoding threads. None for one per core that this process may use.
+            buffers: Number of batches whose memory is used in turn. None allocates every batch.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            OSError: it is no file of pack_images, or not whole.
-            ValueError: a number is too small, there is no such dtype, or images are to be resized
-                to less than is taken of them.
+            FileNotFoundError: If the file does not exist.
+            OSError: If the file is incomplete, or `pack_images` did not write it.
+            ValueError: If a number is too small, `dtype` is not supported, or `CentreCrop.resize`
+                is less than `size`.
         """
         threads = usable_cores() if threads is None else threads
         numbers = {"size": size, "threads": threads, "buffers": buffers}
@@ -106,11 +106,12 @@ class ImageLoader(IndexBatches):
             if number is not None and number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
-            raise ValueError(f'There are no images as {dtype!r}; choose "float32" or "uint8".')
+            raise ValueError(f'`dtype` must be "float32" or "uint8", but is {dtype!r}.')
         self.resize = crops.resize if isinstance(crops, CentreCrop) else None
         if self.resize is not None and self.resize < size:
             raise ValueError(
-                f"The middle {size} pixels of {self.resize} cannot be; take resize={size} or more."
+                f"`CentreCrop.resize` is {self.resize}, but the crop has {size} pixels. Use "
+                f"CentreCrop(resize={size}) or more."
             )
         self.images = PackedImages(packed)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
@@ -121,10 +122,10 @@ class ImageLoader(IndexBatches):
         self._ring: deque[Batch] | None = None
 
     def draw(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the windows and flips of some images in this epoch; see `Crops.draw`.
+        """Return the windows and flips of some images in this epoch, as `Crops.draw` does.
 
-        With `CentreCrop` a window is a whole image, which is resized before its middle is taken.
-        The edges of a window that is decoded smaller lie where the smaller pixels have theirs.
+        With `CentreCrop`, a window is the whole image, which is resized before the centre is
+        cropped. Windows that are decoded at a smaller scale are aligned to the larger pixels.
         """
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
@@ -140,26 +141,29 @@ class ImageLoader(IndexBatches):
         return self._follow_itself(self._ahead())
 
     def _ahead(self) -> Iterator[Batch]:
-        """Yield the batches in order, while threads work on those that come next."""
-        # of the loop before, if that came to its end: new memory has to be cleared, page by page.
-        # A loop that was left may be followed by another while its last batches are in use.
+        """Yield the batches in order, while threads decode the next ones."""
+        # Reuse the memory of the previous loop, because the system clears new memory page by page.
+        # After an early exit, new memory is needed, because batches of that loop may be in use.
         ring, self._ring = self._ring or self._new_ring(), None
         decoders = SimpleQueue[Decoder]()
         for _ in range(self.threads):
             decoder = Decoder(self.images, self.size, antialias=self.antialias, resize=self.resize)
             decoders.put(decoder)
         norm = self._norm() if self.dtype == "float32" else None
-        pool, begun = ThreadPoolExecutor(self.threads, "images", _by_itself), deque[_Begun]()
+        pool, pending = (
+            ThreadPoolExecutor(self.threads, "images", _use_one_thread),
+            deque[_Pending](),
+        )
         try:
             for indices in self.deal():
                 ring.rotate(-1)
                 memory = ring[0] if ring else self._memory()
                 batch = {name: part[: len(indices)] for name, part in memory.items()}
-                begun.append(self._begin(pool, decoders, indices, batch, norm))
-                if len(begun) > AHEAD:
-                    yield _ended(*begun.popleft())
-            while begun:
-                yield _ended(*begun.popleft())
+                pending.append(self._begin(pool, decoders, indices, batch, norm))
+                if len(pending) > AHEAD:
+                    yield _finished(*pending.popleft())
+            while pending:
+                yield _finished(*pending.popleft())
             self._ring = ring
         finally:
             pool.shutdown(cancel_futures=True)
@@ -171,8 +175,8 @@ class ImageLoader(IndexBatches):
         indices: NDArray[np.int64],
         batch: Batch,
         norm: tuple[Tensor, Tensor] | None,
-    ) -> _Begun:
-        """Hand the images of a batch to the threads, some at a time."""
+    ) -> _Pending:
+        """Submit the images of a batch to the threads, a few images per task."""
         windows, flips = self.draw(indices)
         at_once = max(1, AT_ONCE * len(indices) // int(windows[:, 2:].prod(1).sum()))
         parts = map(Window._make, windows.tolist())
@@ -192,12 +196,12 @@ class ImageLoader(IndexBatches):
         return batch, tasks
 
     def _new_ring(self) -> deque[Batch]:
-        """Return memory for batches in use and in progress; empty if each batch has its own."""
+        """Return the memory of all batches, or nothing if every batch is allocated separately."""
         count = 0 if self.buffers is None else self.buffers + AHEAD
         return deque(self._memory() for _ in range(count))
 
     def _memory(self) -> Batch:
-        """Return memory for a batch, pinned if there is CUDA, in the layout that was chosen."""
+        """Return memory for a batch in the chosen layout, pinned if CUDA is available."""
         pinned = torch.cuda.is_available()
         count, layout = self.batch_size, torch.contiguous_format
         if self.channels_last:
@@ -215,7 +219,7 @@ class ImageLoader(IndexBatches):
         return dict(zip(("images", "labels", "index"), (images, *numbers), strict=True))
 
     def _norm(self) -> tuple[Tensor, Tensor]:
-        """Return what each row is multiplied with, and what is added then, laid out as a row is."""
+        """Return factor and shift of the normalisation, in the memory layout of an image row."""
         factor = 1 / (255 * torch.tensor(IMAGENET_STD, device="cpu"))
         shift = -torch.tensor(IMAGENET_MEAN, device="cpu") * 255 * factor
         factor, shift = (values.repeat(self.size, 1).T[:, None] for values in (factor, shift))
@@ -224,23 +228,23 @@ class ImageLoader(IndexBatches):
         return factor.contiguous(), shift.contiguous()
 
 
-_Begun = tuple[Batch, list[Future[None]]]
+_Pending = tuple[Batch, list[Future[None]]]
 
 
-def _by_itself() -> None:
-    """Let a thread of ours share nothing out among threads of torch: there is one for each core."""
-    torch.get_num_threads()  # which sets it, when a thread asks for the first time
-    _openmp().limit(limits=1)  # of this thread alone
+def _use_one_thread() -> None:
+    """Limit torch to one thread in this thread, because there is already one thread per core."""
+    torch.get_num_threads()  # the first call in a thread sets the limit of this thread
+    _openmp().limit(limits=1)  # applies only to this thread
 
 
 @cache
 def _openmp() -> ThreadpoolController:
-    """Return what limits OpenMP, with which torch computes; to find it takes milliseconds."""
+    """Return the controller of OpenMP, cached because finding it takes milliseconds."""
     return ThreadpoolController().select(user_api="openmp")
 
 
-def _ended(batch: Batch, tasks: list[Future[None]]) -> Batch:
-    """Return a batch once all its tasks have ended, or raise what one of them did."""
+def _finished(batch: Batch, tasks: list[Future[None]]) -> Batch:
+    """Return a batch when all its tasks have finished, or raise the error of a task."""
     for task in tasks:
         task.result()
     return batch

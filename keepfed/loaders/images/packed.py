@@ -1,13 +1,13 @@
-"""Keep JPEGs in one file with an index: nothing is opened for an image, nothing is decoded twice.
+"""Store JPEGs in one file with an index, so that no file is opened per image.
 
     pack_images("train.images", data_path("images"))
     images = PackedImages("train.images")
-    jpeg = images[7]  # its bytes, compared with their checksum
+    jpeg = images[7]  # its bytes, checked with a checksum
 
-The file begins with a table, which np.load reads as it reads any .npy; behind it come the JPEGs,
-one after the other. The table says of each where it is and what its frame is: so the size of an
-image is known before anything of it is read. Unless they are progressive, the JPEGs have been given
-restart markers: so a part can be cut out of one. Behind each lies the list of these places.
+The file begins with a table that np.load can read, followed by the JPEGs. The table contains the
+position and the size in pixels of each image, so the size is known before the image is read. All
+JPEGs except progressive ones get restart markers, so that a part of an image can be decoded without
+the rest. The positions of the markers are stored after each JPEG.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from tqdm import tqdm
 
 from keepfed.files import require_free_space
 from keepfed.loaders.images.jpegs import Jpegs
-from keepfed.loaders.images.restarts import Restarting, with_restarts
+from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 
-_AT_ONCE = 256  # images that are gone through together before they are written
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of a frame: ITU-T T.81, table B.1
+_AT_ONCE = 256  # images processed at a time
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # frame markers, ITU-T T.81, table B.1
 
 
 class Row(NamedTuple):
-    """What the table says of an image."""
+    """One row of the table, which describes one image."""
 
     where: int  # bytes from the start of the file
     length: int  # bytes
-    frame_at: int  # bytes from the start of the JPEG to its height
+    frame_at: int  # bytes from the start of the JPEG to the height in its frame header
     height: int  # pixels
     width: int
     label: int
-    intervals: int  # of restart markers
-    across: int  # of them, beside each other
-    part_width: int  # of each, in pixels
+    intervals: int  # number of restart intervals
+    across: int  # restart intervals in a row of the image
+    part_width: int  # pixels of an interval
     part_height: int
     checksum: int
 
     @property
     def room(self) -> int:
-        """Return the bytes that an image takes, with the places of its intervals."""
+        """The bytes of an image and of the positions of its intervals."""
         return self.length + (4 * (self.intervals + 1) if self.intervals else 0)
 
 
@@ -57,22 +57,22 @@ INDEX = np.dtype([(name, f"<{kind}") for name, kind in zip(Row._fields, _TYPES, 
 
 
 class PackedImages:
-    """The JPEGs of a file of `pack_images`, and what its table says of them.
+    """The JPEGs and the table of a file written by `pack_images`.
 
-    An image is compared with its checksum when it is first read; that finds whatever has changed in
-    it or in its row of the table. Threads may read at once.
+    The first read of an image checks a checksum of the image and of its row in the table. Several
+    threads may read at the same time.
     """
 
     def __init__(self, path: str | Path):
-        """Read the table, and no image.
+        """Read only the table.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            OSError: it is no file of pack_images, or not whole.
+            FileNotFoundError: If the file does not exist.
+            OSError: If the file is incomplete, or `pack_images` did not write it.
         """
         self.path = Path(path)
         if not self.path.exists():
-            raise FileNotFoundError(f"There is no {path}; make it with pack_images.")
+            raise FileNotFoundError(f"{path} does not exist. Create it with `pack_images`.")
         try:
             self.table: NDArray[np.void] = np.load(self.path)
             if self.table.dtype != INDEX or not len(self.table):
@@ -81,10 +81,10 @@ class PackedImages:
                 raise ValueError("it is not as long as its table says")
         except (ValueError, EOFError) as error:
             raise OSError(
-                f"{path} is no whole file of packed images ({error}); pack them again, or copy it "
-                "again from where it came."
+                f"{path} is not a complete file of packed images ({error}). Copy it again, or "
+                "recreate it with `pack_images`."
             ) from error
-        # a plain view: each slice of a memmap would be told of its file
+        # a plain array, because each slice of a memmap is another memmap, which is slow
         self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
         self._checked = np.zeros(len(self.table), bool)
 
@@ -92,63 +92,64 @@ class PackedImages:
         return len(self.table)
 
     def row(self, index: int) -> Row:
-        """Return what the table says of an image."""
+        """Return the table row of an image."""
         return Row(*self.table[index].item())
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """Return an image as a JPEG, uint8 (length,), as it lies in the file.
+        """Return the JPEG bytes of an image, uint8 (length,).
 
         Raises:
-            IndexError: there is no such image.
-            OSError: it is not as it was written.
+            IndexError: If the image does not exist.
+            OSError: If the image is corrupted.
         """
         row, content = self.read(index)
         return content[: row.length]
 
     def read(self, index: int) -> tuple[Row, NDArray[np.uint8]]:
-        """Return the row of an image and what lies in the file: a JPEG, and behind it its places.
+        """Return the table row of an image, and the bytes of its JPEG and its interval positions.
 
-        They are uint32, in bytes: where each interval begins, and where the last one ends. An image
-        that has no restart markers has none.
+        The positions are uint32 offsets in bytes: the begin of each interval, and the end of the
+        last one. An image without restart markers has no positions.
 
         Raises:
-            IndexError: there is no such image.
-            OSError: it is not as it was written.
+            IndexError: If the image does not exist.
+            OSError: If the image is corrupted.
         """
         row = self.row(index)
         content = self._bytes[row.where : row.where + row.room]
         if not self._checked[index]:
             if _checksum(self.table[index], content.data) != row.checksum:
                 raise OSError(
-                    f"Image {index} of {self.path} is corrupted; pack the images again, or copy "
-                    "the file again from where it came."
+                    f"Image {index} of {self.path} is corrupted. Copy the file again, or recreate "
+                    "it with `pack_images`."
                 )
             self._checked[index] = True
         return row, content
 
 
 def pack_images(path: str | Path, folder: str | Path) -> int:
-    """Write the images of class folders into one file, and return its bytes.
+    """Write the images of class folders to one file, and return its size in bytes.
 
-    They come in the order of `Jpegs(folder)`, with its labels, and no pixel changes. Each is
-    decoded once, to find one that is broken now and not in the third hour of training. The file is
-    written beside its place and renamed when it is whole. One process may write at a time.
+    Order and labels are those of `Jpegs(folder)`, and no pixel changes. Each image is decoded once,
+    so that a damaged image is found now and not in the third hour of training. The file is written
+    under a temporary name and renamed when it is complete. Only one process may write it at a time.
 
     Raises:
-        FileNotFoundError: the folder holds no images.
-        OSError: an image is broken, or none of grey or of red, green and blue.
-        KeepfedError: the disk has no room.
+        FileNotFoundError: If the folder contains no images.
+        OSError: If an image is damaged, or has other colours than grey or RGB.
+        KeepfedError: If the disk has too little space.
     """
     path, photos = Path(path), Jpegs(folder)
     files = [Path(folder, name.decode()) for name in photos.names]
     size = sum(file.stat().st_size for file in files)
-    require_free_space(path.parent, size + size // 10, otherwise="or pack less")  # restarts take room
+    size += size // 10  # restart markers and their positions take space, too
+    require_free_space(path.parent, size, otherwise="or pack fewer images")
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels
     try:
         with unfinished.open("wb") as out:
-            np.lib.format.write_array(out, table)  # its place: it is written again at the end
+            np.lib.format.write_array(out, table)  # a placeholder, overwritten at the end
             for row, (jpeg, frame, cut) in zip(table, _read(files), strict=True):
                 row["where"], row["length"] = out.tell(), len(cut.jpeg if cut else jpeg)
                 row["frame_at"], row["height"], row["width"] = frame
@@ -167,12 +168,12 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
 
 
 def _checksum(row: np.void, content: bytes | memoryview) -> int:
-    """Return the CRC-32 of an image and of what its row says before it."""
+    """Return the CRC-32 of an image and of the other fields of its row."""
     return crc32(content, crc32(row.tobytes()[:-4]))
 
 
-def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], Restarting | None]]:
-    """Yield each JPEG, where its frame says its height, that height and the width; its parts."""
+def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], RestartedJpeg | None]]:
+    """Yield each JPEG with the position of its height, its height and width, and its intervals."""
     paths = iter(tqdm(files, "images", disable=None))
     with ThreadPoolExecutor() as pool:
         while some := list(islice(paths, _AT_ONCE)):
@@ -187,22 +188,22 @@ def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
     jpeg = path.read_bytes()
     try:
         if decode_jpeg_header(jpeg)[2] not in ("Gray", "RGB", "YCbCr"):
-            raise ValueError("it has the colours of a printer")
+            raise ValueError("its colours are CMYK")
         rows, columns, _ = decode_jpeg(jpeg).shape
         frame = _frame(jpeg)
         if frame[1:] != (rows, columns):
-            raise ValueError("its frame is not where it should be")
+            raise ValueError("its frame header is damaged")
     except ValueError as error:
         raise OSError(
-            f"{path} is no JPEG that can be packed: {error}. Take it out of the folder, or convert "
-            "it with Pillow: Image.open(path).convert('RGB').save(path)."
+            f"{path} cannot be packed: {error}. Remove it from the folder, or convert it with "
+            "Pillow: Image.open(path).convert('RGB').save(path)."
         ) from error
     return jpeg, frame
 
 
 def _frame(jpeg: bytes) -> tuple[int, int, int]:
-    """Return where the height of a JPEG stands, the height, and the width."""
-    at = 2  # behind the marker that begins every JPEG
+    """Return the position of the height in the frame header, the height, and the width."""
+    at = 2  # after the marker at the start of every JPEG
     while jpeg[at + 1] not in _FRAMES:
         at += 2 + int.from_bytes(jpeg[at + 2 : at + 4]) if jpeg[at + 1] != 0xFF else 1
     height, width = (int.from_bytes(jpeg[at + i : at + i + 2]) for i in (5, 7))

@@ -1,13 +1,14 @@
-"""Put restart markers into JPEGs, so that a part can be cut out of one without decoding the rest.
+"""Insert restart markers into JPEGs, so that a part can be decoded without the rest.
 
-In a JPEG the code of a block has no fixed length, and its mean brightness is told as the difference
-from the block before: so whoever wants the last block has to go through all. A restart marker
-(ITU-T T.81, B.2.4.4) begins at a whole byte and tells the brightness anew. No pixel changes: the
-codes stay as they are, but for the first differences behind a marker, and the file grows by some
-percent.
+In a JPEG, blocks have codes of variable length, and the mean brightness (DC value) of a block is
+stored as the difference from the previous block. To decode the last block, all blocks must be read.
+A restart marker (ITU-T T.81, B.2.4.4) begins at a byte boundary and resets the DC prediction. No
+pixel changes, because only the first differences after a marker get new codes. The file grows by a
+few percent.
 
-To find the codes, hundreds of images are gone through at once, one code of each at a time: a step
-of NumPy for one image takes nearly as long. It is still many times as long as decoding takes.
+To find the codes, hundreds of images are processed at once, one code of each image per step,
+because a NumPy step for one image takes almost as long. This still takes many times longer than
+decoding.
 """
 
 from __future__ import annotations
@@ -19,61 +20,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 FRAME, TABLES, SCAN, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDD  # markers; a frame that is not progressive
-LONGEST = 4  # of an interval, in units of the codec: 8 x 8 pixels, or 16 x 16 with shared colours
-_LOOK = 64  # codes between two looks which images are through
-Table = tuple[NDArray[np.int64], NDArray[np.int64]]  # symbols, and the length of the code of each
+LONGEST = 4  # maximum length of an interval, in codec units of 8 x 8 or 16 x 16 pixels
+_LOOK = 64  # codes between two checks for finished images
+Table = tuple[NDArray[np.int64], NDArray[np.int64]]  # symbols, and lengths of their codes
 
 
-class NotPlain(ValueError):
-    """A JPEG of a kind that is left as it is."""
+class UnsupportedJpeg(ValueError):
+    """A JPEG that cannot get restart markers."""
 
 
 @dataclass
 class _Image:
-    """The codes of an image, and what is needed to read them."""
+    """The entropy-coded data of an image, and the tables that decode it."""
 
-    head: bytes  # all before the frame of the scan
-    scan: bytes  # from there to the codes
-    codes: bytes  # without the zeros that follow each 255
-    blocks: list[int]  # the component of each block of a unit
-    tables: list[tuple[Table, Table]]  # of each component: for differences, for the rest
-    width: int  # of a unit, in pixels
+    head: bytes  # everything before the scan header
+    scan: bytes  # scan header
+    codes: bytes  # entropy-coded data without stuffed zeros
+    blocks: list[int]  # component of each block of a unit
+    tables: list[tuple[Table, Table]]  # DC and AC table of each component
+    width: int  # pixels of a unit
     height: int
-    across: int  # units
-    down: int
+    across: int  # units in a row
+    down: int  # rows of units
     starts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
-class Restarting:
-    """A JPEG with restart markers, and where its intervals are."""
+class RestartedJpeg:
+    """A JPEG with restart markers, and the positions of its intervals."""
 
     jpeg: bytes
-    starts: NDArray[np.uint32]  # the byte where each interval begins, and where the last one ends
-    across: int  # intervals beside each other
-    width: int  # of an interval, in pixels
+    starts: NDArray[np.uint32]  # first byte of each interval, then the end of the last one
+    across: int  # intervals in a row of the image
+    width: int  # pixels of an interval
     height: int
 
 
-def with_restarts(jpegs: Sequence[bytes]) -> list[Restarting | None]:
-    """Return each JPEG with restart markers; None: it is progressive, or cannot have them."""
+def with_restarts(jpegs: Sequence[bytes]) -> list[RestartedJpeg | None]:
+    """Return each JPEG with restart markers, or None if it is progressive or not supported."""
     images: list[_Image | None] = []
     for jpeg in jpegs:
         try:
             images.append(_parse(jpeg))
-        except NotPlain:
+        except UnsupportedJpeg:
             images.append(None)
     _find_blocks([image for image in images if image is not None])
     return [None if image is None else _rewrite(image) for image in images]
 
 
 def _parse(jpeg: bytes) -> _Image:
-    """Take a JPEG apart, or say why that is not done."""
+    """Split a JPEG into its parts.
+
+    Raises:
+        UnsupportedJpeg: If it cannot get restart markers.
+    """
     tables: dict[int, Table] = {}
     at, sizes, samples = 2, (0, 0), dict[int, tuple[int, int]]()
     while True:
         if jpeg[at] != 0xFF:
-            raise NotPlain("no marker where one should be")
+            raise UnsupportedJpeg("a marker is missing")
         kind, end = jpeg[at + 1], at + 2 + int.from_bytes(jpeg[at + 2 : at + 4])
         body = jpeg[at + 4 : end]
         if kind == TABLES:
@@ -85,13 +90,13 @@ def _parse(jpeg: bytes) -> _Image:
         elif kind == SCAN:
             break
         elif kind == INTERVAL or 0xC1 <= kind <= 0xCF:
-            raise NotPlain("progressive, arithmetic, or with restarts of its own")
+            raise UnsupportedJpeg("it is progressive or arithmetic, or already has restart markers")
         at = end
     ids = [body[i] for i in range(1, 1 + 2 * body[0], 2)]
     if ids != list(samples) or jpeg[-2:] != b"\xff\xd9":
-        raise NotPlain("more than one scan, or something behind it")
+        raise UnsupportedJpeg("it has several scans, or data after the scan")
     if len(ids) == 1:
-        samples[ids[0]] = 1, 1  # a lone component has units of one block
+        samples[ids[0]] = 1, 1  # with one component, a unit is one block
     wide, high = (max(sample[i] for sample in samples.values()) for i in (0, 1))
     return _Image(
         head=jpeg[:at],
@@ -107,7 +112,7 @@ def _parse(jpeg: bytes) -> _Image:
 
 
 def _tables(body: bytes) -> dict[int, Table]:
-    """Return the tables of a segment: the symbols from the shortest code to the longest."""
+    """Return the tables of a segment, with symbols in order of code length."""
     found = {}
     while body:
         counts = list(body[1:17])
@@ -119,29 +124,29 @@ def _tables(body: bytes) -> dict[int, Table]:
 
 @dataclass(frozen=True)
 class _Codes:
-    """A table of codes: what the next 16 bits of a stream begin with, and how a symbol is written.
+    """A Huffman table that decodes the next 16 bits of a stream and encodes symbols.
 
-    A code of n bits is what 2 ** (16 - n) different windows of 16 bits begin with, and they follow
-    each other in the order of the table.
+    A code of n bits is the prefix of 2 ** (16 - n) of the 65,536 windows of 16 bits. These windows
+    are contiguous, in the order of the table.
     """
 
     table: Table
 
-    def of_windows(self, values: NDArray[np.int64], *, otherwise: int) -> NDArray[np.int64]:
-        """Return, for each of the 65,536 windows, the value of the symbol that it begins with."""
+    def lookup_table(self, values: NDArray[np.int64], *, otherwise: int) -> NDArray[np.int64]:
+        """Return, for each of the 65,536 windows, the value of its first symbol."""
         spread = np.repeat(values, 1 << (16 - self.table[1]))
         return np.append(spread, np.full(65536 - len(spread), otherwise))
 
     def steps(self, *, first: bool) -> NDArray[np.int16]:
-        """Return how far each window leads: bits, and 256 times the numbers of the block."""
+        """Return for each window the length of its code in bits plus 256 times the coefficients."""
         symbols, lengths = self.table
-        size = symbols & 15  # bits behind the code, which are a number
+        size = symbols & 15  # bits of the number after the code
         numbers = np.where(size > 0, (symbols >> 4) + 1, np.where(symbols == 0xF0, 16, 64))
         step = (lengths + size) | (1 if first else numbers) << 8
-        return self.of_windows(step, otherwise=1).astype(np.int16)
+        return self.lookup_table(step, otherwise=1).astype(np.int16)
 
-    def written(self) -> dict[int, tuple[int, int]]:
-        """Return the code of each symbol, and its length in bits."""
+    def encodings(self) -> dict[int, tuple[int, int]]:
+        """Return code and length in bits of each symbol."""
         symbols, lengths = self.table
         places = np.cumsum(1 << (16 - lengths)) - (1 << (16 - lengths))
         codes = places >> (16 - lengths)
@@ -150,7 +155,7 @@ class _Codes:
 
 
 def _find_blocks(images: list[_Image]) -> None:
-    """Find the bit where each block of each image begins, and the one behind the last."""
+    """Find the first bit of each block of each image, and the end of the last block."""
     if not images:
         return
     lengths = np.array([len(image.codes) for image in images])
@@ -183,16 +188,16 @@ def _find_blocks(images: list[_Image]) -> None:
 
 
 def _windows(stream: bytes) -> NDArray[np.int64]:
-    """Return the 24 bits that begin at each byte."""
+    """Return the 24 bits that start at each byte."""
     ahead = np.frombuffer(stream + bytes(2), np.uint8).astype(np.int64)
     return ahead[:-2] << 16 | ahead[1:-1] << 8 | ahead[2:]
 
 
 def _all_steps(images: list[_Image]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Return the different tables of steps, and which one each image takes.
+    """Return the distinct tables of steps, and the table that each image uses.
 
-    The second is (images, 2 x blocks of a unit): for the difference of each block, and for its
-    other numbers. Most images share the tables of the standard.
+    The second array is (images, 2 x blocks of a unit), with DC and AC table of each block. Most
+    images use the tables of the standard.
     """
     steps: dict[tuple[bytes, bytes, bool], NDArray[np.int16]] = {}
     which = np.zeros((len(images), 2 * max(len(image.blocks) for image in images)), np.int64)
@@ -206,19 +211,19 @@ def _all_steps(images: list[_Image]) -> tuple[NDArray[np.int16], NDArray[np.int6
     return np.stack(list(steps.values())), which
 
 
-def _rewrite(image: _Image) -> Restarting | None:
-    """Return an image with restart markers; None: its table has no code for a brightness."""
+def _rewrite(image: _Image) -> RestartedJpeg | None:
+    """Return an image with restart markers, or None if its table lacks a required code."""
     across = next(n for n in range(LONGEST, 0, -1) if image.across % n == 0)
     per_interval = across * len(image.blocks)
     bits, brightness = _differences(image)
     firsts = [image.blocks.index(part) for part in range(len(image.tables))]
-    written = [_Codes(table[0]).written() for table in image.tables]
+    encodings = [_Codes(table[0]).encodings() for table in image.tables]
     head = image.head + b"\xff\xdd\x00\x04" + across.to_bytes(2) + image.scan
     pieces, places = [head], [len(head)]
     starts = image.starts.tolist()
     for number, block in enumerate(range(0, len(starts) - 1, per_interval)):
         stream, length, cursor = 0, 0, starts[block]
-        for first, codes in zip(firsts, written, strict=True):
+        for first, codes in zip(firsts, encodings, strict=True):
             value = brightness[block + first]
             size = abs(value).bit_length()
             if size not in codes:
@@ -241,7 +246,7 @@ def _rewrite(image: _Image) -> Restarting | None:
         piece = stream.to_bytes((length + spare) // 8).replace(b"\xff", b"\xff\0")
         pieces.append(piece + bytes([0xFF, mark]))
         places.append(places[-1] + len(pieces[-1]))
-    return Restarting(
+    return RestartedJpeg(
         b"".join(pieces),
         np.array(places, np.uint32),
         image.across // across,
@@ -251,10 +256,10 @@ def _rewrite(image: _Image) -> Restarting | None:
 
 
 def _differences(image: _Image) -> tuple[list[int], list[int]]:
-    """Return of each block the bits that tell its brightness, and that brightness."""
+    """Return the DC code length in bits and the DC value of each block."""
     stream = np.frombuffer(image.codes + bytes(8), np.uint8).astype(np.int64)
     begin = image.starts[:-1]
-    words = np.zeros(len(begin), np.int64)  # the 40 bits from the byte on where a block begins
+    words = np.zeros(len(begin), np.int64)  # the 40 bits from the first byte of each block
     for place in range(5):
         words = words << 8 | stream[(begin >> 3) + place]
     lengths, values = np.zeros_like(words), np.zeros_like(words)
@@ -263,8 +268,8 @@ def _differences(image: _Image) -> tuple[list[int], list[int]]:
         mine = np.flatnonzero(of_unit == part)
         word, codes = words[mine] << (begin[mine] & 7), _Codes(table)
         window = word >> 24 & 0xFFFF
-        size = codes.of_windows(table[0], otherwise=0)[window]
-        lengths[mine] = codes.of_windows(table[1], otherwise=1)[window] + size
+        size = codes.lookup_table(table[0], otherwise=0)[window]
+        lengths[mine] = codes.lookup_table(table[1], otherwise=1)[window] + size
         number = word >> (40 - lengths[mine]) & ((1 << size) - 1)
         number -= np.where((size > 0) & (number < 1 << np.maximum(size - 1, 0)), (1 << size) - 1, 0)
         values[mine] = np.cumsum(number)
@@ -272,6 +277,6 @@ def _differences(image: _Image) -> tuple[list[int], list[int]]:
 
 
 def _bits(codes: bytes, start: int, count: int) -> int:
-    """Return `count` bits from bit `start` on."""
+    """Return `count` bits, starting at bit `start`."""
     end = start + count
     return int.from_bytes(codes[start >> 3 : (end + 7) >> 3]) >> (-end % 8) & ((1 << count) - 1)

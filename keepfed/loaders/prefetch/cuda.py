@@ -1,14 +1,15 @@
-"""Copy the next batch to the device while the device computes the present one.
+"""Copy the next batch to the device while the device computes the current one.
 
     loader = DataLoader(dataset, batch_size=256, num_workers=8, pin_memory=True)
     for batch in CudaPrefetcher(loader, "cuda"):
         train(batch)
 
-No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
-launched, on the copy stream of the device, which holds the step back until it has arrived. When
-recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`; all of them
-share that stream, and so its memory. Code that computes on a stream of its own asks for the batch
-in there: `next()` notes the current stream.
+The prefetcher needs no thread, because the loader already has workers and a thread that pins.
+It only launches copies, on the copy stream of the device, and each step waits for its own batch.
+While recording, create a new prefetcher in each epoch:
+`CudaPrefetcher(trace.batches(loader), gpu)`. All prefetchers of a device share the copy stream and
+its memory. If your step runs on another stream, call `next()` while this stream is the current one,
+so that it waits for the batch.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ from keepfed.device.batches import SMALL
 from keepfed.measure.spans import current
 
 PAGEABLE = (
-    "The batches are in pageable memory: copying blocks the loop, and is hidden only where that is "
-    "ahead of its steps. Give the loader pin_memory=True, and a batch that is a dataclass a method "
-    "pin_memory(), which the loader then calls."
+    "The batches are in pageable memory, so each copy blocks the loop. Pass pin_memory=True to the "
+    "loader. If a batch is a dataclass, also give it a method pin_memory(), which the loader calls."
 )
 GAPS = (
-    "The batches are parts of pinned memory with gaps between, which PyTorch first packs into "
-    "pageable memory: copying blocks the loop, and is hidden only where that is ahead of its steps."
-    " Let the collate_fn return batch.contiguous(), and cut on the device what you need."
+    "The batches are views of pinned memory with gaps. PyTorch first copies them into pageable "
+    "memory, which blocks the loop. Return batch.contiguous() from collate_fn, and slice the batch "
+    "on the device."
 )
 
-Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, its number
+Queued = tuple[Any, Any, int]  # batch in flight, event of its arrival, batch number
 
 
 class CudaPrefetcher:
-    """The batches of a loader on the device, each copied during the step before it.
+    """Serves the batches of a loader on the device, and copies each one during the step before.
 
-    Batches may be tensors, or mappings, lists, tuples, named tuples and dataclasses of them,
-    nested, and keep their type. Objects with a method `to(device, non_blocking)` are moved by it:
-    graphs of PyTorch Geometric or DGL, a TensorDict, a BatchEncoding. Numbers, strings and objects
-    without tensors pass through. (A loader pins a dataclass only if that has a method `pin_memory`.
-    Pack a PackedSequence in the loop: its lengths have to stay on the host.)
+    A batch may be a tensor, or a nested structure of mappings, lists, tuples, named tuples and
+    dataclasses. It keeps its type. Objects with a method `to(device, non_blocking)` are moved by
+    this method, for example graphs of PyTorch Geometric or DGL, a TensorDict, or a BatchEncoding.
+    Numbers, strings and objects without tensors are unchanged. A loader pins a dataclass only if it
+    has a method `pin_memory`. Create a PackedSequence in the loop, because its lengths must stay on
+    the host.
 
-    Each loop over it is one epoch of the loader. An error of the loader is raised in the loop,
-    after the batches that came before it. Leaving the loop drops what was copied ahead and lets the
-    loader's workers go.
+    Each loop is one epoch of the loader. An error in the loader is raised in the loop, after all
+    earlier batches. If the loop is left early, prefetched batches are dropped and the workers of
+    the loader end.
 
     Raises:
         TypeError: In the loop, if an object in a batch hides its tensors.
@@ -70,29 +71,29 @@ class CudaPrefetcher:
         *,
         depth: int = 1,
     ):
-        """Start nothing yet: the first batch is asked for when the loop begins.
+        """Store the loader. The first batch is requested when the loop begins.
 
         Args:
-            loader: where the batches come from, in pinned memory: `DataLoader(pin_memory=True)`.
-                Who fills the same memory again does so when `depth` + 2 more were asked for, not
-                before: then its copy has ended.
-            device: a CUDA device, fixed now ("cuda": the current one of this thread), or
-                another `BatchDevice`, such as an emulated one. On a CPU, and on devices other
-                than CUDA, batches are moved one by one. None: CUDA if there is any.
-            depth: batches copied ahead. `depth` + 1 are on the device if the loop reads each loss
-                and drops its batch before it asks for the next; else one more. A loop that reads
-                no loss is held up until the device is at most two steps behind it: what a step
-                still has to read takes memory, and would pile up.
+            loader: Source of the batches, in pinned memory: `DataLoader(pin_memory=True)`. A source
+                that reuses the memory of a batch may do so after `depth` + 2 more batches were
+                requested, because the copy has finished by then.
+            device: A CUDA device ("cuda" for the current one of this thread), or another
+                `BatchDevice`, such as an emulated one. On a CPU, and on devices other than CUDA,
+                batches are moved without prefetching. None for CUDA, if available.
+            depth: Number of batches copied in advance. `depth` + 1 batches are on the device if the
+                loop reads each loss and drops its batch before it requests the next, otherwise one
+                more. A loop that reads no loss is blocked while it is more than two steps ahead of
+                the device. Otherwise batches that a step still needs would accumulate.
 
         Raises:
-            TypeError: if `depth` is no whole number.
-            ValueError: if `depth` is less than 1, or `device` is no name of a device.
-            RuntimeError: if there is no such device.
+            TypeError: If `depth` is not an integer.
+            ValueError: If `depth` is less than 1, or `device` is not a valid device string.
+            RuntimeError: If the device does not exist.
         """
         if not isinstance(depth, int) or isinstance(depth, bool):
-            raise TypeError(f"{depth=} is no number of batches; take a whole one, at least 1.")
+            raise TypeError(f"`depth` must be a whole number of at least 1, but is {depth!r}.")
         if depth < 1:
-            raise ValueError(f"A depth of {depth} copies nothing ahead; take at least 1.")
+            raise ValueError(f"`depth` must be at least 1, but is {depth}.")
         self.loader, self.depth = loader, depth
         self.device = _choose(device)
         self._looked = False
@@ -106,36 +107,36 @@ class CudaPrefetcher:
         return self._prefetch(device)
 
     def _prefetch(self, gpu: BatchDevice) -> Iterator[Any]:
-        batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
-        launched = deque[Any]()  # an event behind each step whose end was not waited for
+        batches, staged, end = iter(self.loader), deque[Queued](), cast(Exception | None, None)
+        launched = deque[Any]()  # one event after each step that may still run
         try:
             while end is None or staged:
-                if len(launched) > 1:  # not for the last one: the device would run dry
+                if len(launched) > 1:  # keep one step running, so that the device stays busy
                     launched.popleft().synchronize()
                 while end is None and len(staged) <= self.depth:
                     try:
                         staged.append(self._stage(gpu, next(batches)))
-                    except Exception as error:  # StopIteration too: the batches before it go first
+                    except Exception as error:  # also StopIteration, after earlier batches
                         end = error
                 if staged:
-                    # Only now that the next copy is under way: it runs even if the loop waits for
-                    # the device at the end of its step.
+                    # The next copy was launched before, so it runs even if the loop waits for the
+                    # device at the end of its step.
                     user = gpu.current_stream()
                     yield self._hand_over(gpu, *staged.popleft())
-                    # The loop may ask for the next batch on another stream than it computed on.
+                    # The loop may request the next batch on a different stream.
                     launched.append(user.record_event(gpu.Event()))
             _number(-1)
             if not isinstance(end, StopIteration):
                 raise end
         finally:
-            end = None  # its traceback holds this frame: they would keep each other alive
+            end = None  # breaks the cycle of the error's traceback and this frame
             staged.clear()
             if hasattr(batches, "close"):
                 batches.close()
-            del batches  # with it go the workers, also where a notebook keeps an error of the loop
+            del batches  # ends the workers, even if a notebook keeps an error of the loop
 
-    def _stage(self, gpu: BatchDevice, batch: Any) -> Staged:
-        """Launch the copy of `batch`; the stream is left again before the loop runs on."""
+    def _stage(self, gpu: BatchDevice, batch: Any) -> Queued:
+        """Launch the copy of `batch`, and return to the current stream."""
         if not self._looked:
             self._looked = True
             _warn_if_slow(gpu, batch)
@@ -146,18 +147,18 @@ class CudaPrefetcher:
 
     @staticmethod
     def _hand_over(gpu: BatchDevice, batch: Any, arrived: Any, number: int) -> Any:
-        """Let what the loop launches from now on wait for this copy, and for no later one."""
+        """Let the current stream wait for this copy, but not for later copies."""
         _number(number)
         user = gpu.current_stream()
         user.wait_event(arrived)
-        # Its memory belongs to the copy stream, which would write the next batch into it as soon as
-        # Python drops this one, while the step still reads.
+        # The memory belongs to the copy stream. Without this call, the next batch could overwrite
+        # it as soon as Python drops this batch, while the step still reads it.
         record_stream(batch, user)
         return batch
 
 
 def _warn_if_slow(gpu: BatchDevice, batch: Any) -> None:
-    """Warn where the loop is if copying `batch` will hold it up."""
+    """Warn at the line of the loop if copying `batch` will block it."""
     here = [t for t in tensors(batch) if t.device.type == "cpu"]
     parts = [part for tensor in here for part in dense_parts(tensor)]
     if sum(part.nbytes for part in parts if not gpu.is_pinned(part)) > SMALL:
@@ -167,31 +168,31 @@ def _warn_if_slow(gpu: BatchDevice, batch: Any) -> None:
 
 
 def _choose(device: BatchDevice | torch.device | str | int | None) -> BatchDevice | torch.device:
-    """Return an accelerator, or the torch device that batches are simply moved to."""
+    """Return a device that can prefetch, or a torch device without prefetching."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if isinstance(device, int):  # a torch without CUDA knows no numbers
+    if isinstance(device, int):  # torch without CUDA rejects integers
         device = f"cuda:{device}"
     if isinstance(device, str):
         try:
             device = torch.device(device)
-        except RuntimeError:  # which lists all that torch has ever heard of
+        except RuntimeError:  # its message lists all device types of torch
             raise ValueError(
-                f'{device!r} is no device: take "cuda", "cuda:1" or "cpu", or leave it out.'
+                f'{device!r} is not a valid device. Use "cuda", "cuda:1" or "cpu", or omit it.'
             ) from None
     if isinstance(device, torch.device) and device.type == "cuda":
         there = torch.cuda.device_count()
         if (device.index or 0) >= there:
             raise RuntimeError(
-                f"The device {device} is not here (CUDA devices: {there}): leave it out to take "
-                "what there is."
+                f"{device} does not exist. CUDA devices: {there}. Omit the device to use the "
+                "available one."
             )
         return CudaDevice(device)
     return device
 
 
 def _number(batch: int) -> None:
-    """Tell the trace which batch the loop works on: the loader is ahead of it."""
+    """Set the batch number in the trace, because the loader is ahead of the loop."""
     trace = current()
     if trace is not None:
         trace.batch = batch

@@ -1,4 +1,4 @@
-"""Load the next batches in a thread while the main thread computes."""
+"""Prefetch batches in a thread while the main thread computes."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ T = TypeVar("T")
 
 
 class ThreadPrefetcher(Generic[T]):
-    """Run ahead of the consumer by at most `depth` items; iterate as often as over the source.
+    """Prefetches up to `depth` items in a thread. It can be iterated as often as the source.
 
         for batch in ThreadPrefetcher(loader): ...
 
-    Each epoch has a thread of its own. An error of the source is raised in the loop, with the
-    traceback of where it happened. Leaving the loop ends the thread, as soon as it has the item
-    that it is working on, and closes the iterator of the source.
+    Each epoch uses a new thread. An error in the source is raised in the loop, with its original
+    traceback. If the loop is left early, the thread ends after its current item, and the iterator
+    of the source is closed.
     """
 
     def __init__(self, iterable: Iterable[T], depth: int = 2):
-        """Start nothing yet: the thread starts with the loop.
+        """Store the source. The thread starts with the loop.
 
         Args:
-            iterable: where the items come from; one that gives a new iterator each time gives any
-                number of epochs.
-            depth: items that may be ready before they are asked for; with the one that the loop
-                works on, `depth` + 1 exist at a time.
+            iterable: Source of the items. It can serve several epochs if each `iter` call returns a
+                new iterator.
+            depth: Number of items that may be ready in advance. Together with the item that the
+                loop uses, `depth` + 1 items exist at a time.
+
+        Raises:
+            ValueError: If `depth` is less than 1.
         """
         if depth < 1:
-            raise ValueError(f"A depth of {depth} prefetches nothing; take at least 1.")
+            raise ValueError(f"`depth` must be at least 1, but is {depth}.")
         self.iterable, self.depth = iterable, depth
 
     def __len__(self) -> int:
         return len(cast(Sized, self.iterable))
 
     def __iter__(self) -> Iterator[T]:
-        ready: SimpleQueue[Any] = SimpleQueue()  # (item, error), and None at the end
+        ready: SimpleQueue[Any] = SimpleQueue()  # pairs (item, error), then None at the end
         free, stopped = Semaphore(self.depth), Event()
-        items = iter(self.iterable)  # in this thread: only the main one hears that a worker died
-        # a daemon: an iterator that is left hanging half way must not keep Python from ending
+        items = iter(self.iterable)  # here, because only the main thread learns of dead workers
+        # a daemon, so that an unfinished iterator does not stop Python from exiting
         thread = Thread(target=_fill, args=(items, ready, free, stopped), daemon=True)
         thread.start()
         try:
@@ -50,7 +53,7 @@ class ThreadPrefetcher(Generic[T]):
                 free.release()
                 yield item
         finally:
-            error = None  # its traceback holds this frame: they would keep each other alive
+            error = None  # breaks the cycle of the error's traceback and this frame
             stopped.set()
             free.release()
             thread.join()

@@ -1,4 +1,4 @@
-"""Notes on a copy in /dev/shm: who can see it, how long it lasts, and whether it can be swapped."""
+"""Report who can see a copy in /dev/shm, how long the copy lasts, and whether it can be swapped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINGER = Path("/var/lib/systemd/linger")
 _CONFIGS = [Path(top, "systemd") for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib")]
 _REMOVE_IPC = re.compile(r"^\s*(#?)\s*RemoveIPC\s*=\s*(\w+)", re.MULTILINE)
 _FIRST_USER = 1000  # logind keeps the files of system users, who have smaller user IDs
-_CONTAINER_SHM = 64 * 2**20  # bytes; the default of Docker and of Kubernetes
+_CONTAINER_SHM = 64 * 2**20  # bytes, the default of Docker and Kubernetes
 
 
 def shm_notes() -> list[str]:
@@ -96,7 +96,7 @@ def _is_deleted_at_logout() -> bool:
         return False
     main = [folder / "logind.conf" for folder in _CONFIGS if (folder / "logind.conf").exists()]
     extra = {
-        path.name: path  # of files with the same name, the one in /etc counts
+        path.name: path  # for equal names, the file in /etc counts
         for folder in reversed(_CONFIGS)
         for path in (folder / "logind.conf.d").glob("*.conf")
     }

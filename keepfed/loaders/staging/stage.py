@@ -40,8 +40,8 @@ else:
     import fcntl
 
 _QUIET_S = 0.5  # seconds to wait for a lock before a message is printed
-_PAGE = 4096  # bytes; a file in memory occupies complete pages
-_MOST_KEPT = 1_000_000_000  # bytes kept free on a disk; a tenth of a large disk is too much
+_PAGE = 4096  # bytes, because a file in memory occupies complete pages
+_MOST_KEPT = 1_000_000_000  # bytes kept free on a large disk, where a tenth would be too much
 _ELSEWHERE = "choose another folder with to=... (--to in a terminal)"
 
 

@@ -1,8 +1,8 @@
 """Create one staged copy atomically, track its users, and remove it.
 
-A copy is built in a folder with a temporary name, together with its seal, and then renamed. So a
-folder with its final name is complete. What a killed process leaves has a temporary name, and the
-next process that acquires the lock deletes it.
+A copy is built in a folder with a temporary name, together with its seal, and then renamed. A
+folder with its final name is therefore complete. If a process is killed, the next process that
+acquires the lock deletes the temporary folder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StagedCopy:
 
     @property
     def seal(self) -> dict[str, Any]:
-        """Source, name, bytes and files (size, modification time); empty if incomplete."""
+        """Source, name, bytes and files (size, modification time), or {} if incomplete."""
         try:
             seal = json.loads((self.folder / _SEAL).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -71,7 +71,7 @@ class StagedCopy:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process uses the copy. On Windows always False; removing it then fails."""
+        """Whether a process uses the copy. On Windows always False, but removing it fails."""
         if fcntl is None:
             return False
         with suppress(FileNotFoundError), (self.folder / _SEAL).open("r+b") as file:
@@ -113,7 +113,7 @@ class StagedCopy:
         (self.folder / _KEPT).touch()
 
     def remove(self) -> bool:
-        """Remove the copy unless it is in use; the caller must hold the lock.
+        """Remove the copy unless it is in use. The caller must hold the lock.
 
         Returns:
             Whether the copy was removed.
@@ -124,10 +124,8 @@ class StagedCopy:
         if self.in_use:
             return False
         try:
-            self.folder.rename(
-                doomed
-            )  # atomic: no incomplete copy has its final name
-        except PermissionError:  # Windows: it is in use
+            self.folder.rename(doomed)  # atomic, so no incomplete copy has its final name
+        except PermissionError:  # on Windows, because it is in use
             return False
         except FileNotFoundError:
             return True
@@ -173,7 +171,7 @@ def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None
     for name, target in targets.items():
         if _crc32(target) != sums[name]:
             raise KeepfedError(
-                f"The copy of {source.name} differs from what was written. Stage it again. If this "
+                f"The copy of {source.name} differs from the written data. Stage it again. If this "
                 "happens repeatedly, test the memory of this machine."
             )
     stamps = {name: _stamp(target) for name, target in targets.items()}

@@ -1,4 +1,4 @@
-"""Streams: who serves which part, and in what order."""
+"""Split streams among ranks and workers, and shuffle them."""
 
 from keepfed.loaders.contract import Place, epoch_rng
 from keepfed.loaders.stream.shuffling import (

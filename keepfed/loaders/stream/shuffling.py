@@ -1,14 +1,14 @@
-"""Share and shuffle what is too large to shuffle: shards, blocks, a buffer, as steps of a chain.
+"""Split and shuffle data that are too large for a random order, in a chain of generators.
 
     rng = epoch_rng(seed, epoch)
     shards = split(shuffled(shards, rng), Place.here())
     stream = interleave(map(read, shards), 4)
     for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, Place.here()))):
 
-Every step is a plain generator: it takes a stream and gives a stream, with every item exactly once.
-An `IterableDataset` is copied to every worker of every rank, and each copy runs the whole
-`__iter__`: unless it takes its own share, every sample comes once per copy. Shuffle before you
-decode: a buffer of paths or of bytes is small, one of images is not.
+Every step takes a stream and yields a stream that contains every item exactly once. An
+`IterableDataset` is copied to every worker of every rank, and each copy runs the whole `__iter__`.
+Without `split`, every sample is therefore served once per copy. Shuffle before you decode, because
+a buffer of paths or encoded bytes is much smaller than a buffer of images.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ T = TypeVar("T")
 
 
 def split(items: Sequence[T], place: Place) -> list[T]:
-    """Return the items of one place: first every rank takes its own, of those every worker.
+    """Return the items of one place. They are dealt to the ranks first, then to their workers.
 
-    Together the places have every item exactly once; where items are fewer than places, some have
-    none.
+    Every item belongs to exactly one place. If there are fewer items than places, some places get
+    an empty list.
     """
     return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> list[T]:
-    """Return the items in a new order; made for shards and blocks, of which there are few."""
+    """Return a list of the items in random order. Use it for shards and blocks, not for samples."""
     return [items[index] for index in rng.permutation(len(items))]
 
 
 def blocks(n_samples: int, size: int) -> list[range]:
-    """Cut the samples into contiguous runs of `size`; the last one is shorter."""
+    """Split the samples into contiguous runs of `size`. The last run may be shorter."""
     if size < 1:
-        raise ValueError(f"A block of {size} samples cannot be; take at least 1.")
+        raise ValueError(f"`size` must be at least 1, but is {size}.")
     return [range(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
 def buffer_shuffle(stream: Iterable[T], size: int, rng: np.random.Generator) -> Iterator[T]:
-    """Yield every item once, each drawn at random from a buffer that the stream keeps full.
+    """Yield every item once, drawn at random from a buffer of `size` items.
 
-    Memory is `size` items. An item comes at most `size` places early, and as far late on average:
-    a sorted stream that is longer than the buffer stays nearly sorted.
+    An item arrives at most `size` positions early, and on average `size` positions late. A sorted
+    stream that is much longer than the buffer therefore stays nearly sorted.
     """
     if size < 1:
-        raise ValueError(f"A buffer of {size} items cannot be; take at least 1.")
+        raise ValueError(f"`size` must be at least 1, but is {size}.")
     source = iter(stream)
     buffer = list(islice(source, size))
     for item in source:
@@ -65,9 +65,9 @@ def buffer_shuffle(stream: Iterable[T], size: int, rng: np.random.Generator) -> 
 
 
 def interleave(streams: Iterable[Iterable[T]], k: int) -> Iterator[T]:
-    """Yield items of `k` streams in turn; where one ends, the next one is opened in its place."""
+    """Yield items of `k` streams alternately. When a stream ends, the next one replaces it."""
     if k < 1:
-        raise ValueError(f"{k} streams at once cannot be; take at least 1.")
+        raise ValueError(f"`k` must be at least 1, but is {k}.")
     waiting = iter(streams)
     running = deque(iter(stream) for stream in islice(waiting, k))
     while running:
@@ -81,9 +81,9 @@ def interleave(streams: Iterable[Iterable[T]], k: int) -> Iterator[T]:
 
 
 def batched(stream: Iterable[T], size: int, *, drop_last: bool = False) -> Iterator[list[T]]:
-    """Yield lists of `size` items: a loader with `batch_size=None` passes them on as they are."""
+    """Yield lists of `size` items. A loader with `batch_size=None` serves them unchanged."""
     if size < 1:
-        raise ValueError(f"A batch of {size} items cannot be; take at least 1.")
+        raise ValueError(f"`size` must be at least 1, but is {size}.")
     source = iter(stream)
     while batch := list(islice(source, size)):
         if len(batch) == size or not drop_last:
@@ -91,15 +91,17 @@ def batched(stream: Iterable[T], size: int, *, drop_last: bool = False) -> Itera
 
 
 class BlockSampler(EpochLoader, Sampler[int]):
-    """Draw blocks in random order, and shuffle the samples of a few blocks together.
+    """Draws blocks in random order, and shuffles the samples of a few blocks together.
 
-    Samples of a batch are then stored in few places. `__getitems__` reads each with one request.
+    The samples of a batch are then stored in a few contiguous ranges, and `__getitems__` can read
+    each range with one request.
 
         loader = DataLoader(events, 64, sampler=BlockSampler(len(events), 256, together=4))
         loader.sampler.set_epoch(3)
 
-    Each rank takes one run of the shuffled blocks. Runs are equally long, so two ranks may share a
-    block. For a position within an epoch take `ResumableBatches(len(events), 64, block=256)`.
+    Each rank takes one contiguous part of the shuffled order. The parts are equally long, so two
+    ranks may share a block. To resume within an epoch, use
+    `ResumableBatches(len(events), 64, block=256)`.
     """
 
     def __init__(
@@ -116,9 +118,9 @@ class BlockSampler(EpochLoader, Sampler[int]):
         Args:
             n_samples: Length of the dataset.
             block: Samples in a contiguous run.
-            together: Blocks whose samples are shuffled as one; 1 shuffles within blocks only.
+            together: Number of blocks that are shuffled together. 1 shuffles only within blocks.
             seed: Determines the order, together with the epoch.
-            place: Rank that these samples are for; None: the rank of the process.
+            place: Rank of these samples. None for the rank of the process.
 
         Raises:
             ValueError: If `block` or `together` is less than 1.

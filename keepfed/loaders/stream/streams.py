@@ -1,8 +1,8 @@
-"""Streams of shards: an order for each epoch, a share for each place, and a known length.
+"""Base class for streams of shards, with shuffling, splitting and a known length.
 
-A subclass of `ShardedStream` says how shards are read and how many samples each has; it then serves
-every sample in exactly one worker of one rank. A dataset that is too large for random access has
-this form.
+A subclass of `ShardedStream` defines how shards are read and how many samples each has. Then every
+sample is served by exactly one worker of one rank. Use a stream for data that are too large for
+random access.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Served = TypeVar("Served", covariant=True)
 
 
 class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, Shard]):
-    """The samples of shards. One worker of one rank reads each shard.
+    """Serves the samples of shards. Exactly one worker of one rank reads each shard.
 
     The order depends only on (seed, epoch, rank, worker). If there are more workers than shards,
     some workers serve nothing.
@@ -41,10 +41,10 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
 
         Args:
             shards: All shards, in the order on disk.
-            shuffle_shards: Whether each epoch has the shards in another order.
-            buffer: Samples that a worker holds to draw from; 1 does not shuffle samples.
+            shuffle_shards: Whether each epoch reads the shards in a different order.
+            buffer: Size of each worker's shuffle buffer, in samples. 1 does not shuffle samples.
             seed: Determines the order, together with the epoch.
-            place: Rank that this stream serves; None: the rank of the process.
+            place: Rank that this stream serves. None for the rank of the process.
 
         Raises:
             ValueError: If `buffer` is less than 1.
@@ -58,7 +58,7 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
 
     @abstractmethod
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
-        """Yield the samples of these shards, as they are drawn from the buffer."""
+        """Yield the samples of these shards, in the form that enters the shuffle buffer."""
 
     @abstractmethod
     def size(self, shard: Shard) -> int:
@@ -73,17 +73,17 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
         return buffer_shuffle(self.read(split(self._order(), here)), self.buffer, own)
 
     def __len__(self) -> int:
-        """Return the number of samples of this rank in this epoch, all its workers together."""
+        """Return the number of samples of this rank in this epoch, over all its workers."""
         whole_rank = replace(self.here(), worker=0, num_workers=1)
         return sum(map(self.size, split(self._order(), whole_rank)))
 
     def count_batches(
         self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
     ) -> int:
-        """Return how many batches this rank will see in this epoch; `len(loader)` cannot know.
+        """Return the number of batches of this rank in this epoch, which `len(loader)` gets wrong.
 
-        Each worker makes its batches of its own shards only. So each has a last batch that is not
-        full, and `drop_last` drops one per worker.
+        Each worker builds batches only from its own shards. So each worker may have an incomplete
+        last batch, and `drop_last` drops one batch per worker.
         """
         workers = max(1, num_workers)
         places = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))

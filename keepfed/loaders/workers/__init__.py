@@ -1,4 +1,4 @@
-"""What workers need: how they start, what they open, draw, share and weigh."""
+"""Tools for workers: set-up, random numbers, files, strings, shared epochs and memory use."""
 
 from keepfed.loaders.workers.memory import (
     DEFAULT_PREFETCH,

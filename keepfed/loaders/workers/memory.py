@@ -1,4 +1,4 @@
-"""How much memory a loader takes: batches on their way, workers, and what a node has for them."""
+"""Compute how much memory the batches of a loader need, and whether a node has enough."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from keepfed.device.batches import leaves
 from keepfed.limits import SHM, known, memory, shm_size
 from keepfed.words import plural, size
 
-DEFAULT_PREFETCH = 2  # batches of a worker: what DataLoader takes for prefetch_factor=None
+DEFAULT_PREFETCH = 2  # batches per worker; DataLoader's value for prefetch_factor=None
 
 
 def nbytes(batch: Any) -> int:
-    """Return the bytes that a batch takes on its way from a worker.
+    """Return the bytes that a batch occupies while a worker sends it.
 
-    It looks into mappings, lists, tuples and dataclasses. A dense tensor counts with the whole
-    storage behind it, since a view takes all of that along; two tensors on one storage count once.
-    A NumPy array counts with what it shows, as pickle sends it. Text counts with its bytes, other
-    things do not count.
+    Mappings, lists, tuples and dataclasses are searched. A dense tensor counts with its whole
+    storage, because a view is sent with all of it. Two tensors with the same storage count once. A
+    NumPy array counts with its elements, as pickle sends it. Strings count with their bytes, and
+    other objects do not count.
     """
     storages: dict[int, int] = {}
     others = 0
@@ -42,33 +42,33 @@ def nbytes(batch: Any) -> int:
 
 @dataclass(frozen=True)
 class ShmBudget:
-    """The memory of a node: batches, staged data and programs against /dev/shm and the limit.
+    """Memory budget of a node, for batches, staged data and programs.
 
-    All of /dev/shm is memory, so staged data count twice: they must fit into its size, and beside
-    the programs into the memory of the machine or of the container.
+    /dev/shm is memory, so staged data must satisfy two limits: the size of /dev/shm, and, together
+    with the programs, the memory of the machine or the container.
     """
 
-    batch_bytes: int  # one batch, as `nbytes` tells it
-    num_workers: int  # of each loader
+    batch_bytes: int  # one batch, as returned by `nbytes`
+    num_workers: int  # workers of each loader
     memory_bytes: int  # memory of the machine, or the limit of the container
-    prefetch_factor: int = DEFAULT_PREFETCH  # batches that each worker keeps ready
-    shm_bytes: int | None = None  # size of /dev/shm; None: there is none
-    staged_bytes: int = 0  # in /dev/shm: once per node, however many ranks
-    programs_bytes: int = 0  # what training and workers take for themselves
-    loaders: int = 1  # as many as the node has ranks, one for each GPU
+    prefetch_factor: int = DEFAULT_PREFETCH  # batches that each worker prefetches
+    shm_bytes: int | None = None  # size of /dev/shm, None if it does not exist
+    staged_bytes: int = 0  # data in /dev/shm, counted once per node
+    programs_bytes: int = 0  # memory of the training and its workers
+    loaders: int = 1  # one for each rank, and so for each GPU, of the node
 
     @property
     def travelling_bytes(self) -> int:
-        """The bytes of all batches on their way through /dev/shm; without workers there is none.
+        """The bytes of all batches in flight through /dev/shm, or 0 without workers.
 
-        Each worker keeps some batches ready, and the loop holds one more.
+        Each worker prefetches `prefetch_factor` batches, and the loop holds one more.
         """
         batches = self.num_workers * self.prefetch_factor + 1
         return self.loaders * batches * self.batch_bytes if self.num_workers else 0
 
     @property
     def room_bytes(self) -> int:
-        """The bytes that the batches leave in /dev/shm and, beside the programs, in memory."""
+        """The bytes that remain in /dev/shm and in memory, after batches and programs."""
         sizes = [self.memory_bytes - self.programs_bytes]
         if self.shm_bytes is not None:
             sizes.append(self.shm_bytes)
@@ -76,16 +76,16 @@ class ShmBudget:
 
     @property
     def stageable_bytes(self) -> int:
-        """The most that may be staged."""
+        """The maximum number of bytes that may be staged."""
         return max(0, self.room_bytes)
 
     @property
     def fits(self) -> bool:
-        """Whether what is staged leaves room for the batches, and for the programs."""
+        """Whether the staged data leave enough space for batches and programs."""
         return self.staged_bytes <= self.room_bytes
 
     def __repr__(self) -> str:
-        """Say it in words, on two lines: a page breaks a long one in mid-word."""
+        """Return the budget as text on two lines, because pages break long lines within words."""
         shm = "no /dev/shm" if self.shm_bytes is None else f"/dev/shm of {size(self.shm_bytes)}"
         return (
             f"{plural(self.loaders, 'loader')} with {size(self.travelling_bytes)} of batches, "
@@ -96,16 +96,16 @@ class ShmBudget:
 
 
 def shm_budget(batch: Any, num_workers: int, **others: int) -> ShmBudget:
-    """Return the budget of this machine; `others` are fields of `ShmBudget`."""
+    """Return the budget of this machine. `others` are fields of `ShmBudget`."""
     machine: dict[str, Any] = {"memory_bytes": memory(), "shm_bytes": known(shm_size)}
     return ShmBudget(nbytes(batch), num_workers, **{**machine, **others})
 
 
 def unique_mb(pid: int) -> float:
-    """Return the MB of a process that no other process shares with it (USS); 0.0 if it is gone.
+    """Return the MB of a process that no other process shares (USS), or 0.0 if it has ended.
 
-    Its resident memory (RSS) would count all that a forked worker shares with its parent, and
-    so hides how that is copied bit by bit.
+    The resident memory (RSS) also counts pages that a forked worker shares with its parent, so RSS
+    does not show how these pages are copied over time.
     """
     try:
         return float(psutil.Process(pid).memory_full_info().uss) / 1e6
@@ -114,5 +114,5 @@ def unique_mb(pid: int) -> float:
 
 
 def shm_free() -> int | None:
-    """Return the free bytes of /dev/shm, through which batches travel; None where there is none."""
+    """Return the free bytes of /dev/shm, or None if it does not exist."""
     return known(lambda: shutil.disk_usage(SHM).free)

@@ -1,10 +1,10 @@
-"""What every worker needs and nobody remembers.
+"""Set up workers, and give them random numbers, files, strings and the epoch.
 
     loader = DataLoader(dataset, num_workers=4, worker_init_fn=worker_init)
 
-A worker is another process: it computes beside its siblings, draws its own random numbers, opens
-its own files, copies what it only looks at, sees no change of the dataset but through shared
-memory, and, if it was forked, has connections in its hands that are its parent's.
+A worker is a separate process. It shares the cores with other workers, needs its own random numbers
+and open files, copies Python objects that it reads, and sees changes of the dataset only through
+shared memory. A forked worker also inherits open connections of its parent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from keepfed.forks import keep_inherited
 
 F = TypeVar("F")
 
-# Read when a library is loaded, or when it first computes. Libraries that a worker imports later
-# are limited by these alone.
+# Libraries read these variables when they are loaded or first used. They are the only limit for
+# libraries that a worker imports later.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -41,8 +41,8 @@ _ONE_THREAD = {
     "OPENCV_FOR_THREADS_NUM": "1",
 }
 
-# Libraries with pools of their own, for those that are loaded already. cv2: 0 is "no pool at all",
-# while 1 still starts it.
+# Limits for loaded libraries that have their own thread pool. cv2 starts no pool with 0, but does
+# start one with 1.
 _LIMITERS: dict[str, Callable[[Any], object]] = {
     "cv2": lambda cv2: cv2.setNumThreads(0),
     "numexpr": lambda numexpr: numexpr.set_num_threads(1),
@@ -50,39 +50,39 @@ _LIMITERS: dict[str, Callable[[Any], object]] = {
     "pyarrow": lambda pyarrow: pyarrow.set_cpu_count(1),
 }
 
-_limits: list[threadpool_limits] = []  # kept: their handles on the libraries must live on
-_rng: tuple[tuple[int, int], np.random.Generator] | None = None  # of (process, seed)
-_CODE = "utf-8", "surrogatepass"  # surrogates stand in file names that are not valid UTF-8
+_limits: list[threadpool_limits] = []  # stored, because the limits end when they are deleted
+_rng: tuple[tuple[int, int], np.random.Generator] | None = None  # with its (process, seed)
+_CODE = "utf-8", "surrogatepass"  # file names that are not valid UTF-8 contain surrogates
 
 
 def worker_init(worker_id: int) -> None:
-    """Prepare a worker: one thread for every pool, and a traceback if a library crashes.
+    """Limit every thread pool of a worker to one thread, and enable tracebacks for crashes.
 
-    torch limits itself in workers, but not what numpy, OpenCV and others compute with: two workers
-    on two cores are several times slower with two pools of two threads each.
+    torch uses one thread in a worker, but it does not limit NumPy, OpenCV and other libraries. Two
+    workers on two cores are several times slower if each has a pool of two threads.
     """
     os.environ.update(_ONE_THREAD)
-    if "numba" not in sys.modules:  # it refuses to see a change once it has threads
+    if "numba" not in sys.modules:  # numba raises an error if this changes after it has threads
         os.environ["NUMBA_NUM_THREADS"] = "1"
     _limits.append(threadpool_limits(limits=1))
     for name, limit in _LIMITERS.items():
         if library := sys.modules.get(name):
             limit(library)
     if sys.__stderr__ is not None:
-        faulthandler.disable()  # one that a fork inherited would stay behind torch's own handlers
+        faulthandler.disable()  # an inherited handler would run after torch's own handlers
         faulthandler.enable(sys.__stderr__)
 
 
 def worker_rng() -> np.random.Generator:
-    """Return the random generator to draw from in `__getitem__`, `__iter__` or `collate_fn`.
+    """Return the random generator of this worker, for `__getitem__`, `__iter__` or `collate_fn`.
 
-    Call it where you draw. A generator that the dataset keeps is copied into every worker, and all
-    draw the same numbers.
+    Call this function each time you draw. A generator that is an attribute of the dataset is copied
+    to every worker, and all workers then draw the same numbers.
 
-    In a worker it is always the same generator. Its numbers differ between workers, between epochs
-    (persistent workers or not) and between the ranks that torchrun starts, and repeat after the
-    same `torch.manual_seed` in the main process. In the main process (num_workers=0) each call
-    returns a new one, seeded by the next number of torch: so it obeys `torch.manual_seed` there.
+    A worker always gets the same generator. Its numbers differ between workers, between epochs and
+    between the ranks that torchrun starts. They repeat after the same `torch.manual_seed` in the
+    main process. In the main process (num_workers=0), each call returns a new generator, which is
+    seeded from torch, so `torch.manual_seed` works there as well.
     """
     global _rng
     if get_worker_info() is None:
@@ -94,24 +94,24 @@ def worker_rng() -> np.random.Generator:
 
 
 def _seeded(seed: int) -> np.random.Generator:
-    rank = int(os.environ.get("RANK", 0))  # ranks are often given the same seed
+    rank = int(os.environ.get("RANK", 0))  # all ranks often use the same seed
     return np.random.default_rng([seed, rank])
 
 
 class SharedEpoch:
-    """The number of the epoch, in memory that all workers see.
+    """The number of the epoch, in memory that all workers share.
 
         self.epoch = SharedEpoch()  # in __init__ of the dataset
         rng = np.random.default_rng([seed, self.epoch.value])  # in __iter__, in the worker
         dataset.epoch.value = 3  # in the training loop, before `for batch in loader`
 
-    Persistent workers keep the copy of the dataset that they were started with, so a plain
-    attribute that is changed later never reaches them. Change it between two loops over the loader:
+    Persistent workers keep the copy of the dataset that they started with, so later changes of a
+    plain attribute do not reach them. Set the epoch between two loops over the loader, because
     workers run ahead of a loop that has begun.
     """
 
     def __init__(self) -> None:
-        """Begin with epoch 0; do so before the workers start."""
+        """Begin with epoch 0. Create this object before the workers start."""
         self._number = torch.tensor(0, device="cpu")
         self._number.share_memory_()  # type: ignore[no-untyped-call]
 
@@ -126,94 +126,93 @@ class SharedEpoch:
 
 
 class LazyFile(Generic[F]):
-    """A file that each process opens for itself, when it first asks for it.
+    """A file that each process opens for itself, at the first access.
 
         self.events = LazyFile(h5py.File, path, "r")  # in __init__: opens nothing
         pulses = self.events.file["pulses"][first:last]  # in __getitem__
 
-    It goes to a worker without the open file, whatever the start method. Threads of a process share
-    one.
+    With every start method, it is sent to workers without the open file. All threads of a process
+    share the file.
     """
 
     _file: F | None = None
     _opened_by = -1
 
     def __init__(self, opener: Callable[..., F], /, *args: Any, **kwargs: Any):
-        """Remember how to open the file.
+        """Store the arguments without opening the file.
 
         Args:
-            opener: a function or class that can be imported, such as open, h5py.File,
-                sqlite3.connect, np.load.
-            *args: what to call it with.
-            **kwargs: the same, by name.
+            opener: A function or class that can be imported, such as open, h5py.File,
+                sqlite3.connect or np.load.
+            *args: Positional arguments of `opener`.
+            **kwargs: Keyword arguments of `opener`.
 
         Raises:
-            TypeError: the opener is an open file, or a function that no worker could import.
+            TypeError: If `opener` is an open file, or a function that a worker cannot import.
         """
         name = getattr(opener, "__qualname__", type(opener).__qualname__)
         if not callable(opener) or "<" in name:  # "<lambda>", or "function.<locals>.opener"
             raise TypeError(
-                f"A worker cannot get {name}: give LazyFile a function that is defined with def in "
-                "a module, outside of any other function, and its arguments, such as "
-                "LazyFile(open, path, 'rb')."
+                f"A worker cannot import {name}. Give LazyFile a function that is defined at the "
+                "top level of a module, and its arguments, such as LazyFile(open, path, 'rb')."
             )
         self.opener, self.args, self.kwargs = opener, args, kwargs
 
     @property
     def file(self) -> F:
-        """The file, opened by this very process: a forked worker opens its own."""
+        """The file, opened by this process. A forked worker opens its own."""
         if self._file is None or self._opened_by != os.getpid():
             self.close()
             self._file, self._opened_by = self.opener(*self.args, **self.kwargs), os.getpid()
         return self._file
 
     def close(self) -> None:
-        """Close the file in this process; the next use opens it again."""
+        """Close the file in this process. The next access opens it again."""
         file, opened_by = self._file, self._opened_by
         self._file, self._opened_by = None, -1
         if file is None:
             return
         if opened_by != os.getpid():
             keep_inherited(file)
-        elif close := getattr(file, "close", None):  # a memmap has none: it ends with its last view
+        elif close := getattr(file, "close", None):  # a memmap has no close method
             close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Go to another process, or into a copy, without the open file."""
+        """Return the state for pickling or copying, without the open file."""
         return {"opener": self.opener, "args": self.args, "kwargs": self.kwargs}
 
     def __del__(self) -> None:
-        if os:  # Python takes modules away when it ends, and then closes files itself
+        if os:  # None while Python exits, which closes files itself
             self.close()
 
 
 class PackedStrings(Sequence[str]):
-    """Strings in one buffer of bytes, with the places where each begins and ends.
+    """An immutable sequence of strings, stored in two arrays.
 
         paths = PackedStrings(paths)  # paths[i], paths[10:20], len(paths) as before
 
-    Each str of a list is an object with a reference count, and to look at it writes that count: the
-    pages of a forked worker are copied one by one. Here are two arrays, however many strings.
-    It cannot be changed. A slice is packed anew.
+    Each string in a list is an object with a reference count, and reading it changes the count. In
+    a forked worker, this copies all memory pages of the list over time. Two arrays avoid this. A
+    slice is a new `PackedStrings` object.
     """
 
     def __init__(self, strings: Iterable[str]):
-        """Pack the strings; each comes out as it went in, whatever characters it has.
+        """Pack the strings. They may contain any characters.
 
         Raises:
-            TypeError: one of them is no str, or all of it is one str.
+            TypeError: If an item is not a string, or if `strings` is a single string.
         """
         if isinstance(strings, str):
-            raise TypeError("PackedStrings packs many strings; give it a list of them.")
+            raise TypeError("`strings` is a single string. Give a list of strings.")
         packed, places = bytearray(), array("q", [0])
         for index, string in enumerate(strings):
             if not isinstance(string, str):
                 kind = type(string).__name__
-                raise TypeError(f"Item {index} is {kind}; make it a str, for instance by str(...).")
+                raise TypeError(f"Item {index} is of type {kind}. Convert it with str(...).")
             packed += string.encode(*_CODE)
             places.append(len(packed))
         self._bytes: NDArray[np.uint8] = np.frombuffer(bytes(packed), np.uint8)
-        # half as much to keep and to send, wherever 4 GB are enough
+        # uint32 needs half the memory, and is enough for 4 GB of text
         kind = np.uint32 if len(packed) < 2**32 else np.int64
         self._places: NDArray[np.integer] = np.array(places, kind)
 

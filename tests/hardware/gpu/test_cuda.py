@@ -1,4 +1,4 @@
-"""What of the CUDA skin can be checked without CUDA; the rest is in tests/gpu."""
+"""Parts of the CUDA interface that can be tested without CUDA; the rest is in tests/gpu."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from keepfed.device.cuda import CudaDevice, host_time
 from keepfed.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
-AHEAD_MS = 5000  # what the device's clock reads when the host's reads 0
+AHEAD_MS = 5000  # time of the device's clock when the host's clock is 0
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def gpu(monkeypatch, clock):
-    """An idle device whose clock is ahead; counts how often it is waited for."""
+    """An idle device whose clock is ahead; counts the waits for it."""
 
     class Event:
         def __init__(self, *, enable_timing=False, blocking=False):
@@ -64,14 +64,14 @@ def gpu(monkeypatch, clock):
         monkeypatch.setattr(module, "device_tensors", lambda batch, device: cuda.tensors(batch))
     waits, late_ms = [], []
     device = CudaAccelerator(step_ms=20)
-    device.device = torch.device("cpu")  # where the tensors of this test are
+    device.device = torch.device("cpu")  # device of the tensors in this test
     device.waits, device.late_ms = waits, late_ms
     cuda.stream_for.cache_clear()
     yield device
     cuda.stream_for.cache_clear()
 
 
-def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
+def test_spans_are_read_only_when_the_recording_ends(gpu, clock):
     clock.work(100)
     with record(clock=clock) as trace:
         batch = gpu.upload(torch.ones(3), non_blocking=True)
@@ -90,12 +90,15 @@ def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
     gpu.step(batch)
     with record(clock=clock) as second:
         gpu.step(batch)
-    assert (len(second.spans), len(trace.spans)) == (1, 3)  # each has its own, nobody's are lost
+    assert (len(second.spans), len(trace.spans)) == (
+        1,
+        3,
+    )  # each trace has its own spans, and none is lost
     assert second.spans[0].start_ns == 173 * MS
 
 
-def test_of_the_round_trips_of_an_anchor_the_quickest_ties_the_clocks(gpu, clock):
-    gpu.late_ms += [3, 3, 3, 0, 9, 2, 0, 1, 4, 8]  # of five trips each, the last one first
+def test_fastest_round_trip_of_an_anchor_synchronises_the_clocks(gpu, clock):
+    gpu.late_ms += [3, 3, 3, 0, 9, 2, 0, 1, 4, 8]  # five trips per anchor, the last one first
     with record(clock=clock) as trace:
         begun = clock.ms
         gpu.step(gpu.upload(torch.ones(3)), ms=30)
@@ -103,7 +106,7 @@ def test_of_the_round_trips_of_an_anchor_the_quickest_ties_the_clocks(gpu, clock
     assert gpu.late_ms == []
 
 
-def test_all_who_copy_ahead_share_one_stream_of_a_device_and_anchors_have_a_prior_one(gpu):
+def test_prefetchers_share_a_copy_stream_and_anchors_have_priority(gpu):
     first, second = (torch.device("cuda", index) for index in range(2))
     copies = CudaDevice(first).copy_stream
     assert CudaDevice(first).copy_stream is copies
@@ -111,25 +114,25 @@ def test_all_who_copy_ahead_share_one_stream_of_a_device_and_anchors_have_a_prio
     assert cuda.stream_for("anchors", first, -1)[:2] == (first, -1)
 
 
-def test_a_host_that_waits_for_an_event_leaves_its_core_to_the_workers(gpu):
+def test_host_waiting_for_an_event_does_not_use_a_core(gpu):
     assert gpu.Event().blocking
 
 
-def test_memory_in_use_is_that_of_steps_too_whose_batches_were_dropped(gpu, monkeypatch):
+def test_memory_in_use_includes_steps_with_dropped_batches(gpu, monkeypatch):
     figures = {"active_bytes.all.current": 64, "active_bytes.all.peak": 96}
     figures |= {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 32}
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: figures)
     assert (gpu.memory_allocated(), gpu.max_memory_allocated()) == (64, 96)
 
 
-def test_a_dataclass_is_pinned_only_if_it_can_pin_itself_as_by_a_loader(gpu, monkeypatch):
+def test_dataclass_is_pinned_only_with_its_own_method(gpu, monkeypatch):
     @dataclass
     class Plain:
         pulses: torch.Tensor
 
     class Pinnable(Plain):
         def pin_memory(self):
-            raise NotImplementedError  # in the loop its tensors are pinned
+            raise NotImplementedError  # not called here
 
     pinned = list[torch.Tensor]()
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
@@ -137,7 +140,7 @@ def test_a_dataclass_is_pinned_only_if_it_can_pin_itself_as_by_a_loader(gpu, mon
     assert [len(tensor) for tensor in pinned] == [3, 4]
 
 
-def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of_it(gpu, clock):
+def test_step_and_kernel_results_belong_to_the_batch_they_read(gpu, clock):
     with record(clock=clock) as trace:
         trace.batch = 6
         batch = gpu.upload({"pulses": torch.ones(3)})
@@ -149,14 +152,14 @@ def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of
     assert lanes == [("copy", 6)] + 3 * [("gpu", 6)]
 
 
-def test_pinning_is_work_of_the_main_process(gpu, clock, monkeypatch):
+def test_pinning_is_attributed_to_the_main_process(gpu, clock, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: clock.work(3) or tensor)
     with record(clock=clock) as trace:
         gpu.pin({"pulses": torch.ones(3), "name": "event"})
     assert trace.spans == [("main", "transfer", 0, 3 * MS, -1)]
 
 
-def test_both_devices_have_the_whole_interface_and_one_checksum(gpu):
+def test_both_devices_have_the_same_interface_and_checksum(gpu):
     names = {name for name in vars(Accelerator) if not name.startswith("_")}
     assert names <= set(dir(CudaAccelerator))
     assert names <= set(dir(EmulatedAccelerator))
@@ -165,19 +168,21 @@ def test_both_devices_have_the_whole_interface_and_one_checksum(gpu):
     assert float(gpu.step(gpu.upload(batch))) == emulated.step(emulated.upload(batch)).item()
 
 
-def test_device_times_are_tied_to_the_host_at_both_ends_and_drift_in_proportion():
+def test_device_times_are_synchronised_at_both_ends():
     assert host_time(0, 1000, 5_000, 1_000_010_000) == 5_000
     assert host_time(1000, 1000, 5_000, 1_000_010_000) == 1_000_010_000
-    # the device's second was 10,000 ns longer on the host: half of that at half time
+    # The device's second lasted 10,000 ns longer on the host, so half of that at half time.
     assert host_time(500, 1000, 0, 1_000_010_000) == 500_005_000
 
 
-def test_a_batch_in_host_memory_is_refused():
+def test_batch_in_host_memory_is_rejected():
     with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
         cuda.device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
 
 
-def test_a_step_refuses_a_batch_of_another_gpu():
-    sentence = "batch is on the meta and the step on the cuda:0: upload it to the GPU that computes"
+def test_step_rejects_a_batch_of_another_gpu():
+    sentence = (
+        "batch is on meta, but the step runs on cuda:0. Upload the batch to the GPU of the step"
+    )
     with pytest.raises(RuntimeError, match=sentence):
         cuda.device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))

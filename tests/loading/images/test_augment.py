@@ -25,12 +25,12 @@ def _generator(seed: int = 1) -> torch.Generator:
 @pytest.mark.parametrize(
     ("batch", "height", "width", "size"), [(5, 37, 53, 33), (3, 200, 31, 8), (2, 9, 11, 33)]
 )
-def test_a_resized_crop_is_that_of_torchvision(
+def test_resized_crop_equals_torchvision(
     batch: int, height: int, width: int, size: int, one_by_one: ModuleType
 ) -> None:
     images = _images(batch, height, width)
     windows = draw_windows(batch, (height, width), **USUAL, generator=_generator())
-    windows[0] = torch.tensor([1, 0, 8, 8])  # which is cut out as it is where size is 8
+    windows[0] = torch.tensor([1, 0, 8, 8])  # not scaled if size is 8
     ours = crop_resize(images, windows, size)
 
     assert (ours.dtype, ours.shape) == (torch.float32, (batch, 3, size, size))
@@ -39,10 +39,12 @@ def test_a_resized_crop_is_that_of_torchvision(
         of_floats = one_by_one.resized_crop(image.float(), *where, [size, size])
         torch.testing.assert_close(ours[sample], of_floats, rtol=0, atol=1e-3)
         of_bytes = one_by_one.resized_crop(image, *where, [size, size])
-        torch.testing.assert_close(ours[sample], of_bytes.float(), rtol=0, atol=1.01)  # rounded
+        torch.testing.assert_close(
+            ours[sample], of_bytes.float(), rtol=0, atol=1.01
+        )  # torchvision rounds
 
 
-def test_flips_brightness_contrast_and_norm_are_those_of_torchvision(
+def test_flip_brightness_contrast_and_norm_equal_torchvision(
     one_by_one: ModuleType,
 ) -> None:
     images, flips = (
@@ -61,7 +63,7 @@ def test_flips_brightness_contrast_and_norm_are_those_of_torchvision(
         torch.testing.assert_close(ours[sample], theirs, rtol=0, atol=5e-5)
 
 
-def test_every_sample_is_drawn_for_itself_and_as_asked_for() -> None:
+def test_every_sample_gets_its_own_parameters_in_range() -> None:
     draws = Augment(size=16).draw(torch.Size((256, 3, 40, 30)), generator=_generator())
     assert 90 < draws.flips.sum() < 166
     assert len(draws.windows.unique(dim=0)) > 200
@@ -73,7 +75,7 @@ def test_every_sample_is_drawn_for_itself_and_as_asked_for() -> None:
     assert (still.brightness == 1).all()
 
 
-def test_windows_are_drawn_as_torchvision_draws_them() -> None:
+def test_windows_have_the_distribution_of_torchvision() -> None:
     from torchvision.transforms import v2
 
     size, count = (60, 90), 2000
@@ -88,17 +90,21 @@ def test_windows_are_drawn_as_torchvision_draws_them() -> None:
     for share in (0.1, 0.5, 0.9):
         ours, wanted = height.double().quantile(share), heights.double().quantile(share)
         assert abs(ours - wanted) <= 2
-    assert draw_windows(2, (10, 100), (1, 1), (1, 1)).tolist() == [[0, 45, 10, 10]] * 2  # no fit
-    with pytest.raises(ValueError, match=r"scale=\(0.5, 0.2\) is no range; give"):
+    assert (
+        draw_windows(2, (10, 100), (1, 1), (1, 1)).tolist() == [[0, 45, 10, 10]] * 2
+    )  # no window fits
+    with pytest.raises(ValueError, match=r"`scale` is \(0.5, 0.2\), but must satisfy"):
         draw_windows(2, (8, 8), (0.5, 0.2), (1, 1))
 
 
-def test_the_same_draws_give_the_same_however_images_lie_on_any_device_and_precision() -> None:
+def test_same_parameters_give_the_same_result_on_any_device() -> None:
     augment, images = Augment(size=16), _images(5, 40, 30)
     draws = augment.draw(images.shape, generator=_generator())
     batch, gpu = augment(images, draws), get_accelerator(emulate=True)
     assert batch.nbytes == 5 * 3 * 16 * 16 * 4  # float32
-    assert not torch.equal(augment(images), augment(images))  # without draws it draws itself
+    assert not torch.equal(
+        augment(images), augment(images)
+    )  # without parameters, new ones are drawn
 
     channels_last = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
     torch.testing.assert_close(augment(channels_last, draws), batch)
@@ -111,14 +117,14 @@ def test_the_same_draws_give_the_same_however_images_lie_on_any_device_and_preci
         torch.testing.assert_close(augment(images[one], alone), batch[one])
 
 
-def test_what_is_no_batch_of_decoded_images_is_refused() -> None:
+def test_batch_that_is_not_uint8_images_is_rejected() -> None:
     images = _images(2, 8, 8)
     for wrong in (images.float(), images[0], images[:, :1]):
-        with pytest.raises(ValueError, match="give a batch in uint8"):
+        with pytest.raises(ValueError, match="Pass a uint8 batch"):
             Augment(size=8)(wrong)
 
 
-def test_torchvision_does_the_same_to_one_image() -> None:
+def test_per_sample_equals_torchvision() -> None:
     certain = Augment(size=24, scale=(1, 1), ratio=(1, 1), flip_share=1.0, spread=0)
     image = _images(1, 24, 24)
     torch.testing.assert_close(

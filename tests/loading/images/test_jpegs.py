@@ -11,7 +11,7 @@ from keepfed.loaders.images import Jpegs
 from keepfed.measure.trace import record
 
 
-def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> None:
+def test_images_and_classes_equal_torchvision(images_folder: Path) -> None:
     from torchvision.datasets import ImageFolder
 
     ours, theirs = Jpegs(images_folder), ImageFolder(images_folder)
@@ -19,7 +19,7 @@ def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> Non
     assert len(ours) == len(theirs) == 200
     assert ours.classes == theirs.classes
     assert ours.labels.tolist() == theirs.targets
-    assert len(pickle.dumps(ours)) < 100 * len(ours)  # the names are one array
+    assert len(pickle.dumps(ours)) < 100 * len(ours)  # all names are in one array
     for index in (0, 123, 199):
         image, label = ours[index]
         expected, number = theirs[index]
@@ -28,7 +28,7 @@ def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> Non
         assert label == number
 
 
-def test_an_image_is_one_request_and_its_stages_are_marked(images_folder: Path) -> None:
+def test_image_is_one_request_with_marked_stages(images_folder: Path) -> None:
     fs, local = slow_storage(images_folder, "laptop SSD", cache_mb=0), Jpegs(images_folder)
     remote = Jpegs(images_folder, lambda image: image[:, :224, :224], fs=fs)
     assert remote.names.tolist() == local.names.tolist()
@@ -41,7 +41,7 @@ def test_an_image_is_one_request_and_its_stages_are_marked(images_folder: Path) 
     assert [span.stage for span in trace.spans] == ["read", "decode", "transform"]
 
 
-def test_what_is_damaged_or_missing_is_named_with_the_next_step(
+def test_damaged_or_missing_image_is_named_with_a_next_step(
     images_folder: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(FileNotFoundError, match="make_images --out"):
@@ -50,5 +50,5 @@ def test_what_is_damaged_or_missing_is_named_with_the_next_step(
     path = Path(shutil.copy(images_folder / "cat/00003.jpg", tmp_path / "cat"))
     for content in (path.read_bytes()[:2000], b"no picture"):
         path.write_bytes(content)
-        with pytest.raises(OSError, match=r"00003\.jpg is missing or corrupted; .*--check"):
+        with pytest.raises(OSError, match=r"00003\.jpg is missing or damaged\. .*--check"):
             _ = Jpegs(tmp_path)[0]

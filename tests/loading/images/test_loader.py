@@ -33,15 +33,15 @@ def pixels(loader: ImageLoader) -> dict[int, Tensor]:
     }
 
 
-# and by how many levels of 255 a pixel may be another one than that of torchvision
+# and the largest difference from torchvision, in levels of 255
 ANTIALIAS = pytest.mark.parametrize(("antialias", "levels"), [(True, 0), (False, 1)])
 
 
 @ANTIALIAS
-def test_crops_that_are_not_scaled_down_by_2_are_those_of_torchvision(
+def test_crops_at_full_resolution_equal_torchvision(
     photos: Path, packed: Path, antialias: bool, levels: int, one_by_one: ModuleType
 ) -> None:
-    files, size = Jpegs(photos), 160  # no side has 320 pixels or more
+    files, size = Jpegs(photos), 160  # all sides have less than 320 pixels
     loader = ImageLoader(packed, 7, size, dtype="uint8", antialias=antialias)
     windows, flips = loader.draw(range(N))
     assert 5 < flips.sum() < 35
@@ -54,7 +54,7 @@ def test_crops_that_are_not_scaled_down_by_2_are_those_of_torchvision(
         assert (ours.int() - theirs.int()).abs().max() <= levels
 
 
-def test_crops_that_are_decoded_smaller_are_those_of_torchvision_within_a_level_on_average(
+def test_crops_decoded_smaller_differ_by_less_than_a_level(
     photos: Path, packed: Path, one_by_one: ModuleType
 ) -> None:
     files, size, changes, antialiasing = Jpegs(photos), 24, [], []
@@ -79,11 +79,11 @@ def test_crops_that_are_decoded_smaller_are_those_of_torchvision_within_a_level_
 def apart(
     photos: Path, packed: Path, size: int, resize: int, *, antialias: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return how far the images of a validation are from those of torchvision, in levels of 255.
+    """Return the difference from torchvision's validation images, in levels of 255.
 
-    And which of them are decoded smaller.
+    Also return which images are decoded at a smaller size.
     """
-    from torchvision.transforms import v2  # takes seconds
+    from torchvision.transforms import v2  # the import takes seconds
 
     crops = CentreCrop(resize=resize)
     loader = ImageLoader(
@@ -99,7 +99,7 @@ def apart(
 
 @ANTIALIAS
 @pytest.mark.parametrize(("size", "resize"), [(160, 180), (151, 151), (200, 301)])
-def test_validation_in_file_order_is_that_of_torchvision(
+def test_validation_in_file_order_equals_torchvision(
     photos: Path, packed: Path, size: int, resize: int, antialias: bool, levels: int
 ) -> None:
     found, _ = apart(photos, packed, size, resize, antialias=antialias)
@@ -107,7 +107,7 @@ def test_validation_in_file_order_is_that_of_torchvision(
 
 
 @pytest.mark.parametrize(("size", "resize"), [(24, 28), (24, 24), (30, 45), (50, 64)])
-def test_validation_that_is_decoded_smaller_is_that_of_torchvision_within_a_level_on_average(
+def test_validation_decoded_smaller_differs_by_less_than_a_level(
     photos: Path, packed: Path, size: int, resize: int
 ) -> None:
     found, smaller = apart(photos, packed, size, resize)
@@ -118,7 +118,7 @@ def test_validation_that_is_decoded_smaller_is_that_of_torchvision_within_a_leve
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_every_image_comes_once_an_epoch_with_its_label(
+def test_every_image_is_served_once_per_epoch_with_its_label(
     packed: Path, batch_size: int, drop_last: bool
 ) -> None:
     loader = ImageLoader(packed, batch_size, 8, dtype="uint8", drop_last=drop_last)
@@ -133,7 +133,7 @@ def test_every_image_comes_once_an_epoch_with_its_label(
     assert len(found) == len(loader) == -(-served // batch_size)
 
 
-def test_order_and_draws_depend_on_seed_and_epoch_not_on_threads_ranks_or_batches(
+def test_order_and_crops_depend_only_on_seed_and_epoch(
     packed: Path,
 ) -> None:
     def epoch(number: int, **options: Any) -> ImageLoader:
@@ -152,7 +152,7 @@ def test_order_and_draws_depend_on_seed_and_epoch_not_on_threads_ranks_or_batche
 
 
 @pytest.mark.parametrize("channels_last", [True, False])
-def test_float_images_are_the_normalised_bytes_in_the_layout_that_was_asked_for(
+def test_float_images_are_normalised_bytes_in_requested_layout(
     packed: Path, channels_last: bool
 ) -> None:
     options = {"seed": 2, "channels_last": channels_last}
@@ -166,7 +166,7 @@ def test_float_images_are_the_normalised_bytes_in_the_layout_that_was_asked_for(
         torch.testing.assert_close(ours["images"], expected, rtol=0, atol=1e-5)
 
 
-def test_each_thread_computes_alone_and_torch_elsewhere_with_as_many_as_before(
+def test_threads_of_torch_are_restored_after_decoding(
     packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, before, write = list[int](), torch.get_num_threads(), Decoder.write
@@ -182,9 +182,9 @@ def test_each_thread_computes_alone_and_torch_elsewhere_with_as_many_as_before(
 
 
 @pytest.mark.parametrize("buffers", [1, 3])
-def test_a_batch_stays_until_its_memory_is_promised_to_another(packed: Path, buffers: int) -> None:
+def test_batch_is_valid_until_its_memory_is_reused(packed: Path, buffers: int) -> None:
     loader, held, places = ImageLoader(packed, 2, 8, buffers=buffers), list[Any](), set[int]()
-    for _ in range(2):  # across the end of an epoch, too
+    for _ in range(2):  # including the end of an epoch
         for batch in loader:
             places.add(batch["images"].data_ptr())
             held = [*held, (batch["images"], batch["images"].clone())][-buffers:]
@@ -193,7 +193,7 @@ def test_a_batch_stays_until_its_memory_is_promised_to_another(packed: Path, buf
     assert len(places) == buffers + 2
 
 
-def test_batches_of_a_loop_that_was_left_stay_and_may_have_memory_of_their_own(
+def test_batches_of_an_unfinished_loop_stay_valid(
     packed: Path,
 ) -> None:
     loader = ImageLoader(packed, 4, 8)
@@ -210,7 +210,7 @@ def threads_of_loaders() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("images")]
 
 
-def test_an_image_that_cannot_be_read_is_named_in_the_loop(packed: Path, tmp_path: Path) -> None:
+def test_unreadable_image_is_named_in_the_loop(packed: Path, tmp_path: Path) -> None:
     content = bytearray(packed.read_bytes())
     content[PackedImages(packed).table["where"][11] + 200] ^= 255
     (tmp_path / "changed").write_bytes(content)
@@ -225,17 +225,19 @@ def test_an_image_that_cannot_be_read_is_named_in_the_loop(packed: Path, tmp_pat
         ({"size": 0}, "`size` must be at least 1, but is 0"),
         ({"threads": 0}, "`threads` must be at least 1"),
         ({"buffers": 0}, "`buffers` must be at least 1"),
-        ({"dtype": "float16"}, 'choose "float32" or "uint8"'),
+        ({"dtype": "float16"}, '`dtype` must be "float32" or "uint8"'),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"crops": CentreCrop(resize=200)}, "take resize=224 or more"),
+        ({"crops": CentreCrop(resize=200)}, "resize=224"),
     ],
 )
-def test_what_cannot_be_is_refused(packed: Path, options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_rejected(
+    packed: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         ImageLoader(packed, **options)
 
 
-def test_crops_may_be_the_whole_image_without_flips(photos: Path, packed: Path) -> None:
+def test_crops_may_be_the_complete_image_without_flips(photos: Path, packed: Path) -> None:
     crops = Crops(scale=(1, 1), ratio=(1, 1), flip_share=0)
     windows, flips = ImageLoader(packed, 4, 200, crops=crops).draw(range(N))
     for (top, left, height, width), (image, _) in zip(windows, Jpegs(photos), strict=False):
@@ -244,7 +246,7 @@ def test_crops_may_be_the_whole_image_without_flips(photos: Path, packed: Path) 
     assert not flips.any()
 
 
-def test_a_torch_without_the_undocumented_function_gives_the_same_pixels(
+def test_fallback_for_an_undocumented_function_is_identical(
     packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = pixels(ImageLoader(packed, 8, 24, dtype="uint8"))

@@ -7,7 +7,7 @@ from PIL import Image
 from simplejpeg import decode_jpeg
 from skimage import data
 
-from keepfed.loaders.images.restarts import Restarting, with_restarts
+from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 
 
 def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:
@@ -16,7 +16,7 @@ def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:
     return file.getvalue()
 
 
-def given(*jpegs: bytes) -> list[Restarting]:
+def given(*jpegs: bytes) -> list[RestartedJpeg]:
     found = [each for each in with_restarts(jpegs) if each is not None]
     assert len(found) == len(jpegs)
     return found
@@ -32,7 +32,7 @@ def given(*jpegs: bytes) -> list[Restarting]:
         {"optimize": True},
     ],
 )
-def test_no_pixel_changes_and_each_interval_begins_behind_a_marker(options: Any) -> None:
+def test_pixels_do_not_change_and_intervals_follow_markers(options: Any) -> None:
     jpegs = [jpeg(*size, **options) for size in [(1, 1), (17, 150), (90, 33), (128, 128)]]
     for before, after in zip(jpegs, given(*jpegs), strict=True):
         assert np.array_equal(decode_jpeg(after.jpeg), decode_jpeg(before))
@@ -45,20 +45,20 @@ def test_no_pixel_changes_and_each_interval_begins_behind_a_marker(options: Any)
             assert marker == bytes([0xFF, 0xD0 + number % 8])
 
 
-def test_what_lies_between_two_markers_can_be_decoded_alone() -> None:
+def test_interval_between_markers_can_be_decoded_alone() -> None:
     before = jpeg(64, 128, subsampling="4:4:4")
     (after,) = given(before)
     one = bytearray(after.jpeg[: after.starts[0]])
     place = one.index(b"\xff\xc0") + 5
     one[place : place + 4] = 0, after.height, 0, after.width
-    fifth = after.across + 1  # in the second row, the second one
+    fifth = after.across + 1  # the second interval of the second row
     one += after.jpeg[after.starts[fifth] : after.starts[fifth + 1] - 2] + b"\xff\xd9"
     part = decode_jpeg(bytes(one))
     rows, columns = slice(after.height, 2 * after.height), slice(after.width, 2 * after.width)
     assert np.array_equal(part, decode_jpeg(before)[rows, columns])
 
 
-def test_a_jpeg_of_another_kind_is_left_alone() -> None:
+def test_unsupported_jpeg_is_not_changed() -> None:
     with_restarts_of_its_own = jpeg(64, 64, restart_marker_rows=1)
     kinds = [jpeg(64, 64, progressive=True), with_restarts_of_its_own, jpeg(64, 64)]
     assert [made is None for made in with_restarts(kinds)] == [True, True, False]

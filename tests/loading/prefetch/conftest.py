@@ -1,4 +1,4 @@
-"""Nothing that prefetches leaves a thread behind."""
+"""Check that prefetchers leave no thread behind."""
 
 import threading
 from collections.abc import Iterator
@@ -11,5 +11,5 @@ def _no_thread_stays_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     left = set(threading.enumerate()) - before
-    # the threads that feed the queues of a loader's workers end on their own, a little later
+    # The threads that feed the queues of a loader's workers end a little later.
     assert not [thread for thread in left if thread.name != "QueueFeederThread"]

@@ -1,6 +1,6 @@
-"""What every prefetcher keeps: each batch once and in order, errors in their place, a clean end.
+"""Contract of every prefetcher: each batch once and in order, errors in place, a clean end.
 
-Exercises 05.3 and 09.2 judge both too: when they read and how far ahead, any batch, memory.
+Exercises 05.3 and 09.2 also check when they read, how far ahead, any batch type, and memory.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.hardware.fake_device import fake_device
 
 
 class Kind(NamedTuple):
-    """A prefetcher, and how it wants its batches."""
+    """A prefetcher, and the batches that it needs."""
 
     over: Callable[..., Any]
     pinned: Callable[[Iterable[Any]], Iterable[Any]]
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 class Source:
-    """Batches with their numbers in them; in the place of one, an error may be raised."""
+    """Numbered batches; an error may be raised instead of one of them."""
 
     error: BaseException = ValueError("corrupt event")
 
@@ -42,7 +42,7 @@ class Source:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Any]:
-        self.kept = self._read()  # so that nobody else's reference ends it
+        self.kept = self._read()  # so that only the prefetcher ends it
         return self.kept
 
     def _read(self) -> Iterator[Any]:
@@ -57,7 +57,7 @@ class Source:
 
 @pytest.fixture(params=["thread", "cuda"])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Return one prefetcher after the other."""
+    """Return each kind of prefetcher."""
     if request.param == "thread":
         return Kind(ThreadPrefetcher, lambda batches: batches)
     gpu = fake_device()[0]
@@ -70,7 +70,7 @@ def number(batch: Any) -> int:
 
 @pytest.mark.parametrize("depth", [1, 2, 50])
 @pytest.mark.parametrize("length", [0, 1, 6])
-def test_every_batch_comes_once_and_in_order_in_every_epoch(
+def test_every_batch_is_served_once_in_order_in_every_epoch(
     length: int, depth: int, kind: Kind
 ) -> None:
     source = kind.source(length)
@@ -80,16 +80,16 @@ def test_every_batch_comes_once_and_in_order_in_every_epoch(
     assert (source.closed, len(prefetcher)) == (3, length)
 
 
-def test_what_has_no_length_gives_none_and_depth_is_at_least_one(kind: Kind) -> None:
+def test_length_is_optional_and_depth_is_at_least_one(kind: Kind) -> None:
     with pytest.raises(TypeError, match="len"):
         len(kind.over(iter([])))
-    with pytest.raises(ValueError, match="take at least 1"):
+    with pytest.raises(ValueError, match="`depth` must be at least 1"):
         kind.over([], depth=0)
 
 
 @pytest.mark.parametrize("depth", [1, 9])
 @pytest.mark.parametrize("fails_at", [0, 1, 5])
-def test_an_error_comes_after_the_batches_before_it_and_an_epoch_after_it_is_whole(
+def test_error_follows_earlier_batches_and_next_epoch_is_complete(
     fails_at: int, depth: int, kind: Kind
 ) -> None:
     source, received = kind.source(), list[int]()
@@ -104,7 +104,7 @@ def test_an_error_comes_after_the_batches_before_it_and_an_epoch_after_it_is_who
     assert list(map(number, prefetcher)) == list(range(6))
 
 
-def test_an_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
+def test_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
     source, received = kind.source(), list[int]()
     source.fails_at, source.error = 4, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -113,7 +113,7 @@ def test_an_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None
     assert source.closed == 1
 
 
-def test_an_error_while_the_iterator_is_made_is_raised_in_the_loop(kind: Kind) -> None:
+def test_error_in_iter_is_raised_in_the_loop(kind: Kind) -> None:
     class Broken:
         def __iter__(self) -> Iterator[Any]:
             raise OSError("no such folder")
@@ -122,8 +122,8 @@ def test_an_error_while_the_iterator_is_made_is_raised_in_the_loop(kind: Kind) -
         next(iter(kind.over(Broken())))
 
 
-def test_an_error_is_freed_when_it_was_handled(kind: Kind) -> None:
-    """A cycle of frame and traceback would keep the workers until the next collection."""
+def test_error_is_freed_after_it_was_handled(kind: Kind) -> None:
+    """A reference cycle of frame and traceback would keep workers until the next collection."""
     alive: list[weakref.ref[Any]] = []
 
     def source() -> Iterator[Any]:
@@ -155,7 +155,7 @@ def test_leaving_the_loop_closes_the_loader(depth: int, kind: Kind) -> None:
     assert source.closed == 2
 
 
-def test_a_loop_inside_another_over_the_same_prefetcher_does_not_disturb_it(kind: Kind) -> None:
+def test_nested_loops_over_one_prefetcher_are_independent(kind: Kind) -> None:
     prefetcher, seen = kind.over(kind.source()), []
     for outer in prefetcher:
         for inner in prefetcher:
@@ -166,7 +166,7 @@ def test_a_loop_inside_another_over_the_same_prefetcher_does_not_disturb_it(kind
 
 
 @pytest.mark.slow
-def test_a_loader_with_workers_serves_two_epochs_and_no_worker_outlives_a_break(
+def test_loader_with_workers_serves_two_epochs_and_leaves_none(
     start_method: str, kind: Kind
 ) -> None:
     loader = DataLoader(

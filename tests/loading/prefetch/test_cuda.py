@@ -1,4 +1,4 @@
-"""What is special to CudaPrefetcher, and is no clause of the contract of exercise 09.2."""
+"""Properties of CudaPrefetcher that are not part of the contract in exercise 09.2."""
 
 import warnings
 import weakref
@@ -31,7 +31,7 @@ def losses(gpu, batches, *, late=False):
     return [loss.item() for loss in found]
 
 
-def test_on_a_cpu_which_is_the_default_without_cuda_every_batch_keeps_its_tensors(monkeypatch):
+def test_on_the_cpu_every_batch_keeps_its_tensors(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     batch = {"pulses": torch.ones(2), "name": "event", "ids": [1, None]}
     packed = pack_sequence([torch.ones(3), torch.ones(2)])
@@ -51,17 +51,17 @@ def two_cuda_devices(monkeypatch):
 
 
 @pytest.mark.parametrize(("device", "index"), [("cuda", 1), ("cuda:0", 0), (None, 1)])
-def test_a_cuda_device_is_fixed_when_the_prefetcher_is_made(device, index, two_cuda_devices):
+def test_cuda_device_is_fixed_in_the_constructor(device, index, two_cuda_devices):
     gpu = CudaPrefetcher([], device).device
     assert gpu.device == torch.device("cuda", index)
-    # what is on a device already need not be pinned
+    # tensors that are already on a device need no pinning
     assert gpu.is_pinned({"elsewhere": torch.zeros(1, device="meta"), "name": "event"})
     assert not gpu.is_pinned({"here": torch.zeros(1)})
 
 
 @pytest.mark.parametrize("device", ["cuda:2", 2, torch.device("cuda", 3)], ids=str)
-def test_a_device_that_is_not_there_is_named_in_one_sentence(device, two_cuda_devices):
-    sentence = r"^The device cuda:\d is not here \(CUDA devices: 2\): leave it out "
+def test_missing_device_is_named_in_one_sentence(device, two_cuda_devices):
+    sentence = r"^cuda:\d does not exist\. CUDA devices: 2\. Omit the device"
     with pytest.raises(RuntimeError, match=sentence):
         CudaPrefetcher([], device)
 
@@ -69,17 +69,17 @@ def test_a_device_that_is_not_there_is_named_in_one_sentence(device, two_cuda_de
 @pytest.mark.parametrize(
     ("given", "error", "sentence"),
     [
-        ({"device": "gpu"}, ValueError, "^'gpu' is no device: take \"cuda\", "),
-        ({"depth": "2"}, TypeError, "^depth='2' is no number of batches; take a whole one"),
-        ({"depth": 1.5}, TypeError, "^depth=1.5 is no number of batches"),
+        ({"device": "gpu"}, ValueError, "^'gpu' is not a valid device. Use \"cuda\", "),
+        ({"depth": "2"}, TypeError, "^`depth` must be a whole number of at least 1, but is '2'"),
+        ({"depth": 1.5}, TypeError, "^`depth` must be a whole number of at least 1, but is 1.5"),
     ],
 )
-def test_an_argument_that_cannot_be_is_refused_in_one_sentence(given, error, sentence):
+def test_invalid_argument_is_reported_in_one_sentence(given, error, sentence):
     with pytest.raises(error, match=sentence):
         CudaPrefetcher([], **given)
 
 
-def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
+def test_copy_that_does_not_fit_raises_after_earlier_batches():
     gpu, _ = fake_device(memory_gib=0.05)
     batches = gpu.pinned([megabytes(1), megabytes(1), megabytes(60)])
     received = []
@@ -88,7 +88,7 @@ def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
     assert len(received) == 2
 
 
-def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
+def test_kept_traceback_does_not_keep_the_loader_iterator(gpu):
     class Numbers:
         def __next__(self):
             return 1
@@ -108,7 +108,7 @@ def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
     assert alive[0]() is None
 
 
-def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_never(gpu):
+def test_pageable_batches_cause_one_warning_at_the_loop(gpu):
     prefetcher = CudaPrefetcher([megabytes(0.1)] * 4, gpu)
     with pytest.warns(UserWarning, match="pin_memory=True") as caught:
         assert [len(list(prefetcher)) for _ in range(2)] == [4, 4]
@@ -118,7 +118,7 @@ def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_ne
         assert list(CudaPrefetcher([None, {"ids": [1, 2]}], gpu)) == [None, {"ids": [1, 2]}]
 
 
-def test_small_pageable_tensors_beside_pinned_ones_cause_no_warning(gpu):
+def test_small_pageable_tensors_cause_no_warning(gpu):
     (images,) = gpu.pinned([megabytes(1)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,7 +127,7 @@ def test_small_pageable_tensors_beside_pinned_ones_cause_no_warning(gpu):
         list(CudaPrefetcher([(images, *(torch.zeros(10_000) for _ in range(2)))], gpu))
 
 
-def test_batches_with_gaps_in_pinned_memory_are_mentioned_and_turned_ones_are_not(gpu):
+def test_pinned_batches_with_gaps_cause_a_warning(gpu):
     (wide,) = gpu.pinned([torch.ones(64, 8)])
     with pytest.warns(UserWarning, match=r"contiguous\(\)"):
         list(CudaPrefetcher([{"cut": wide[:, :4]}], gpu))
@@ -137,11 +137,9 @@ def test_batches_with_gaps_in_pinned_memory_are_mentioned_and_turned_ones_are_no
 
 
 @pytest.mark.parametrize(("step_ms", "hidden", "total_ms"), [(20, 1, 215), (5, 5 / 15, 155)])
-def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_loss_is_read(
-    step_ms, hidden, total_ms
-):
+def test_all_copies_but_the_first_overlap_with_steps(step_ms, hidden, total_ms):
     gpu, clock = fake_device(step_ms=step_ms)
-    batches = [megabytes(30)] * 10  # 15 ms each
+    batches = [megabytes(30)] * 10  # 15 ms per copy
     with record(clock=clock) as trace:
         losses(gpu, CudaPrefetcher(gpu.pinned(batches), gpu))
     copies = [span for span in trace.spans if span.lane == "copy"]
@@ -151,7 +149,7 @@ def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_los
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_memory_is_flat_and_a_loop_that_reads_no_loss_piles_up_none_nor_lets_the_device_idle(depth):
+def test_memory_is_constant_and_the_device_stays_busy(depth):
     gpu, clock = fake_device(step_ms=20)
     prefetcher = CudaPrefetcher(gpu.pinned([megabytes(1)] * 30), gpu, depth=depth)
     for _ in range(2):
@@ -164,7 +162,7 @@ def test_memory_is_flat_and_a_loop_that_reads_no_loss_piles_up_none_nor_lets_the
     assert clock.ms - start == 0.5 + 30 * 20
 
 
-def test_a_prefetcher_made_anew_in_each_epoch_takes_no_more_memory_than_one():
+def test_new_prefetcher_per_epoch_uses_no_more_memory():
     gpu, _ = fake_device()
     batches = list(gpu.pinned([megabytes(1)] * 4))
     for _ in range(40):
@@ -173,9 +171,7 @@ def test_a_prefetcher_made_anew_in_each_epoch_takes_no_more_memory_than_one():
 
 
 @pytest.mark.parametrize(("depth", "more", "right"), [(1, 3, 20), (2, 4, 20), (1, 2, 2)])
-def test_memory_may_be_filled_again_once_as_many_more_as_the_depth_and_two_were_asked_for(
-    depth, more, right
-):
+def test_memory_may_be_refilled_after_depth_plus_two_batches(depth, more, right):
     gpu, _ = fake_device(step_ms=20)
     ring = list(gpu.pinned([torch.empty(25_000) for _ in range(more)]))
 
@@ -201,7 +197,7 @@ def test_reused_memory_is_safe_if_the_loop_changes_its_stream(streams):
     assert [loss.item() for loss in found] == wanted
 
 
-def test_spans_carry_the_number_of_their_batch():
+def test_spans_have_the_index_of_their_batch():
     gpu, clock = fake_device()
     batches = list(gpu.pinned([megabytes(1)] * 4))
     with record(clock=clock) as trace:

@@ -141,6 +141,8 @@ def test_stage_command_prints_notes_only_for_a_copy_in_memory(
 ) -> None:
     (tmp_path / "events").write_bytes(b"events")
     monkeypatch.setattr(stage, "shm_notes", lambda: ["It is private."])
+    empty = SimpleNamespace(total=10**9, free=10**9)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: empty)
     for in_memory in (True, False):
         monkeypatch.setattr(stage, "SHM", tmp_path if in_memory else Path("/nowhere"))
         arguments = ["stage", str(tmp_path / "events"), "--to", str(tmp_path / "to")]

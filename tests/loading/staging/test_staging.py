@@ -91,7 +91,7 @@ def test_modified_copy_is_replaced_unless_it_is_in_use(source: Path, shm: Path) 
     [
         ("replaced", "changed during the copy, and the copy was removed"),
         ("grown", "changed during the copy, and the copy was removed"),
-        ("corrupted", "differs from what was written"),
+        ("corrupted", "differs from the written data"),
         ("interrupted", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Steps that share and shuffle: each item exactly once, no more held than promised."""
+"""Functions that divide and shuffle: each item exactly once, with limited memory."""
 
 from collections.abc import Iterator
 from itertools import chain, product
@@ -28,18 +28,20 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.parametrize("count", [0, 2, 101])
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_every_item_goes_to_exactly_one_place_of_its_rank(world_size: int, count: int) -> None:
+def test_every_item_goes_to_exactly_one_worker_of_its_rank(world_size: int, count: int) -> None:
     for workers in (1, 2, 5):
         places = product(range(world_size), [world_size], range(workers), [workers])
         parts = [split(range(count), Place(*place)) for place in places]
         assert sorted(chain(*parts)) == list(range(count))
-        assert max(map(len, parts)) - min(map(len, parts)) <= 2  # ranks first, then workers
+        assert (
+            max(map(len, parts)) - min(map(len, parts)) <= 2
+        )  # divided among ranks first, then among workers
         of_rank = split(range(count), Place(0, world_size))
         assert sorted(chain(*parts[:workers])) == of_rank == list(range(0, count, world_size))
-    assert split("hgfedcba", Place(0, 2, 1, 2)) == ["f", "b"]  # in the order that they had
+    assert split("hgfedcba", Place(0, 2, 1, 2)) == ["f", "b"]  # in their original order
 
 
-def test_the_rank_comes_from_the_environment_but_torch_distributed_knows_better(
+def test_rank_comes_from_torch_distributed_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Place.here() == Place(0, 1, 0, 1)
@@ -62,7 +64,7 @@ def test_the_rank_comes_from_the_environment_but_torch_distributed_knows_better(
         ({"RANK": "2", "WORLD_SIZE": "2"}, "`rank` is 2, but `world_size` is 2"),
     ],
 )
-def test_half_a_rank_and_a_place_that_is_not_there_are_refused(
+def test_incomplete_or_invalid_rank_is_rejected(
     variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -73,7 +75,7 @@ def test_half_a_rank_and_a_place_that_is_not_there_are_refused(
         Place(0, 1, 2, 2)
 
 
-def test_the_same_seed_epoch_and_place_draw_the_same_numbers() -> None:
+def test_same_seed_epoch_and_place_give_the_same_numbers() -> None:
     def draw(*at: object) -> tuple[int, ...]:
         return tuple(epoch_rng(*at).integers(1_000_000, size=4))  # type: ignore[arg-type]
 
@@ -84,7 +86,7 @@ def test_the_same_seed_epoch_and_place_draw_the_same_numbers() -> None:
     assert len(set(drawn)) == len(asked)
 
 
-def test_shuffled_gives_every_item_once_and_blocks_are_contiguous_and_cover_everything() -> None:
+def test_shuffled_is_a_permutation_and_blocks_cover_everything() -> None:
     items = list("abcdefghijklmnop")
     assert sorted(shuffled(items, rng())) == items != shuffled(items, rng())
     assert shuffled(items, rng(1)) == shuffled(items, rng(1)) != shuffled(items, rng(2))
@@ -94,14 +96,14 @@ def test_shuffled_gives_every_item_once_and_blocks_are_contiguous_and_cover_ever
 
 @pytest.mark.parametrize("size", [1, 2, 99, 100, 101])
 @pytest.mark.parametrize("length", [0, 1, 100])
-def test_a_buffer_gives_every_item_exactly_once(length: int, size: int) -> None:
+def test_buffer_yields_every_item_exactly_once(length: int, size: int) -> None:
     for seed in range(5):
         order = list(buffer_shuffle(range(length), size, rng(seed)))
         assert sorted(order) == list(range(length))
         assert size > 1 or order == sorted(order)  # a buffer of one keeps the order
 
 
-def test_a_buffer_holds_no_more_than_its_size_and_gives_nothing_earlier() -> None:
+def test_buffer_holds_at_most_its_size() -> None:
     taken = 0
 
     def source() -> Iterator[int]:
@@ -111,17 +113,17 @@ def test_a_buffer_holds_no_more_than_its_size_and_gives_nothing_earlier() -> Non
             yield item
 
     for given, item in enumerate(buffer_shuffle(source(), 10, rng())):
-        assert taken - given <= 11  # the buffer, and the item on its way out
+        assert taken - given <= 11  # the buffer, and the item that is being yielded
         assert item - given <= 10
 
 
-def test_every_item_of_a_full_buffer_is_as_likely_to_leave_first() -> None:
+def test_every_item_of_a_full_buffer_is_equally_likely_to_leave() -> None:
     firsts = [next(buffer_shuffle(range(100), 4, rng(seed))) for seed in range(400)]
     assert set(firsts) == {0, 1, 2, 3}
     assert min(map(firsts.count, range(4))) > 60  # 100 expected, 4.6 standard deviations
 
 
-def test_interleave_takes_turns_among_k_and_fills_the_place_of_a_stream_that_ended() -> None:
+def test_interleave_alternates_and_replaces_finished_streams() -> None:
     is_open: set[str] = set()
 
     def letters(word: str) -> Iterator[str]:
@@ -135,7 +137,7 @@ def test_interleave_takes_turns_among_k_and_fills_the_place_of_a_stream_that_end
     assert "".join(interleave(["aaa", "b", "cc"], 9)) == "abcaca"
 
 
-def test_batches_hold_every_item_and_the_last_one_may_be_dropped() -> None:
+def test_batches_contain_every_item_and_may_drop_the_last() -> None:
     assert list(batched(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
     for length in (6, 7):
         assert list(batched(range(length), 3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
@@ -151,13 +153,13 @@ def test_batches_hold_every_item_and_the_last_one_may_be_dropped() -> None:
         lambda: list(batched([1], 0)),
     ],
 )
-def test_less_than_one_is_refused(step: object) -> None:
-    with pytest.raises(ValueError, match=r"take at least 1\."):
+def test_sizes_below_one_are_rejected(step: object) -> None:
+    with pytest.raises(ValueError, match=r"must be at least 1, but is -?\d\."):
         step()  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("n_samples", "block", "together"), [(0, 4, 3), (100, 7, 3), (96, 8, 1)])
-def test_ranks_of_a_block_sampler_together_draw_every_sample_once(
+def test_ranks_of_a_block_sampler_draw_every_sample_once(
     n_samples: int, block: int, together: int
 ) -> None:
     drawn = []
@@ -168,7 +170,7 @@ def test_ranks_of_a_block_sampler_together_draw_every_sample_once(
     assert len(set(drawn)) == len(drawn) == n_samples // 3 * 3
 
 
-def test_a_block_sampler_has_an_order_for_each_epoch_and_shuffles_a_group_as_one() -> None:
+def test_block_sampler_has_an_order_for_each_epoch() -> None:
     for sizes in ({"block": 0}, {"block": 2, "together": 0}):
         with pytest.raises(ValueError, match="must be at least 1, but is 0"):
             BlockSampler(10, **sizes)

@@ -1,4 +1,4 @@
-"""What a forked process leaves to its parent: connections that both have in their hands."""
+"""Connections that a forked process shares with its parent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if not hasattr(os, "fork"):
 
 
 def work() -> None:
-    """Collect all garbage, among it what fsspec threw out of its cache when it was forked."""
+    """Collect all garbage, including objects that fsspec removed from its cache after a fork."""
     worker_init(0)
     gc.collect()
 
 
 @pytest.mark.slow
-def test_the_parent_of_a_forked_process_still_hears_the_answers_to_its_requests(
+def test_parent_of_a_fork_still_receives_answers(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "numbers.bin").write_bytes(bytes(1000))
@@ -33,7 +33,7 @@ def test_the_parent_of_a_forked_process_still_hears_the_answers_to_its_requests(
     with object_store(tmp_path, None) as store:
 
         def ask() -> None:
-            files = fsspec.filesystem("http", headers=store.headers)  # kept by fsspec alone
+            files = fsspec.filesystem("http", headers=store.headers)  # only fsspec's cache keeps it
             answers.append(files.cat_file(f"{store.url}/numbers.bin", start=0, end=1000))
 
         ask()
@@ -41,7 +41,7 @@ def test_the_parent_of_a_forked_process_still_hears_the_answers_to_its_requests(
             process = multiprocessing.get_context("fork").Process(target=work)
             process.start()
             process.join()
-            again = Thread(target=ask, daemon=True)  # one that waits for ever is left behind
+            again = Thread(target=ask, daemon=True)  # a daemon, because it may hang
             again.start()
             again.join(60)
             assert answers == [bytes(1000)] * (number + 2)

@@ -1,4 +1,4 @@
-"""Files that every process opens for itself; that workers read them right: the tests of formats."""
+"""Files that every process opens itself; the tests of formats check that workers read them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from keepfed.loaders.workers import LazyFile, worker
 
 
-def test_it_opens_on_first_use_stays_open_and_is_sent_without_the_open_file(
+def test_file_opens_on_first_use_and_is_pickled_closed(
     tmp_path: Path,
 ) -> None:
     np.save(tmp_path / "numbers.npy", np.arange(3))
-    mapped = LazyFile(np.load, tmp_path / "numbers.npy", mmap_mode="r")  # has no close()
+    mapped = LazyFile(np.load, tmp_path / "numbers.npy", mmap_mode="r")  # a memmap has no close()
     opened = LazyFile(open, tmp_path / "numbers.npy", "rb")
     for lazy in (mapped, mapped, opened, opened):
         assert lazy._file is None
@@ -30,10 +30,10 @@ def test_it_opens_on_first_use_stays_open_and_is_sent_without_the_open_file(
     assert pickle.loads(pickle.dumps(mapped)).file.tolist() == [0, 1, 2]
 
 
-def test_what_is_forgotten_is_closed_and_what_is_a_parents_is_left_alone(
+def test_forgotten_file_is_closed_but_not_a_parents_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gc.collect()  # files forgotten by earlier tests would be kept too
+    gc.collect()  # frees files forgotten by earlier tests
     (tmp_path / "file").write_bytes(b"")
     lazy = LazyFile(open, tmp_path / "file", "rb")
     of_parent = lazy.file
@@ -51,7 +51,7 @@ def test_what_is_forgotten_is_closed_and_what_is_a_parents_is_left_alone(
     of_parent.close()
 
 
-def test_an_error_at_opening_is_that_of_the_opener_and_leaves_it_closed(tmp_path: Path) -> None:
+def test_error_while_opening_is_raised_unchanged(tmp_path: Path) -> None:
     lazy = LazyFile(open, tmp_path / "none", "rb")
     with pytest.raises(FileNotFoundError):
         _ = lazy.file
@@ -59,8 +59,10 @@ def test_an_error_at_opening_is_that_of_the_opener_and_leaves_it_closed(tmp_path
     assert lazy.file.read() == b""
 
 
-def test_what_no_worker_could_open_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_opener_that_cannot_be_pickled_is_rejected(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file:
         for opener in (file, lambda: 1):
-            with pytest.raises(TypeError, match=r"outside of any other function, and its argument"):
+            with pytest.raises(
+                TypeError, match=r"defined at the top level of a module"
+            ):
                 LazyFile(opener)  # type: ignore[arg-type]

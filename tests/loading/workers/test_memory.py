@@ -1,4 +1,4 @@
-"""The memory of batches, of processes, and of a node that holds them."""
+"""Memory of batches, of processes, and of a node."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NODE = ShmBudget(  # 4 × (8 × 2 + 1) × 48 MB = 3,264 MB of batches
 )
 
 
-def test_every_part_of_a_batch_counts_with_what_travels() -> None:
+def test_every_part_of_a_batch_counts_with_its_storage() -> None:
     assert nbytes({"a": KB, "b": {"c": (np.zeros(10)[::2], np.float32(1))}}) == 1044
     assert nbytes(["ab", "é", b"123", 2.5, None, True]) == 7
-    assert nbytes(torch.zeros(64, 100)[0]) == 25_600  # a view takes the whole storage along
-    assert nbytes([KB[:10], KB[10:], KB]) == 1000  # what two share counts once
+    assert nbytes(torch.zeros(64, 100)[0]) == 25_600  # a view is sent with its whole storage
+    assert nbytes([KB[:10], KB[10:], KB]) == 1000  # shared storage counts once
 
 
-def test_the_smaller_of_shm_and_memory_decides_and_a_byte_more_does_not_fit() -> None:
+def test_smaller_of_shm_and_memory_limits_the_budget() -> None:
     assert NODE.travelling_bytes == 3264 * MB
     assert replace(NODE, loaders=1, prefetch_factor=3).travelling_bytes == 1200 * MB
     assert replace(NODE, num_workers=0).travelling_bytes == 0
@@ -42,10 +42,10 @@ def test_the_smaller_of_shm_and_memory_decides_and_a_byte_more_does_not_fit() ->
         assert not replace(node, staged_bytes=room_mb * MB + 1).fits
     for change in ({"shm_bytes": 64 * MB}, {"programs_bytes": 70_000 * MB}):
         node = replace(NODE, **change)
-        assert (node.stageable_bytes, node.fits) == (0, False)  # the batches alone are too many
+        assert (node.stageable_bytes, node.fits) == (0, False)  # the batches alone need too much
 
 
-def test_this_machine_is_asked_for_its_memory_and_a_budget_says_how_it_comes_about() -> None:
+def test_budget_uses_this_machine_and_explains_itself() -> None:
     budget = shm_budget(KB, 2, staged_bytes=5, loaders=3)
     assert budget.travelling_bytes == 3 * 5 * 1000
     assert budget.memory_bytes == memory()
@@ -58,7 +58,7 @@ def test_this_machine_is_asked_for_its_memory_and_a_budget_says_how_it_comes_abo
     assert "no /dev/shm" in repr(replace(NODE, shm_bytes=None))
 
 
-def test_memory_of_a_process_of_its_own_is_told() -> None:
+def test_private_memory_of_a_process_is_reported() -> None:
     program = "x = bytearray(60_000_000)\nprint(1, flush=True)\ninput()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE

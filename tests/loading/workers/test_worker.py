@@ -1,4 +1,4 @@
-"""What workers get: one thread each, their own random numbers, the number of the epoch."""
+"""Settings of workers: one thread per pool, separate random numbers, and the epoch."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def drawn(options: dict[str, Any], seed: int = 3, epochs: int = 1) -> list[int]:
 
 
 @pytest.mark.slow
-def test_every_pool_of_a_worker_has_one_thread_whenever_it_is_loaded(start_method: str) -> None:
+def test_every_pool_of_a_worker_has_one_thread(start_method: str) -> None:
     options = {"num_workers": 1, "collate_fn": first, "multiprocessing_context": start_method}
     told = next(iter(loader(Pools(), worker_init_fn=worker_init, **options)))
     assert set(told["pools"].values()) == {1}
     if start_method == "spawn":
-        assert told["new"]  # a library that was loaded after worker_init
-    assert len(told["pools"]) >= 3  # of torch, of NumPy, of SciPy
+        assert told["new"]  # a library loaded after worker_init
+    assert len(told["pools"]) >= 3  # pools of torch, NumPy and SciPy
 
 
 @pytest.mark.slow
-def test_a_worker_that_crashes_names_the_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_crashed_worker_names_the_line(capfd: pytest.CaptureFixture[str]) -> None:
     broken = loader(Draws(), num_workers=1, worker_init_fn=crash, multiprocessing_context=QUICK)
     with pytest.raises(RuntimeError, match="worker"):
         list(broken)
@@ -44,7 +44,7 @@ def test_a_worker_that_crashes_names_the_line(capfd: pytest.CaptureFixture[str])
 
 
 @pytest.mark.slow
-def test_persistent_workers_draw_new_numbers_and_see_the_epoch_that_is_set(
+def test_persistent_workers_draw_new_numbers_and_see_the_epoch(
     start_method: str,
 ) -> None:
     options = {"multiprocessing_context": start_method, "persistent_workers": True}
@@ -61,15 +61,15 @@ def test_persistent_workers_draw_new_numbers_and_see_the_epoch_that_is_set(
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_each_epoch_of_new_workers_draws_new_numbers_as_the_seed_says(num_workers: int) -> None:
+def test_new_workers_draw_new_numbers_each_epoch(num_workers: int) -> None:
     options = {"num_workers": num_workers} | ({"timeout": 0} if not num_workers else {})
     numbers = drawn(options, epochs=2)
-    here = [int(worker_rng().integers(2**60)) for _ in range(8)]  # hands nothing down
+    here = [int(worker_rng().integers(2**60)) for _ in range(8)]  # not inherited by workers
     assert drawn(options, epochs=2) == numbers
     assert len({*numbers, *here, *drawn(options, seed=4)}) == 16 + 8 + 8
 
 
-def test_ranks_with_one_seed_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_with_the_same_seed_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = set()
     for rank in ("0", "1", "2"):
         monkeypatch.setenv("RANK", rank)

@@ -1,4 +1,4 @@
-"""Datasets for the tests of workers; importable by them under every start method."""
+"""Datasets for the tests of workers, in a module so that every start method can import them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def first(samples: list[Any]) -> Any:
 
 
 class Draws(Dataset[int]):
-    """Draws a number for each sample; in a worker always from the same generator."""
+    """Dataset that draws one number per sample; in a worker always from the same generator."""
 
     def __len__(self) -> int:
         return 8
@@ -29,7 +29,7 @@ class Draws(Dataset[int]):
 
 
 class Pools(Dataset[Any]):
-    """Tells the threads of every pool, also of one that is loaded only now."""
+    """Dataset that reports the threads of every pool, including one loaded here."""
 
     def __len__(self) -> int:
         return 1
@@ -45,7 +45,7 @@ class Pools(Dataset[Any]):
 
 
 class Epochs(IterableDataset[int]):
-    """Yields the epoch that the worker sees."""
+    """Stream that yields the epoch that the worker sees."""
 
     def __init__(self) -> None:
         self.epoch = SharedEpoch()
@@ -55,6 +55,6 @@ class Epochs(IterableDataset[int]):
 
 
 def crash(worker_id: int) -> None:
-    """Prepare the worker as usual, and then read from address 0."""
+    """Prepare the worker as usual, then read from address 0."""
     worker_init(worker_id)
     ctypes.string_at(0)
