@@ -198,7 +198,7 @@ def allocation() -> Figure:
     models = {  # parameters, tokens, place of the label
         "GPT-3": (175e9, 300e9, 8),
         "Chinchilla": (70e9, 1.4e12, 8),
-        "Llama 3.1 405B": (405e9, 15.6e12, -62),
+        "405B": (405e9, 15.6e12, -7),
         "Llama 3.1 8B": (8e9, 15e12, -7),
     }
     figure, panel = plt.subplots(figsize=(12.3, 4.1))
