@@ -1,0 +1,96 @@
+"""The checker of plain English finds phrases to avoid, in prose only."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs import plain_english
+from docs.plain_english import PATTERNS, Block, find, scan
+
+EXAMPLES = tomllib.loads(Path(__file__).with_name("plain_english.toml").read_text("utf-8"))
+
+PYTHON = '''"""Tell the time."""
+
+# Mend `anew` this line;
+# it stands here.
+x = f"the file {x} is no picture"  # of the day
+ANEW = "anew"
+
+
+def meanwhile() -> None:
+    """Wait.
+
+    Whoever waits is told.
+    """
+'''
+MARKDOWN = """# Whoever
+
+```
+meanwhile
+```
+
+- The data lie
+  on a disk of `its own`.
+"""
+
+
+def names(kind: str, text: str) -> list[str]:
+    return [hit.pattern.name for hit in find([Block(kind, [(1, text)])])[1]]
+
+
+def test_every_pattern_has_an_example() -> None:
+    assert list(EXAMPLES) == [pattern.name for pattern in PATTERNS]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_checker_finds_phrase_and_accepts_plain_sentence(name: str) -> None:
+    example = EXAMPLES[name]
+    kind = example.get("kind", "text")
+    assert name in names(kind, example["found"])
+    assert names(kind, example["plain"]) == []
+
+
+def test_docstring_and_comment_patterns_ignore_other_prose() -> None:
+    for name in ("clause-docstring", "telegram-comment"):
+        assert name not in names("text", EXAMPLES[name]["found"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "a.py",
+            PYTHON,
+            {
+                (1, "clause-docstring"),
+                (3, "archaic"),
+                (4, "lie-stand"),
+                (5, "is-no"),
+                (5, "telegram-comment"),
+                (12, "whoever"),
+                (12, "told"),
+            },
+        ),
+        ("a.md", MARKDOWN, {(1, "whoever"), (7, "lie-stand")}),
+        ("a.toml", 'why = "It is told."\ncode = "Whoever"\n', {(1, "told")}),
+    ],
+)
+def test_files_are_searched_without_code(
+    tmp_path: Path, name: str, text: str, expected: set[tuple[int, str]]
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    _, hits = scan(tmp_path / name)
+    assert {(hit.line, hit.pattern.name) for hit in hits if hit.pattern.counted} == expected
+
+
+def test_strict_fails_above_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plain_english, "REPO", tmp_path)
+    (tmp_path / "README.md").write_text("Whoever reads this.\n", "utf-8")
+    assert plain_english.main([]) == 0
+    assert plain_english.main(["--strict"]) == 1
+    assert "Too many hits in docs." in capsys.readouterr().out
+    (tmp_path / "README.md").write_text("If you read this.\n", "utf-8")
+    assert plain_english.main(["--strict"]) == 0
