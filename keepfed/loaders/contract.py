@@ -237,7 +237,7 @@ class EpochLoader:
         return int(self._shared[_START])
 
     def _after_step(self, taken: int) -> int:
-        """Return the position after one more step; always 0 for loaders without a position."""
+        """Return the position after one more step, or 0 for loaders without a position."""
         return taken
 
     def _move_to(self, epoch: int, taken: int = 0) -> None:

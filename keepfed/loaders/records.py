@@ -43,7 +43,7 @@ _NUMBERS = "?bBhHiIlLqQefdFD"  # NumPy type codes that torch supports
 
 
 class RecordLoader(IndexBatches, IterableDataset[Batch]):
-    """Serves every record exactly once per epoch, in batches shuffled over the whole file.
+    """Loader that serves every record once per epoch, shuffled over the whole file.
 
         for epoch in range(3):
             for batch in loader: ...  # each loop serves the next epoch

@@ -11,11 +11,11 @@ import course_utils
 from keepfed import command
 
 
-def test_a_package_that_is_missing_is_one_sentence(
+def test_missing_package_is_reported_with_its_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "keepfed.field_guide", None)
-    with pytest.raises(ModuleNotFoundError):  # our own module: no installation brings it
+    with pytest.raises(ModuleNotFoundError):  # our own module, which pip cannot install
         command.main(["why", "text"])
     monkeypatch.setitem(sys.modules, "tomllib", None)
     monkeypatch.delitem(sys.modules, "keepfed.field_guide")
@@ -25,15 +25,15 @@ def test_a_package_that_is_missing_is_one_sentence(
 
 
 @pytest.mark.slow
-def test_a_name_of_the_course_says_which_extra_brings_it() -> None:
+def test_course_without_its_packages_names_the_extra() -> None:
     code = "import sys; sys.modules['IPython'] = None; import course_utils; course_utils.ready"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     said = 'The package IPython is not installed: run pip install "keepfed[course]".'
     assert run.stderr.strip().endswith(f"KeepfedError: {said}")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has other pipes")
-def test_a_reader_that_takes_one_line_and_goes_is_no_error() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has different pipes")
+def test_closed_output_pipe_is_not_an_error() -> None:
     code = "from keepfed.command import main; raise SystemExit(main(['why', 'slow']))"
     reader, writer = os.pipe()
     os.close(reader)
@@ -42,11 +42,9 @@ def test_a_reader_that_takes_one_line_and_goes_is_no_error() -> None:
     assert (run.returncode, run.stderr) == (141, b"")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has another shell")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has a different shell")
 @pytest.mark.parametrize("ends", [">&-", "| true"])
-def test_a_watched_program_keeps_its_exit_code_where_nobody_reads(
-    ends: str, tmp_path: Path
-) -> None:
+def test_watched_program_keeps_its_exit_code_without_a_reader(ends: str, tmp_path: Path) -> None:
     program = (
         "from keepfed.command import main; raise SystemExit(main(['watch', 'sh', '-c', 'exit 3']))"
     )
@@ -55,7 +53,7 @@ def test_a_watched_program_keeps_its_exit_code_where_nobody_reads(
     assert run.returncode == 3
 
 
-def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         command.main(["--version"])
     assert capsys.readouterr().out.strip() == course_utils.__version__

@@ -1,4 +1,4 @@
-"""A process forked while a thread holds a lock begins with that lock free."""
+"""A forked process gets free locks, and an interrupt during a fork is delivered after it."""
 
 import multiprocessing
 import subprocess
@@ -13,7 +13,7 @@ from course_utils.hardware.storage import calendar, storage_preset
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
-def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
+def test_locks_of_other_threads_are_free_after_a_fork():
     folders = [calendar.make_state(".", storage_preset("S3")) for _ in range(2)]
     device = calendar.attach(folders[0])
     gpu, clock = get_accelerator(step_ms=0, emulate=True), VirtualClock()
@@ -35,7 +35,7 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     inside.wait(20)
     child = multiprocessing.get_context("fork").Process(target=use)
     child.start()
-    child.join(10)  # while the thread is inside
+    child.join(10)  # while the thread holds the locks
     code = child.exitcode
     child.kill()
     child.join()
@@ -55,11 +55,11 @@ try:
         os._exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
     time.sleep(30)
 except KeyboardInterrupt:
-    print("heard,", "child", os.waitpid(child, 0)[1])
+    print("interrupted, child", os.waitpid(child, 0)[1])
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
-def test_an_interrupt_that_comes_during_a_fork_is_heard_after_it():
+def test_interrupt_during_a_fork_is_delivered_after_it():
     run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("heard, child 0\n", "")
+    assert (run.stdout, run.stderr) == ("interrupted, child 0\n", "")

@@ -15,12 +15,12 @@ from keepfed import limits
         ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
     ],
 )
-def test_cores_are_those_of_the_affinity_and_of_every_group_around(in_group, files, own, cores):
+def test_usable_cores_respect_affinity_and_all_groups(in_group, files, own, cores):
     in_group(files, own)
     assert limits.usable_cores() == cores
 
 
-def test_the_system_tells_the_cores_of_a_process_or_nothing():
+def test_affinity_is_empty_for_an_unknown_process():
     assert limits.affinity() == limits.affinity(os.getpid())
     assert limits.affinity(2**30) == set()
 
@@ -51,9 +51,7 @@ JOB = "memory/slurm/job_7"
         ),
     ],
 )
-def test_memory_is_that_of_container_or_job_whose_files_in_memory_count_as_free(
-    in_group, files, own
-):
+def test_memory_respects_limits_and_counts_cached_files_as_free(in_group, files, own):
     in_group(files, own)
     assert (limits.memory(), limits.memory_free()) == (500_000_000, 200_000_000)
     in_group(dict.fromkeys(files, "max"))

@@ -8,11 +8,11 @@ MS = 1_000_000
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (percent(0), "0 %"),  # only nothing at all
+        (percent(0), "0 %"),  # only exactly 0
         (percent(0.001), "< 1 %"),
         (percent(0.376), "38 %"),
         (percent(0.999), "> 99 %"),
-        (percent(1), "100 %"),  # only all of it
+        (percent(1), "100 %"),  # only exactly 1
         (duration(0), "0 s"),
         (duration(42_000), "42 µs"),
         (duration(38 * MS), "38 ms"),
@@ -26,10 +26,10 @@ MS = 1_000_000
         (size(1.2e9), "1.20 GB"),
     ],
 )
-def test_figures_read_well(said, text):
+def test_values_are_formatted_with_units(said, text):
     assert said == text
 
 
-def test_an_axis_has_round_times_in_one_unit():
+def test_axis_labels_are_round_times_in_one_unit():
     assert list(axis(2_210 * MS, 8).values()) == ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]
     assert list(axis(90 * MS, 5).values()) == ["0", "20 ms", "40 ms", "60 ms", "80 ms"]

@@ -41,12 +41,12 @@ def scaling(height: int, width: int, size: int) -> int:
 
 
 class Decoder:
-    """Decodes and resizes windows of packed images. Only one thread may use it at a time.
+    """Decoder for windows of packed images. Only one thread may use it at a time.
 
-    With `antialias`, the result equals torchvision's result for the whole image bit for bit, with
-    one exception. A window that is reduced by a factor of 2 or more is first decoded at a smaller
-    scale and then resized. On photographs, this changes a pixel by one level of 255 on average,
-    which is a quarter of the effect of antialiasing.
+    It also resizes and flips the windows. With `antialias`, the result equals torchvision's result
+    for the whole image bit for bit, with one exception. A window that is reduced by a factor of 2
+    or more is first decoded at a smaller scale and then resized. On photographs, this changes a
+    pixel by one level of 255 on average, which is a quarter of the effect of antialiasing.
 
     Without `antialias`, OpenCV resizes in two thirds of the time. Each output pixel interpolates
     only its four nearest input pixels, so DCT scaling is not possible. Every pixel is within one

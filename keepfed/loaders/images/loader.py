@@ -40,7 +40,7 @@ AHEAD = 2  # batches decoded in advance
 
 
 class ImageLoader(IndexBatches):
-    """Serves every image exactly once per epoch, each with a separately drawn crop and flip.
+    """Loader that serves every image once per epoch, each with its own random crop and flip.
 
     A batch is a dict with three tensors: "images", uint8 or normalised float32 of shape
     (batch, 3, size, size); "labels", int64 (batch,); and "index", int64 (batch,), the index of each

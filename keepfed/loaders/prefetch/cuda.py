@@ -47,7 +47,7 @@ Queued = tuple[Any, Any, int]  # batch in flight, event of its arrival, batch nu
 
 
 class CudaPrefetcher:
-    """Serves the batches of a loader on the device, and copies each one during the step before.
+    """Iterable over the batches of a loader on the device, each copied during the step before.
 
     A batch may be a tensor, or a nested structure of mappings, lists, tuples, named tuples and
     dataclasses. It keeps its type. Objects with a method `to(device, non_blocking)` are moved by

@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class ThreadPrefetcher(Generic[T]):
-    """Prefetches up to `depth` items in a thread. It can be iterated as often as the source.
+    """Iterable that prefetches up to `depth` items of a source in a thread.
 
         for batch in ThreadPrefetcher(loader): ...
 
-    Each epoch uses a new thread. An error in the source is raised in the loop, with its original
-    traceback. If the loop is left early, the thread ends after its current item, and the iterator
-    of the source is closed.
+    It can be iterated as often as the source. Each epoch uses a new thread. An error in the source
+    is raised in the loop, with its original traceback. If the loop is left early, the thread ends
+    after its current item, and the iterator of the source is closed.
     """
 
     def __init__(self, iterable: Iterable[T], depth: int = 2):

@@ -134,7 +134,7 @@ class StagedCopy:
 
 
 class CopyLease:
-    """Protects a copy from being removed, as long as this object and its process live."""
+    """Protection of a copy against removal, as long as this object and its process live."""
 
     def __init__(self, copy: StagedCopy):
         """Protect a copy. The caller must hold the lock of its source."""

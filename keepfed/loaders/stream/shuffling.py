@@ -91,7 +91,7 @@ def batched(stream: Iterable[T], size: int, *, drop_last: bool = False) -> Itera
 
 
 class BlockSampler(EpochLoader, Sampler[int]):
-    """Draws blocks in random order, and shuffles the samples of a few blocks together.
+    """Sampler that draws blocks in random order, and shuffles a few blocks together.
 
     The samples of a batch are then stored in a few contiguous ranges, and `__getitems__` can read
     each range with one request.

@@ -22,7 +22,7 @@ Served = TypeVar("Served", covariant=True)
 
 
 class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, Shard]):
-    """Serves the samples of shards. Exactly one worker of one rank reads each shard.
+    """Stream of the samples of shards. Exactly one worker of one rank reads each shard.
 
     The order depends only on (seed, epoch, rank, worker). If there are more workers than shards,
     some workers serve nothing.
