@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
     parser = argparse.ArgumentParser(prog="keepfed", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="watch | why | stage")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (add_watch, add_why, add_stage):
         add(commands)
     return run(parser, argv)
@@ -40,6 +40,9 @@ def run(
         install: Requirement that installs a missing package with pip.
         elsewhere: Imperative clause that tells how to choose another folder.
     """
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
     arguments = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -66,42 +69,34 @@ def add_watch(commands: Commands) -> None:
     command = commands.add_parser(
         "watch",
         help="run a training and report how long it waits for each loader",
-        usage="%(prog)s [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE\n"
+        usage="%(prog)s [options] python train.py ...\n"
+        "       %(prog)s [options] torchrun ...\n"
+        "       %(prog)s [options] -m MODULE ...\n"
         "       %(prog)s --report DIR",
     )
     command.add_argument("--live", action="store_true", help="show a line while it runs")
-    command.add_argument(
-        "--out", metavar="DIR", help="output folder (default: keepfed-watch)"
-    )
+    command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
     command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
-    command.add_argument(
-        "program", nargs=argparse.REMAINDER, help="your usual command"
-    )
+    command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_watch)
 
 
 def add_why(commands: Commands) -> None:
     """Add the command that explains a message."""
     command = commands.add_parser("why", help="explain an error message and how to fix it")
-    command.add_argument(
-        "text", nargs="*", help="message or words; for a log: `why < log`"
-    )
+    command.add_argument("text", nargs="*", help="message or words; for a log: `why < log`")
     command.set_defaults(command=_why)
 
 
 def add_stage(commands: Commands) -> None:
     """Add the command that copies data to /dev/shm."""
-    command = commands.add_parser(
-        "stage", help="copy data to /dev/shm for all jobs here"
-    )
+    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
     command.add_argument("path", nargs="?", help="file, folder, or fsspec URL")
     command.add_argument("--to", metavar="DIR", help="folder for copies (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="list all copies")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
-    command.add_argument(
-        "--all", action="store_true", help="with --remove: all of your copies"
-    )
+    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
     command.set_defaults(command=_stage)
 
 

@@ -34,11 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(
-        required=True,
-        metavar="lab | hand-out | doctor | data | check | stage | serve | watch | why | capstone | "
-        "demo | leaderboard | page",
-    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="size of the data (default: M)")
 

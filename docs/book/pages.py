@@ -63,9 +63,7 @@ def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[No
     if stub != cell.source:
         yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
     if stub != cell.source or "solution" in tags(cell):
-        _fold(
-            cell, "hide-cell", f"{SOLUTION} and its result" if verdict else SOLUTION
-        )
+        _fold(cell, "hide-cell", f"{SOLUTION} and its result" if verdict else SOLUTION)
     elif verdict:
         _fold(cell, "hide-output", VERDICT)
     elif cell.source.startswith("cu.predict("):

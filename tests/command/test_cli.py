@@ -102,9 +102,16 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
         capsys.readouterr().out.splitlines()[-1]
         == "Problems: 1. Each line above says how to fix one."
     )
-    with pytest.raises(SystemExit, match="2"):
-        cli.main([])
-    assert "lab | hand-out | doctor | data | check | stage | serve" in capsys.readouterr().err
+
+
+def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main([]) == 2
+    with pytest.raises(SystemExit):
+        cli.main(["watch", "--help"])
+    printed = "".join(capsys.readouterr())
+    assert "open the notebooks in JupyterLab" in printed
+    assert max(map(len, printed.splitlines())) <= 60
 
 
 def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys):
@@ -262,6 +269,8 @@ def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, 
         ["why", "zzzz"],
         ["why"],
         ["demo", "x"],
+        ["stage"],
+        ["stage", "--remove", "/no/such/path/as/this/one"],
         ["page", "x"],
     ],
 )
