@@ -1,10 +1,10 @@
-"""JupyterHub for a class on one machine; README.md says how to start it.
+"""JupyterHub for a class on one machine. README.md describes how to start it.
 
 Environment variables:
     COURSE_PASSWORD: The password of the class, at least 8 characters.
     COURSE_LEARNERS: How many learners may work at the same time (default: 20).
-    COURSE_SPAWNER: "docker" (default) gives every learner a container with limits; "local" starts
-        plain processes without limits, to try the hub alone or with friends.
+    COURSE_SPAWNER: "docker" (default) gives each learner a container with limits. "local" starts
+        plain processes without limits, to try the hub.
     COURSE_IMAGE: The image of the containers. compose.yml sets it.
     COURSE_DATA: For "local", the folder of the data.
 """
@@ -17,17 +17,21 @@ from pathlib import Path
 GB = 1e9
 # The row of one learner in the memory table of slides/INSTRUCTOR.md, and the Jupyter server.
 MEMORY, SHM = 1.92 * GB + 0.1 * GB, 0.07 * GB
-SPAWNER = os.environ.get("COURSE_SPAWNER", "docker")
 LEARNERS = int(os.environ.get("COURSE_LEARNERS", "20"))
-# Adds new notebooks and updates those that the learner has not edited; all others stay.
+# Edited notebooks stay as they are. Unedited ones are updated.
 START = """
 course hand-out "$COURSE_HOME/work"
 cd "$COURSE_HOME" && exec jupyterhub-singleuser "$@"
 """
 
 
+def setting(name: str) -> str:
+    """Return an environment variable that the hub needs."""
+    return os.environ.get(name) or sys.exit(f"{name} is not set. README.md explains it.")
+
+
 def warn_if_short(name: str, needed: float, there: float) -> None:
-    """Print how many learners fit if there is too little of something for all."""
+    """Print a warning with the number of learners that fit, if not all do."""
     if needed * LEARNERS > there:
         print(
             f"{LEARNERS} learners need {needed * LEARNERS / GB:.1f} GB of {name}, but this machine "
@@ -42,9 +46,11 @@ warn_if_short("memory", MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS
 
 # Any name and one password: enough for a class in a closed network. See README.md for others.
 c.JupyterHub.authenticator_class = "shared-password"
-c.SharedPasswordAuthenticator.user_password = os.environ["COURSE_PASSWORD"]
+c.SharedPasswordAuthenticator.user_password = setting("COURSE_PASSWORD")
 c.Authenticator.allow_all = True
-c.Authenticator.username_pattern = "[a-z][a-z0-9-]{0,30}"
+c.Authenticator.username_pattern = (
+    r"\w[\w -]*\Z"  # it names folders, so dots and slashes are not allowed
+)
 
 c.JupyterHub.active_server_limit = LEARNERS
 c.JupyterHub.concurrent_spawn_limit = 10
@@ -54,17 +60,7 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # ten may start at the s
 c.Spawner.environment = {"COURSE_SIZE": "S", "JUPYTER_PREFER_ENV_PATH": "1"}
 c.Spawner.mem_limit, c.Spawner.cpu_limit = "3G", 2.0
 
-if SPAWNER == "docker":
-    c.JupyterHub.spawner_class = "docker"
-    c.JupyterHub.bind_url, c.JupyterHub.hub_ip = "http://:8000", "0.0.0.0"
-    c.JupyterHub.hub_connect_ip = "hub"  # its name in compose.yml
-    c.DockerSpawner.image = os.environ["COURSE_IMAGE"]
-    c.DockerSpawner.network_name = "fast-data-loaders"
-    c.DockerSpawner.volumes = {"course-{username}": "/home/learner"}
-    c.DockerSpawner.remove = True  # the next login gets the newest image; the work is in the volume
-    # A limit that takes nothing until something lies there. It counts as memory of the container.
-    c.DockerSpawner.extra_host_config = {"shm_size": "2g", "init": True}
-else:
+if os.environ.get("COURSE_SPAWNER") == "local":
     warn_if_short("/dev/shm", SHM, shutil.disk_usage("/dev/shm").free)
     homes, settings = Path("homes").resolve(), "course_utils/command/jupyter/config"
     c.JupyterHub.spawner_class = "simple"
@@ -72,9 +68,20 @@ else:
     c.SimpleLocalProcessSpawner.home_dir_template = str(homes / "{username}")
     c.Spawner.environment |= {
         "COURSE_HOME": lambda spawner: str(homes / spawner.user.name / "course"),
-        "COURSE_DATA": str(Path(os.environ["COURSE_DATA"]).resolve()),
+        "COURSE_DATA": str(Path(setting("COURSE_DATA")).resolve()),
         "JUPYTER_CONFIG_PATH": str(Path(__file__).resolve().parents[1] / settings),
     }
+else:
+    c.JupyterHub.spawner_class = "docker"
+    c.JupyterHub.bind_url, c.JupyterHub.hub_ip = "http://:8000", "0.0.0.0"
+    c.JupyterHub.hub_connect_ip = "hub"  # its name in compose.yml
+    c.DockerSpawner.image = setting("COURSE_IMAGE")
+    c.DockerSpawner.network_name = "fast-data-loaders"
+    c.DockerSpawner.name_template = "course-learner-{username}"
+    c.DockerSpawner.volumes = {"course-learner-{username}": "/home/learner"}
+    c.DockerSpawner.remove = True  # the next login uses the newest image
+    # An empty /dev/shm takes no memory. Its files count towards the limit of the container.
+    c.DockerSpawner.extra_host_config = {"shm_size": "2g", "init": True}
 
 # Stop servers that nobody has used for an hour. The files stay.
 cull = [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]

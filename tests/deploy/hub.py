@@ -10,7 +10,7 @@ npm, and installs JupyterHub into an environment in FOLDER, beside the packages 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import json
 import os
 import shutil
 import signal
@@ -24,7 +24,6 @@ import urllib.request
 import venv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -35,7 +34,10 @@ from tests.browser.lab_page import LabPage  # noqa: E402
 PASSWORD = "feed the gpus"
 LEARNERS = ("ada", "emmy")
 OWN = "print('the work of {}')"
-RUN = "() => window.jupyterapp.commands.execute('notebook:run-all-cells') && null"
+RUN = """() => {
+    const running = window.jupyterapp.commands.execute('notebook:run-all-cells');
+    running.finally(() => { window.allRan = true });
+}"""
 WRITE = """async source => {
     const {commands, shell} = window.jupyterapp;
     const notebook = shell.currentWidget.content;
@@ -46,13 +48,32 @@ WRITE = """async source => {
     await commands.execute('docmanager:save');
 }"""
 SOURCES = "() => window.jupyterapp.shell.currentWidget.model.sharedModel.cells.map(c => c.source)"
+# What the hub would ask Docker for, with a client that never reaches one.
+CONTAINER = """
+import asyncio, json, sys
+from types import SimpleNamespace
+from unittest.mock import AsyncMock, patch
+import docker
+from dockerspawner import DockerSpawner
+from jupyterhub.objects import Hub
+from traitlets.config import PyFileConfigLoader
+config, parts = PyFileConfigLoader(sys.argv[1]).load_config(), {"server": None, "url": "/"}
+user = SimpleNamespace(name="ada", escaped_name="ada", **parts)
+orm, hub = SimpleNamespace(name="", **parts), Hub(connect_ip="hub")
+spawner = DockerSpawner(config=config, user=user, orm_spawner=orm, hub=hub, oauth_client_id="x")
+patch.object(DockerSpawner, "client", docker.APIClient(version="1.43")).start()
+spawner.docker = AsyncMock(return_value={"Id": "1"})
+asyncio.run(spawner.create_object())
+print(json.dumps(spawner.docker.call_args.kwargs))
+"""
 
 
 def main(arguments: list[str]) -> int:
-    """Play two learners; return 0 if all went well."""
+    """Play two learners and return 0 if all went well."""
     folder = Path(arguments[0]).resolve()
     prepare(folder)
-    data, began = digest(folder / "data"), time.monotonic()
+    look_at_container(folder)
+    data, began = times(folder / "data"), time.monotonic()
     with hub(folder) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
@@ -64,9 +85,27 @@ def main(arguments: list[str]) -> int:
             for page in pages:
                 log_out(page, url)
         browser.close()
-    assert digest(folder / "data") == data, "a learner changed the data of all"
+    assert times(folder / "data") == data, "a learner changed the data of all"
     print(f"All is well, after {time.monotonic() - began:.0f} s.")
     return 0
+
+
+def look_at_container(folder: Path) -> None:
+    """See that a container gets its limits, room in /dev/shm, and a place for the work."""
+    choice = {"COURSE_SPAWNER": "docker", "COURSE_IMAGE": "course"}
+    asked = json.loads(
+        subprocess.run(
+            [folder / "bin" / "python", "-c", CONTAINER, REPO / "deploy" / "jupyterhub_config.py"],
+            env=environment(folder) | choice,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    host = asked["host_config"]
+    assert (asked["image"], host["Memory"], host["ShmSize"]) == ("course", 3 << 30, 2 << 30)
+    assert host["CpuQuota"] == 2 * host["CpuPeriod"]
+    assert host["Binds"] == ["course-learner-ada:/home/learner:rw"]
 
 
 def first_visit(pages: dict[str, LabPage], folder: Path) -> None:
@@ -74,7 +113,7 @@ def first_visit(pages: dict[str, LabPage], folder: Path) -> None:
     for page in pages.values():
         page.page.evaluate(RUN)
     for name, page in pages.items():
-        page.run_all()  # returns when the run that has begun is over, too
+        page.page.wait_for_function("() => window.allRan", timeout=300_000)
         assert page.errors() == []
         assert all(cell["count"] for cell in page.cells())
         timelines = page.switch_timelines()
@@ -96,7 +135,7 @@ def second_visit(pages: dict[str, LabPage], folder: Path) -> None:
 
 
 def log_in(browser: Browser, url: str, name: str) -> LabPage:
-    """Log in as a learner does, in a browser of one's own, and wait for the notebook."""
+    """Log in as a learner, in a separate browser context, and wait for the notebook."""
     window = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
     page = LabPage(window, url=f"{url}/lab")
     page.page.goto(url)
@@ -114,7 +153,7 @@ def log_out(page: LabPage, url: str) -> None:
     page.page.goto(f"{url}/hub/home")
     page.page.get_by_role("button", name="Stop My Server").click()
     page.page.get_by_role("button", name="Start My Server").wait_for()
-    page.page.get_by_role("link", name="Logout").click()
+    page.page.locator("#logout").click()
     page.page.get_by_role("button", name="Sign in").wait_for()
     assert page.external == []
     page.page.context.close()
@@ -128,7 +167,7 @@ def shoot(page: LabPage, path: Path) -> None:
 
 @contextlib.contextmanager
 def hub(folder: Path) -> Iterator[str]:
-    """Run the hub as deploy/README.md says, on free ports; yield its address."""
+    """Run the hub on free ports, as deploy/README.md describes, and yield its address."""
     state = folder / "hub"
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir()
@@ -142,7 +181,9 @@ def hub(folder: Path) -> Iterator[str]:
         *(["--Spawner.args=--allow-root"] if os.geteuid() == 0 else []),
     ]
     with (folder / "hub.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=state, env=environment(folder), stderr=log)
+        process = subprocess.Popen(
+            command, cwd=state, env=environment(folder), stdout=log, stderr=log
+        )
         try:
             wait_for(f"{url}/hub/health", process)
             yield url
@@ -152,7 +193,7 @@ def hub(folder: Path) -> Iterator[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return what the hub reads: nothing of the checkout or of this session is left."""
+    """Return what the hub reads: no settings of the caller for the course or Jupyter."""
     ours = ("COURSE_", "PYTHONPATH", "JUPYTER")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     path = os.pathsep.join([f"{folder}/bin", f"{folder}/node_modules/.bin", os.environ["PATH"]])
@@ -195,15 +236,13 @@ def copy_sources(target: Path) -> None:
         shutil.copy(REPO / name, target / name)
 
 
-def digest(folder: Path) -> str:
-    """Hash names, sizes and times of all files."""
-    files = [(str(path), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
-    found: list[Any] = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+def times(folder: Path) -> list[tuple[Path, int]]:
+    """Return when each file was written."""
+    return [(path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
+    """Return free ports."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -220,7 +259,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
             opener.open(url, timeout=1).close()
             return
         time.sleep(0.2)
-    raise SystemExit("The hub did not start; hub.log in the folder says why.")
+    raise SystemExit("The hub did not start. The reason is at the end of hub.log in the folder.")
 
 
 if __name__ == "__main__":

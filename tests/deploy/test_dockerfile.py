@@ -86,14 +86,6 @@ def test_nothing_is_installed_without_a_version() -> None:
         assert "--requirement" in install or "--no-deps ." in install
 
 
-def test_nothing_that_the_wheel_needs_is_left_out() -> None:
-    left_out = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()[1:]
-    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))
-    packages = project["tool"]["setuptools"]["packages"]["find"]["include"]
-    needed = {*(name.rstrip("*") for name in packages), "notebooks", "recordings", "docs"}
-    assert not set(left_out) & needed
-
-
 def test_the_image_is_named_after_the_repository() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     path = project["urls"]["Repository"].removeprefix("https://github.com/")
@@ -124,18 +116,19 @@ def test_the_limits_are_those_of_the_memory_table() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("cuda", ["0"])
-def test_each_step_of_the_image_runs(cuda: str, tmp_path: Path) -> None:
+def test_each_step_of_the_image_runs(tmp_path: Path) -> None:
     """Folders of the image lie in `tmp_path`; its Python is a fresh environment of this one."""
     for place in PLACES:
         Path(f"{tmp_path}{place}").mkdir(parents=True)
     context = tmp_path / "context"
     copy_sources(context)
+    for left_out in (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()[1:]:
+        shutil.rmtree(context / left_out, ignore_errors=True)
     for kind, text in BUILD.steps:
         if kind == "COPY":
             copy(context, text.split()[:-1], tmp_path / "src")
         elif kind == "RUN":
-            run(text, tmp_path, BUILD.variables() | {"CUDA": cuda}, cwd=tmp_path / "src")
+            run(text, tmp_path, BUILD.variables(), cwd=tmp_path / "src")
     shutil.rmtree(tmp_path / "src")
     variables, home = FINAL.variables(), tmp_path / "home" / "learner"
     for step in FINAL.of("RUN"):
@@ -143,10 +136,10 @@ def test_each_step_of_the_image_runs(cuda: str, tmp_path: Path) -> None:
     for command in ("course data", "course hand-out work", "jupyterhub-singleuser --version"):
         run(command, tmp_path, variables, cwd=home)
     assert len(list(home.glob("work/*.ipynb"))) == 16
-    assert not (home / "course").exists(), "data was made again"
+    assert not (home / "course" / "data").exists(), "data was made again"
     assert "jupyter_server_config.json" in os.listdir(tmp_path / "opt" / "course" / "jupyter")
-    program = f"import sys; sys.argv[1:] = {json.loads(FINAL.of('CMD')[0])[1:3]}; import torch"
-    run(f"python -c {shlex.quote(program)}", tmp_path, variables, cwd=home)
+    command, verb, *_ = json.loads(FINAL.of("CMD")[0])
+    run(f"{command} {verb} --help", tmp_path, variables, cwd=home)
 
 
 def copy(context: Path, sources: list[str], target: Path) -> None:
