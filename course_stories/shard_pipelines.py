@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from course_stories.figures import drawing, value_bars
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 
 def plot_epochs(seconds: Mapping[str, float]) -> Figure:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from course_stories.figures import drawing
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 Starts = NDArray[np.int64]
 SHOWN = 16  # length of the plotted range, in windows

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from course_utils.paths import REPO
 from docs.install import cpu_builds, requirements
-from keepfed.words import size
+from keepfed.formatting import size
 
 OUT = REPO / "build" / "bundle"
 SIZES = "S", "M"

@@ -14,7 +14,7 @@ from keepfed.measure.picture import LOOKS, Picture, as_svg
 from keepfed.measure.picture.static import GAP, GPU_HEIGHT, HEADER, LANE_HEIGHT, LEFT, TOP, WIDTH
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import compute_spans, lanes, reach, summarise
-from keepfed.words import duration, percent
+from keepfed.formatting import duration, percent
 
 # A cover hides the future. It moves to the right as time passes, and out of the picture at the end.
 STYLE = f"""<style>

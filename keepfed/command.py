@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from keepfed import __version__, words
+from keepfed import __version__, formatting
 from keepfed.errors import KeepfedError, not_installed, sentence
 
 Commands = Any  # argparse has no public name for what `add_subparsers` returns
@@ -57,7 +57,7 @@ def run(
         return 141
     except (KeepfedError, OSError) as error:
         said = f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}"
-        print(words.wrap(said), file=sys.stderr)
+        print(formatting.wrap(said), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
@@ -126,7 +126,7 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text.strip():
         raise KeepfedError('No message given. Run `keepfed why "..."` or `keepfed why < log`.')
     found = look_up(text)
-    print("\n\n".join(map(str, found)) or words.wrap(f"Not known. {NOT_KNOWN}", most=98))
+    print("\n\n".join(map(str, found)) or formatting.wrap(f"Not known. {NOT_KNOWN}", most=98))
     return 0 if found else 1
 
 
@@ -135,7 +135,7 @@ def _stage(arguments: argparse.Namespace) -> int:
 
     if arguments.remove:
         copies = staging.staged_copies(arguments.path, to=arguments.to)
-        found = f"{len(copies)} staged, {words.size(sum(copy.seal['bytes'] for copy in copies))}"
+        found = f"{len(copies)} staged, {formatting.size(sum(copy.seal['bytes'] for copy in copies))}"
         if arguments.path and not copies:
             raise KeepfedError(
                 f"No copy of {arguments.path} exists. `keepfed stage --list` shows all copies."
@@ -146,18 +146,18 @@ def _stage(arguments: argparse.Namespace) -> int:
             )
         if not staging.unstage(arguments.path, to=arguments.to):
             raise KeepfedError("A job still uses a copy. Remove the copy when the job has ended.")
-        print(words.wrap(f"Removed: {found}."))
+        print(formatting.wrap(f"Removed: {found}."))
     elif arguments.path:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
         staged.keep()
-        print(words.wrap(repr(staged), indent=2))
+        print(formatting.wrap(repr(staged), indent=2))
         for note in staged.notes():
-            print(words.wrap(f"Note: {note}", indent=2, most=98))
+            print(formatting.wrap(f"Note: {note}", indent=2, most=98))
     elif not arguments.list:
         raise KeepfedError("The path is missing. Give the data to stage, or --list or --remove.")
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
-        print(words.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")
+        print(formatting.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")
     return 0
 
 

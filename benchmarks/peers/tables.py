@@ -14,7 +14,7 @@ from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
 from course_stories.peers.libraries import ALL
 from course_stories.peers.measure import TASKS
 from course_stories.peers.peer import Peer, Peers, numbered
-from keepfed.words import size
+from keepfed.formatting import size
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
 from course_utils.teaching.explorer import Explorer
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 JOB: dict[str, Any] = {"load": 80, "step": 50}
 START = {"strategy": "naive", "workers": 1}

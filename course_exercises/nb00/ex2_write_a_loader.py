@@ -14,7 +14,7 @@ from course_utils.loading.events import pad_collate
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
 from keepfed.measure.spans import compute_spans
 from keepfed.measure.trace import Trace
-from keepfed.words import percent, plural
+from keepfed.formatting import percent, plural
 
 TARGET = 0.05
 STORAGE = storage_preset("busy Lustre")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from keepfed.words import percent, plural
+from keepfed.formatting import percent, plural
 
 SEEDS = range(60)  # enough to tell a draw from a pattern
 LONG = 1_500  # events of one run: whoever draws events, or by their number, hardly misses it

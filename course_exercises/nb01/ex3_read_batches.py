@@ -10,7 +10,7 @@ from course_exercises.judging import loader
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from course_utils.teaching.notebook import data_path
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 Events = Sequence[NDArray[np.float32]]
 

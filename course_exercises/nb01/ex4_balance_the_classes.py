@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import data_path
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 _ONE_EACH = "Give every picture the weight of its class, in the order of images.targets."
 

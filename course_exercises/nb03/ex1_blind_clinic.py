@@ -6,7 +6,7 @@ from course_exercises.judging import expect_known, judge_labels, words_beside
 from course_stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.hardware.machine import usable_cores
 from course_utils.teaching.exercise import Verdict, exercise, expect, todo
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 LEAST = 8  # step alone for five, and three among the other four
 EXPERT = 13  # step alone for six, CPU of the workers for four, time of a batch for three

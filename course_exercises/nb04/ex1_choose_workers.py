@@ -11,7 +11,7 @@ import numpy as np
 from course_exercises.judging import Kind, Slips, judge_rule, read_whole
 from course_exercises.nb04.problem import MACHINES, Machine
 from course_utils.teaching.exercise import Verdict, exercise
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 HIDDEN = 60
 

@@ -10,7 +10,7 @@ from torch.utils.data import ConcatDataset
 
 from course_exercises.judging import loader, read_whole
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 SAMPLES, DRAWS, DRAWS_S = 32, 2_000, 3.0  # as many draws as this time allows
 BELOW = 1_000_000

@@ -9,7 +9,7 @@ from torch.utils.data import IterableDataset
 
 from course_exercises.judging import Served, expect_the_same_in_real_workers, serve
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 WORKERS, RANKS = range(6), range(1, 4)
 COUNTS = (1, 2, 7, 12, 31)  # shards; fewer than places, a multiple of them, neither

@@ -5,7 +5,7 @@ from typing import Any
 from course_exercises.judging import read_whole
 from course_exercises.nb05.problem import EPOCHS, EVENTS, SHARDS, try_out
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 MEMORY, REQUESTS, SCATTER = 1_000, 1_000, 1.5
 

@@ -15,7 +15,7 @@ from course_utils.loading.events import FORMATS as ALL_FORMATS
 from course_utils.loading.events import EventArrays, Events, open_events
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import data_path
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 FORMATS = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 EVENTS = range(1000, 1512)  # of the small data set

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 PER_SHARD = 100  # events, as the exercise says
 READS, SPARE = 2, 1024  # requests for an event, and bytes beside its own

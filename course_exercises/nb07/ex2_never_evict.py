@@ -25,7 +25,7 @@ from course_utils.teaching.exercise import (
     too_busy,
 )
 from keepfed.loaders.workers import nbytes
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 ROWS = 60
 KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample

@@ -8,7 +8,7 @@ import numpy as np
 from course_exercises.judging import draw
 from course_stories.shard_pipelines import SHOWN, DataSet
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 SMALLEST_MB, LARGEST_MB = 64, 1000
 TOO_SMALL = DataSet(1_000, 0.01, 4, 2)  # for shards of a good size

@@ -34,7 +34,7 @@ from course_utils.teaching.exercise import (
     right,
 )
 from course_utils.teaching.notebook import explain
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 WORKERS, RANKS = range(4), (1, 2, 3)
 COUNTS = (2, 4, 7, 12)  # shards; fewer than places, one more than ranks, neither, a multiple

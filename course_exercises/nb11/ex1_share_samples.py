@@ -14,7 +14,7 @@ from course_exercises.judging import (
     stay_together,
 )
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 RANKS = (1, 2, 3, 4, 8)
 COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer

@@ -9,7 +9,7 @@ from torch import distributed
 
 from course_exercises.judging import Failure, run_ranks
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 LENGTHS = ((10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 AHEAD = 2  # batches that may be there before a step: its own, and the next one

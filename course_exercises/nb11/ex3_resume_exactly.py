@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from course_exercises.nb11.problem import BATCH, OrderedLoader
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
 from course_utils.teaching.notebook import explain
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 SAMPLES, EPOCHS = 84, 3  # 11 batches in an epoch, the last of them half full
 LARGE = 40_000  # samples; what grows with them is no position

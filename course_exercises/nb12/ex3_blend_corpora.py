@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 Make = Callable[[list[float], int], Any]
 Turns = NDArray[np.int64]

@@ -24,7 +24,7 @@ from course_stories.capstone import (
 from course_utils.loading.events import MemmapEvents, read_sensors
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import data_path
-from keepfed.words import percent, plural
+from keepfed.formatting import percent, plural
 
 POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each limit that is kept
 A_DOUBLING = 15  # points less for half the AU

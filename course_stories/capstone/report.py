@@ -19,7 +19,7 @@ from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import Form, card
 from keepfed.errors import sentence
 from keepfed.files import replace_file
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 PAGE = "capstone_report.md"
 QUESTIONS = {

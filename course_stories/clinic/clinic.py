@@ -27,7 +27,7 @@ from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
 from keepfed.measure.hook import has_delay
 from keepfed.measure.records import Fetch
-from keepfed.words import percent, plural
+from keepfed.formatting import percent, plural
 
 if TYPE_CHECKING:
     from keepfed.measure.diagnosis import Diagnosis

@@ -23,7 +23,7 @@ from course_stories.formats_compared import shown
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
 from course_utils.loading.events import read_labels
-from keepfed.words import duration
+from keepfed.formatting import duration
 
 CODECS = ("gzip", "zstd", "lz4")
 PRESETS = ("laptop SSD", "NFS")

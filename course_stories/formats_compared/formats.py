@@ -37,7 +37,7 @@ from course_utils.hardware.storage import (
 )
 from course_utils.loading.events import FORMATS, EventArrays, Events, open_events, read_labels
 from keepfed.files import require_free_space
-from keepfed.words import duration
+from keepfed.formatting import duration
 
 PRESETS = ("busy Lustre", "S3")
 WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"

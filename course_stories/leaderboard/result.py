@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Self
 
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 TARGET_AU = 0.9
 _TYPES = {"int": (int,), "float": (int, float), "str": (str,)}

@@ -17,7 +17,7 @@ from course_utils.errors import CourseError
 from keepfed import __version__
 from keepfed import command as light
 from keepfed.files import replace_file
-from keepfed.words import plural, size, wrap
+from keepfed.formatting import plural, size, wrap
 
 _FIRST = "work/00_start_here.ipynb"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"

@@ -28,7 +28,7 @@ from keepfed.measure.picture import Control, Picture, TimelineGrid, facts, key
 from keepfed.measure.simulate import CPU_STAGES, Pipeline, simulate
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import Trace, record
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 Batch = dict[str, torch.Tensor]
 

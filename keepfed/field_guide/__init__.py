@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from keepfed.words import wrap
+from keepfed.formatting import wrap
 
 TOPICS = {
     "dies": "The program stops with an error",

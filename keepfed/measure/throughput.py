@@ -13,7 +13,7 @@ from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import batch_size, data_loader_in, end
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from course_utils.paths import REPO
 from keepfed.loaders.workers import ShmBudget
-from keepfed.words import size
+from keepfed.formatting import size
 
 LEARNERS = (1, 20, 60)
 BATCH, WORKERS = 8_000_000, 3  # bytes and workers of the largest loader, in prediction 04i

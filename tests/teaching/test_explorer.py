@@ -8,7 +8,7 @@ import pytest
 
 from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),

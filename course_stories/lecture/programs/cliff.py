@@ -10,7 +10,7 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import BLOCK, slow_storage
 from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.teaching.notebook import data_path
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 FILE = "npy/pulses.npy"
 BLOCKS = 20  # cache size for the table, in blocks

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from course_stories.clinic import Clinic, discharge
 from course_stories.lecture import Finding
 from course_stories.lecture.programs.loop import DISTURBED
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 SEED = 2  # puts the causes below first
 REASONS = {

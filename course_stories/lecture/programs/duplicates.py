@@ -12,7 +12,7 @@ from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import Events, NpzEvents, pad_collate
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.stream import Place, split
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 EVENTS, BATCH = 192, 16
 

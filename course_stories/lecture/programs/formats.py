@@ -8,7 +8,7 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import open_events, pad_collate
 from course_utils.teaching.notebook import data_path
-from keepfed.words import size
+from keepfed.formatting import size
 
 BATCH, STEPS = 16, 8
 WAYS = {  # format, shuffled

@@ -7,7 +7,7 @@ from typing import Any
 from course_utils.hardware.gpu import Accelerator
 from keepfed.measure.spans import SampleIds
 from keepfed.measure.trace import Trace, record
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 DISTURBED = " However, the machine was busy with other programs. Run the demo again."
 

@@ -11,7 +11,7 @@ from course_utils.hardware.gpu import Accelerator, HostClock, checksum, timed_ac
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import Trace, record
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 BATCHES, BATCH = 8, 32
 Design = Callable[[Iterable[Any]], Iterable[Any]]

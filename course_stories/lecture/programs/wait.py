@@ -8,7 +8,7 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.teaching.notebook import data_path
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 
 def run() -> Finding:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from course_utils.paths import shipped
 from keepfed.measure.exchange import load_chrome
 from keepfed.measure.trace import Trace
-from keepfed.words import percent
+from keepfed.formatting import percent
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import TimelineGrid

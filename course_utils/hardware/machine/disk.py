@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 _PIECE = bytes(range(256)) * 16 * 1024  # 4 MiB
 _PIECES = 16

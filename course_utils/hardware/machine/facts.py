@@ -21,7 +21,7 @@ from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
 from course_utils.paths import data_root
 from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores
-from keepfed.words import size
+from keepfed.formatting import size
 
 PRESSURE = Path("/proc/pressure")
 _GB = 1e9

@@ -29,7 +29,7 @@ from typing import Any
 from course_utils.errors import CourseError
 from course_utils.hardware.object_store.server import COUNTERS, address
 from course_utils.hardware.storage import StoragePreset, storage_preset
-from keepfed.words import plural, size
+from keepfed.formatting import plural, size
 
 _SERVER = "from course_utils.hardware.object_store import server; server.main()"
 _PATIENCE_S = 30

@@ -23,7 +23,7 @@ from course_utils.hardware.storage.shared_state import (
     remove_at_exit,
 )
 from keepfed.forks import set_in_every_fork
-from keepfed.words import percent, plural, size
+from keepfed.formatting import percent, plural, size
 
 _MAX_LATE_NS = 1_000_000
 

@@ -17,7 +17,7 @@ import psutil
 from IPython.core.getipython import get_ipython
 
 import keepfed.forks  # noqa: F401  (makes interrupts during a fork work)
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keepfed.limits import SHM, known, shm_size, swap
-from keepfed.words import size
+from keepfed.formatting import size
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _LOGIND = Path("/run/systemd/seats")  # systemd-logind creates this folder when it starts

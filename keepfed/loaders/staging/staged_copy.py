@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging.staged_source import Files, Source, SourceFile
-from keepfed.words import size
+from keepfed.formatting import size
 
 try:
     import fcntl

@@ -12,7 +12,7 @@ import torch
 
 from keepfed.device.batches import leaves
 from keepfed.limits import SHM, known, memory, shm_size
-from keepfed.words import plural, size
+from keepfed.formatting import plural, size
 
 DEFAULT_PREFETCH = 2  # batches per worker; DataLoader's value for prefetch_factor=None
 

@@ -36,7 +36,7 @@ from keepfed.measure.advice.thresholds import (
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
-from keepfed.words import plural, size
+from keepfed.formatting import plural, size
 
 WHOLE = (
     "read each batch in one call: "

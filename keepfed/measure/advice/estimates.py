@@ -14,7 +14,7 @@ from typing import Literal
 
 from keepfed.measure.advice.thresholds import SLOW_FETCH
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
-from keepfed.words import duration
+from keepfed.formatting import duration
 
 Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 

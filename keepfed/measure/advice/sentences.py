@@ -15,7 +15,7 @@ from keepfed.measure.advice.rules import (
     waits_for_cores,
 )
 from keepfed.measure.advice.thresholds import BUSY_CORES
-from keepfed.words import duration, factor, percent, plural, size
+from keepfed.formatting import duration, factor, percent, plural, size
 
 
 def sentence(m: Measurements, cause: Cause) -> str:

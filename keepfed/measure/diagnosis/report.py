@@ -11,7 +11,7 @@ from keepfed.measure.advice.thresholds import NO_GAIN
 from keepfed.measure.diagnosis.proof import Proof
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.trace import Trace
-from keepfed.words import duration, factor, percent, plural, size
+from keepfed.formatting import duration, factor, percent, plural, size
 
 LETTERS = 40  # characters of the longest text bar
 

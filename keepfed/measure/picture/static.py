@@ -34,7 +34,7 @@ from keepfed.measure.spans import (
     reach,
     summarise,
 )
-from keepfed.words import axis, duration, percent
+from keepfed.formatting import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28

@@ -26,7 +26,7 @@ from keepfed.measure.exchange import load_chrome, save_chrome
 from keepfed.measure.ranks.straggler import Straggler, find_straggler
 from keepfed.measure.spans import reach
 from keepfed.measure.trace import Trace
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline

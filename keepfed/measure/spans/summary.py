@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from keepfed.measure.spans.span_log import OTHERS, Span, SpanLog
-from keepfed.words import percent, plural
+from keepfed.formatting import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")

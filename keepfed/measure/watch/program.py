@@ -29,7 +29,7 @@ from keepfed.measure.watch.timing.ring_file import (
     Totals,
     read_all,
 )
-from keepfed.words import duration, percent, plural
+from keepfed.formatting import duration, percent, plural
 
 PROGRAM = "program.json"  # file with the `ProgramRun` of a saved record
 TERMINAL_INTERVAL_S = 1.0  # time between two updates of the status line

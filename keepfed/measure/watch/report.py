@@ -23,7 +23,7 @@ from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
 from keepfed.measure.watch.timing.ring_file import Observation
 from keepfed.measure.watch.watched_loop import WatchedLoop, loops
-from keepfed.words import duration, factor, percent, plural, wrap
+from keepfed.formatting import duration, factor, percent, plural, wrap
 
 WIDTH = 96  # characters per line
 ITERATIONS = 200  # number of iterations in the timeline, for the busiest loader

@@ -37,7 +37,7 @@ from keepfed.measure.hook import Contents
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 PARTS = 4  # number of parts of a run that each predict the gain
 _EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that come from the complete run

@@ -1,6 +1,6 @@
 import pytest
 
-from keepfed.words import axis, duration, percent, plural, size
+from keepfed.formatting import axis, duration, percent, plural, size
 
 MS = 1_000_000
 
