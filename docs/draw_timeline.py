@@ -10,11 +10,11 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+from keepfed.formatting import duration, percent
 from keepfed.measure.picture import LOOKS, Picture, as_svg
 from keepfed.measure.picture.static import GAP, GPU_HEIGHT, HEADER, LANE_HEIGHT, LEFT, TOP, WIDTH
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import compute_spans, lanes, reach, summarise
-from keepfed.formatting import duration, percent
 
 # A cover hides the future. It moves to the right as time passes, and out of the picture at the end.
 STYLE = f"""<style>

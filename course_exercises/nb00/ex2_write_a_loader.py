@@ -12,9 +12,9 @@ from course_utils.hardware.storage import SlowFileSystem
 from course_utils.hardware.storage.presets import storage_preset
 from course_utils.loading.events import pad_collate
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
+from keepfed.formatting import percent, plural
 from keepfed.measure.spans import compute_spans
 from keepfed.measure.trace import Trace
-from keepfed.formatting import percent, plural
 
 TARGET = 0.05
 STORAGE = storage_preset("busy Lustre")

@@ -24,8 +24,8 @@ from course_utils.teaching.exercise import (
     right,
     too_busy,
 )
-from keepfed.loaders.workers import nbytes
 from keepfed.formatting import plural
+from keepfed.loaders.workers import nbytes
 
 ROWS = 60
 KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample

@@ -25,9 +25,9 @@ from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import Bar, bars, card
 from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
+from keepfed.formatting import percent, plural
 from keepfed.measure.hook import has_delay
 from keepfed.measure.records import Fetch
-from keepfed.formatting import percent, plural
 
 if TYPE_CHECKING:
     from keepfed.measure.diagnosis import Diagnosis

@@ -20,8 +20,8 @@ from course_stories.prefetchers.bench import BenchMachine, make_pairs
 from course_stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
 from course_stories.prefetchers.trial import Make, Timeouts, TrialRun, hidden_thread_tracebacks
 from course_utils.hardware.gpu import Accelerator
-from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.formatting import percent, plural
+from keepfed.loaders.prefetch import CudaPrefetcher
 
 NOTES_TIMEOUTS = Timeouts(hang=0.4, leave=0.1)  # `NotesPrefetcher` never recovers later
 OUR_TIMEOUTS = Timeouts(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for

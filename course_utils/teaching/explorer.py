@@ -23,12 +23,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
+from keepfed.formatting import percent
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.picture import Control, Picture, TimelineGrid, facts, key
 from keepfed.measure.simulate import CPU_STAGES, Pipeline, simulate
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import Trace, record
-from keepfed.formatting import percent
 
 Batch = dict[str, torch.Tensor]
 

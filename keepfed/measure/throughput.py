@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook import batch_size, data_loader_in, end
 from keepfed.formatting import plural
+from keepfed.measure.hook import batch_size, data_loader_in, end
 
 
 @dataclass(frozen=True)

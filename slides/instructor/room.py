@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 
 from course_utils.paths import REPO
-from keepfed.loaders.workers import ShmBudget
 from keepfed.formatting import size
+from keepfed.loaders.workers import ShmBudget
 
 LEARNERS = (1, 20, 60)
 BATCH, WORKERS = 8_000_000, 3  # bytes and workers of the largest loader, in prediction 04i

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
-from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.formatting import percent
+from keepfed.measure.simulate import Pipeline, simulate
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),

@@ -11,8 +11,8 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import Events, NpzEvents, pad_collate
 from course_utils.teaching.notebook import data_path
-from keepfed.loaders.stream import Place, split
 from keepfed.formatting import percent
+from keepfed.loaders.stream import Place, split
 
 EVENTS, BATCH = 192, 16
 

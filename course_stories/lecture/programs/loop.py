@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Any
 
 from course_utils.hardware.gpu import Accelerator
+from keepfed.formatting import percent
 from keepfed.measure.spans import SampleIds
 from keepfed.measure.trace import Trace, record
-from keepfed.formatting import percent
 
 DISTURBED = " However, the machine was busy with other programs. Run the demo again."
 

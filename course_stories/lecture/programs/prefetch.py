@@ -8,10 +8,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_stories.lecture import Finding
 from course_utils.hardware.gpu import Accelerator, HostClock, checksum, timed_accelerator
+from keepfed.formatting import percent
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import Trace, record
-from keepfed.formatting import percent
 
 BATCHES, BATCH = 8, 32
 Design = Callable[[Iterable[Any]], Iterable[Any]]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_utils.paths import shipped
+from keepfed.formatting import percent
 from keepfed.measure.exchange import load_chrome
 from keepfed.measure.trace import Trace
-from keepfed.formatting import percent
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import TimelineGrid

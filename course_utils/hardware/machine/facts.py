@@ -20,8 +20,8 @@ from pathlib import Path
 from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
 from course_utils.paths import data_root
-from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores
 from keepfed.formatting import size
+from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores
 
 PRESSURE = Path("/proc/pressure")
 _GB = 1e9

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from keepfed.limits import SHM, known, shm_size, swap
 from keepfed.formatting import size
+from keepfed.limits import SHM, known, shm_size, swap
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _LOGIND = Path("/run/systemd/seats")  # systemd-logind creates this folder when it starts

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from keepfed.errors import KeepfedError, sentence
+from keepfed.formatting import size
 from keepfed.limits import SHM, known, memory, memory_free
 from keepfed.loaders.staging.shm_notes import container_hint, shm_notes
 from keepfed.loaders.staging.staged_copy import CopyLease, StagedCopy, delete, unfinished
 from keepfed.loaders.staging.staged_source import Files, Source, version
-from keepfed.formatting import size
 
 if sys.platform == "win32":
     import msvcrt

@@ -22,8 +22,8 @@ from typing import Any
 from tqdm import tqdm
 
 from keepfed.errors import KeepfedError
-from keepfed.loaders.staging.staged_source import Files, Source, SourceFile
 from keepfed.formatting import size
+from keepfed.loaders.staging.staged_source import Files, Source, SourceFile
 
 try:
     import fcntl

@@ -11,8 +11,8 @@ import psutil
 import torch
 
 from keepfed.device.batches import leaves
-from keepfed.limits import SHM, known, memory, shm_size
 from keepfed.formatting import plural, size
+from keepfed.limits import SHM, known, memory, shm_size
 
 DEFAULT_PREFETCH = 2  # batches per worker; DataLoader's value for prefetch_factor=None
 

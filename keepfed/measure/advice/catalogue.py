@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keepfed.formatting import plural, size
 from keepfed.measure.advice.change import Change, with_arguments
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.gains import even_gain, gain, gain_of_less_work, pipeline
@@ -36,7 +37,6 @@ from keepfed.measure.advice.thresholds import (
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
-from keepfed.formatting import plural, size
 
 WHOLE = (
     "read each batch in one call: "

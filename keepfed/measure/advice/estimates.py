@@ -12,9 +12,9 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal
 
+from keepfed.formatting import duration
 from keepfed.measure.advice.thresholds import SLOW_FETCH
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
-from keepfed.formatting import duration
 
 Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keepfed.formatting import duration, factor, percent, plural, size
 from keepfed.measure.advice.catalogue import is_serialised
 from keepfed.measure.advice.estimates import Measurements, Setting, ms
 from keepfed.measure.advice.rules import (
@@ -15,7 +16,6 @@ from keepfed.measure.advice.rules import (
     waits_for_cores,
 )
 from keepfed.measure.advice.thresholds import BUSY_CORES
-from keepfed.formatting import duration, factor, percent, plural, size
 
 
 def sentence(m: Measurements, cause: Cause) -> str:

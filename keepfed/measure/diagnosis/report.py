@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from keepfed.formatting import duration, factor, percent, plural, size
 from keepfed.measure.advice import Cause, Change, Measurements, busy_machine, ms
 from keepfed.measure.advice.thresholds import NO_GAIN
 from keepfed.measure.diagnosis.proof import Proof
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.trace import Trace
-from keepfed.formatting import duration, factor, percent, plural, size
 
 LETTERS = 40  # characters of the longest text bar
 

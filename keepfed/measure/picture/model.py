@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from keepfed.formatting import duration, percent, plural
 from keepfed.measure.spans import (
     STAGES,
     Lane,
@@ -29,7 +30,6 @@ from keepfed.measure.spans import (
     stall_label,
     summarise,
 )
-from keepfed.formatting import duration, percent, plural
 
 NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the launch of a step
 LIGHT, DARK = "#ffffff", "#15181c"  # the two background colours

@@ -11,6 +11,7 @@ from html import escape
 
 import numpy as np
 
+from keepfed.formatting import axis, duration, percent
 from keepfed.measure.picture.model import (
     DARK,
     IDLE,
@@ -34,7 +35,6 @@ from keepfed.measure.spans import (
     reach,
     summarise,
 )
-from keepfed.formatting import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28

@@ -12,8 +12,8 @@ from statistics import median
 
 import numpy as np
 
-from keepfed.measure.spans import LOADING, OTHERS, SpanLog, compute_spans, reach
 from keepfed.formatting import duration, percent, plural
+from keepfed.measure.spans import LOADING, OTHERS, SpanLog, compute_spans, reach
 
 DOMINANT_SHARE = 0.5  # minimum share of the waiting for a straggler, and of last arrivals
 NOTICED = 0.05  # minimum share of the time spent waiting for a straggler

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from keepfed.measure.spans.span_log import OTHERS, Span, SpanLog
 from keepfed.formatting import percent, plural
+from keepfed.measure.spans.span_log import OTHERS, Span, SpanLog
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")

@@ -18,6 +18,7 @@ from shlex import join
 from typing import Any, NamedTuple
 
 from keepfed.errors import KeepfedError
+from keepfed.formatting import duration, percent, plural
 from keepfed.measure.neighbours import Neighbours
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.timing.failsafe import give_up
@@ -29,7 +30,6 @@ from keepfed.measure.watch.timing.ring_file import (
     Totals,
     read_all,
 )
-from keepfed.formatting import duration, percent, plural
 
 PROGRAM = "program.json"  # file with the `ProgramRun` of a saved record
 TERMINAL_INTERVAL_S = 1.0  # time between two updates of the status line

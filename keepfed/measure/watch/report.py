@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 
 from keepfed.files import replace_file
+from keepfed.formatting import duration, factor, percent, plural, wrap
 from keepfed.limits import all_cores
 from keepfed.measure.advice import Measurements, Setting, busy_machine, waits_for_cores
 from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
@@ -23,7 +24,6 @@ from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
 from keepfed.measure.watch.timing.ring_file import Observation
 from keepfed.measure.watch.watched_loop import WatchedLoop, loops
-from keepfed.formatting import duration, factor, percent, plural, wrap
 
 WIDTH = 96  # characters per line
 ITERATIONS = 200  # number of iterations in the timeline, for the busiest loader

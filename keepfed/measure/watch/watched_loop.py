@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
+from keepfed.formatting import plural
 from keepfed.measure.advice import (
     Cause,
     Fetching,
@@ -37,7 +38,6 @@ from keepfed.measure.hook import Contents
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
-from keepfed.formatting import plural
 
 PARTS = 4  # number of parts of a run that each predict the gain
 _EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that come from the complete run

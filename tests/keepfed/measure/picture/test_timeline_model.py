@@ -7,11 +7,11 @@ import subprocess
 import numpy as np
 import pytest
 
+from keepfed.formatting import axis, duration, percent, plural
 from keepfed.measure.picture.model import columns
 from keepfed.measure.picture.script import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import busy_shares, idle_gaps, lanes
-from keepfed.formatting import axis, duration, percent, plural
 from tests.keepfed.measure.handmade import MS, naive, span, trace_of
 
 
