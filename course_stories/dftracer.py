@@ -30,7 +30,7 @@ _LOADING = ("read", "decode", "transform", "collate")
 
 
 def load_dftracer(path: str | Path) -> Trace:
-    """Read a DFTracer file (.pfw or .pfw.gz), or all files in a folder; times start at 0.
+    """Read a DFTracer file (.pfw or .pfw.gz), or all files in a folder, with times from 0.
 
     Lanes: "main" is the process that computes or waits for batches. "worker N" are the other
     processes in their starting order. The file does not record the batches of the workers.

@@ -117,7 +117,7 @@ def _of_each(
 
 
 def _py_spy(arguments: list[str]) -> str:
-    """Run py-spy; return why it failed and a recording is shown, or an empty string."""
+    """Run py-spy, and return a note for the recording if it failed, or an empty string."""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
     command = [program or "py-spy", *arguments]
     try:

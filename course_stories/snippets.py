@@ -132,7 +132,7 @@ def outcome(code: str, urls: Sequence[str]) -> str:
 
 
 def _all(codes: Sequence[str], urls: Sequence[str]) -> list[str]:
-    """Return all outputs; the snippets share a process, so that torch is imported only once."""
+    """Return all outputs. The snippets share a process, so that torch is imported only once."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         program = _PROGRAM.format(home=home, codes=codes, urls=list(urls), end=_END)
         demo = run_demo(program, seconds=120)

@@ -1,7 +1,7 @@
 """The capstone: a slow training script to rescue, and the job that runs it.
 
-Not imported here, because workers need neither: `learning`, which draws what the model learns, and
-`report`, a form.
+The package does not import `learning` (figures) and `report` (a form), because workers do not need
+them.
 """
 
 from course_stories.capstone.counted_job import CountedJob, FirstStep

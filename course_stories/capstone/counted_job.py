@@ -90,12 +90,12 @@ class CountedJob(RecordedJob):
         self._meter = FetchMeter(sink, clock=sink.now)
 
     def run(self, train: Callable[[Job], None]) -> None:
-        """Run the training and record it; the time limit includes the code before the loop."""
+        """Run and record the training. The time limit includes the code before the loop."""
         self._until = time.monotonic() + self._seconds
         super().run(train)
 
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches, each when its worker could have delivered it."""
+        """Yield each batch at the virtual time at which its worker delivers it."""
         if not isinstance(loader, DataLoader):
             raise CourseError(
                 "job.follow did not receive a DataLoader, so it cannot count the work of the "
@@ -110,7 +110,7 @@ class CountedJob(RecordedJob):
             loader._iterator = None  # workers that were started before report no costs
         batches = listen(loader, [self._meter])
         self._ahead = ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
-        keeps = defaultdict[int, int](int)  # events, in each worker
+        keeps = defaultdict[int, int](int)  # events kept, by worker
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
         try:
             for batch in batches:
@@ -247,7 +247,7 @@ def _events_in_memory() -> int:
 
 
 class CountedStorage(SlowFileSystem):
-    """Local files with the latencies of a preset; processes do not queue for each other."""
+    """Local files with the latencies of a preset, without queueing between processes."""
 
     protocol = "counted"
     device: Any

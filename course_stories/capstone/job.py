@@ -51,13 +51,13 @@ class CountedEvents(Dataset[Sample]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
-        """Return the samples of some events; neighbouring events take one request."""
+        """Return the samples of some events, with one request for neighbouring events."""
         worker = get_worker_info()
         self.read[worker.id + 1 if worker else 0] += len(indices)
         return self.events.__getitems__(indices)
 
     def close(self) -> None:
-        """Close the file in this process; the next event opens it again."""
+        """Close the file in this process, until the next event opens it again."""
         self.events.close()
 
 
@@ -70,9 +70,9 @@ class Job:
         """Choose the events, and the task of each epoch.
 
         Args:
-            folder: events as make_events writes them; one run in five is held out.
+            folder: events as make_events writes them. One run in five is held out.
             plan: the task of each epoch, "masked" or "direction".
-            seconds: time after the first batch at which the epoch stops, and later ones are empty.
+            seconds: time limit after the first batch. Later batches and epochs are skipped.
         """
         self.folder, self.plan = Path(folder), list(plan)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -111,7 +111,7 @@ class Job:
         return map_tensors(lambda tensor: tensor.to(self.device), batch)
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Compute `function(*given)` on the device; the result may be asynchronous."""
+        """Compute `function(*given)` on the device, possibly asynchronously."""
         return function(*given)
 
     def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:

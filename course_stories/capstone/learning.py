@@ -38,7 +38,7 @@ class LearningCurves:
     about: str  # machine on which the training ran
 
     def curve(self, task: str, smooth: int = SMOOTH) -> tuple[list[int], list[float]]:
-        """Return steps and losses of one task; each point is the mean over `smooth` steps."""
+        """Return steps and losses of one task, averaged over `smooth` steps."""
         losses = [loss for name, epoch in self.losses if name == task for loss in epoch]
         ends = range(smooth, len(losses) + 1, smooth)
         return [*ends], [float(np.mean(losses[end - smooth : end])) for end in ends]
@@ -91,11 +91,11 @@ def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32
 
 
 def plot_learning(full: LearningCurves, mine: LearningCurves | None = None) -> Figure:
-    """Draw both tasks of a full training, together with the start of your own training."""
+    """Draw both tasks of a full training, and the start of the learner's training."""
     with drawing(8.5, 3.2, columns=2, title=full.about) as (figure, panels):
         for panel, (task, label) in zip(panels, TASKS.items(), strict=True):
             panel.plot(*full.curve(task), label="20,000 events, recorded")
-            panel.plot(*full.ends(task), "o", color="C0", label="on events held out")
+            panel.plot(*full.ends(task), "o", color="C0", label="on held-out events")
             if mine and (curve := mine.curve(task, SMOOTH_SHORT))[0]:
                 panel.plot(*curve, ".-", color="C1", label=f"2,000 events, {mine.about}")
             _guess(panel, full.without[task], task)
@@ -116,6 +116,6 @@ def _read(events: MemmapEvents, wanted: Sequence[int]) -> Any:
 
 
 def _with_neighbours(pulses: Pulses) -> Pulses:
-    """Return the pulses whose neighbours were hit too; all pulses if fewer than three are left."""
+    """Return the pulses whose neighbours were hit too, or all if fewer than three are left."""
     chosen = pulses[pulses[:, 3] == 0]
     return chosen if len(chosen) > 2 else pulses

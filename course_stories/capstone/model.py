@@ -53,7 +53,7 @@ class PulseTransformer(nn.Module):
         return self.masked_loss(batch) if task == "masked" else self.direction_loss(batch)
 
     def masked_loss(self, batch: Batch) -> Tensor:
-        """Hide sensors of pulses whose neighbours were hit too; return the loss in nats."""
+        """Hide sensors of pulses whose neighbours were hit too, and return the loss in nats."""
         company = batch["mask"] & (batch["features"][..., 2] == 0)
         hide = company & (torch.rand(company.shape, device=company.device) < HIDDEN)
         guess = self.guess(self._encode(batch, hide)[hide])

@@ -36,7 +36,7 @@ Change = dict[str, str]  # answer to each question
 
 
 def write_report() -> Form:
-    """Return the form of the report with the answers so far; it saves everything you type."""
+    """Return the form of the report with the answers so far. It saves every keystroke."""
     changes = _load() or [_blank()]
     status, rows, add = widgets.HTML(), widgets.VBox(), widgets.Button(description="Another change")
     add.tooltip = "Add four empty fields"
@@ -68,7 +68,7 @@ def write_report() -> Form:
 
 
 def _fields(number: int, change: Change, answer: Callable[..., None]) -> widgets.VBox:
-    """Return four fields; each has a unique name for screen readers."""
+    """Return four fields with unique names for screen readers."""
     fields = []
     for part, question in QUESTIONS.items():
         field = widgets.Textarea(

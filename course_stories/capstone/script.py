@@ -1,7 +1,7 @@
 """Write a training script with seven faults, and import what the learner made of it.
 
-The script is the fixed script with faults put back. A seed selects the faults; learners who work
-alone use seed 0. The fixed script and the faults are stored as text in the exercise's folder.
+The script is the fixed script with faults put back. A seed selects the faults, and learners who
+work alone use seed 0. The fixed script and the faults are stored as text in the exercise's folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = re.compile(r"rescue_(\d+)")
 class Fault:
     """A fault that a colleague may have put into the script."""
 
-    place: str  # part of the script; each part gets one fault
+    place: str  # part of the script, which gets one fault
     name: str
     costs: str  # the figure that reveals it: "au", "samples", "held" or "start_up"
     why: str
@@ -91,7 +91,7 @@ def script_with(faults: Iterable[Fault], *, title: str = "# The fixed script.") 
 
 
 def faults_of(seed: int) -> list[Fault]:
-    """Return the seven faults of a seed, one for each place; seed 0 has the usual ones."""
+    """Return the seven faults of a seed, one for each place, for seed 0 the usual ones."""
     rng = random.Random(seed)
     places = [list(group) for _, group in groupby(all_faults(), lambda fault: fault.place)]
     return [place[0] if seed == 0 else rng.choice(place) for place in places]

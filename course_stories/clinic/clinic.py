@@ -126,7 +126,7 @@ class BatchTimes(ProbeResult):
 
 
 class Patient:
-    """One training loop with an unknown cause; each method is a probe."""
+    """One training loop with an unknown cause, and a method for each probe."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -137,15 +137,15 @@ class Patient:
         return f"<training loop {self.name}>"
 
     def together(self) -> LoopRate:
-        """Run loader and step together; return steps per second and GPU use."""
+        """Run loader and step together, and return steps per second and GPU use."""
         return _probe(self, "together", _Record.run, LoopRate)
 
     def loader_alone(self) -> LoaderRate:
-        """Fetch batches without steps; return batches per second."""
+        """Fetch batches without steps, and return batches per second."""
         return _probe(self, "loader_alone", _Record.fetch, LoaderRate)
 
     def step_alone(self) -> LoopRate:
-        """Repeat the step on one cached batch; return steps per second and GPU use."""
+        """Repeat the step on one cached batch, and return steps per second and GPU use."""
         return _probe(self, "step_alone", _Record.replay, LoopRate)
 
     def workers_cpu(self) -> WorkersCpu:
@@ -153,11 +153,11 @@ class Patient:
         return _probe(self, "workers_cpu", _Record.run, WorkersCpu)
 
     def batch_times(self) -> BatchTimes:
-        """Measure the time of every batch in its worker; return median and slowest."""
+        """Measure the time of every batch in its worker, and return median and slowest."""
         return _probe(self, "batch_times", _Record.run, BatchTimes)
 
     def timeline(self) -> Timeline:
-        """Draw the loop; its dataset marks no stages, so all worker time appears as "read"."""
+        """Draw the loop. Its dataset marks no stages, so all worker time appears as "read"."""
         return _ask(self, "timeline", _Record.run).trace.timeline()
 
 
@@ -176,7 +176,7 @@ class Clinic:
 
     @property
     def probes(self) -> int:
-        """Number of probes used; the same probe on the same loop counts once."""
+        """Number of probes used, where a probe counts once per loop."""
         return sum(len(_RECORDS[patient].asked) for patient in self)
 
     @property
@@ -219,7 +219,7 @@ def admit() -> Clinic:
 
 
 def discharge(clinic: Clinic) -> dict[str, str]:
-    """Return the true cause of each loop, by name; the check calls this after an answer."""
+    """Return the true cause of each loop by name, after the learner has answered."""
     clinic._answered = True
     return {patient.name: _RECORDS[patient].loop.cause for patient in clinic}
 

@@ -44,7 +44,7 @@ class LoopRecipe:
     compute: float = 1  # CPU time per sample
     giant: float = 0  # CPU time of one sample in `GIANT_EVERY`
     one_core: bool = False
-    kernels: int = 1  # kernels per step; the loop waits for the end of each
+    kernels: int = 1  # kernels per step, which the loop waits for one at a time
     kernel: float = 25
     host: float = 0  # CPU time of the main process before each kernel
     step: float = 80  # step time of the loop on an otherwise idle machine
@@ -67,7 +67,7 @@ RECIPES = {
 
 
 class Samples(Dataset[Batch]):
-    """Samples with a given cost; each contains its index and the number of usable cores."""
+    """Samples with a given cost, which contain their index and the number of usable cores."""
 
     def __init__(self, numbers: LoopRecipe, storage: SlowFileSystem, gate: str):
         self._numbers, self._storage, self._gate = numbers, storage, gate
@@ -161,7 +161,7 @@ class ClinicRun:
         recipe = loop.recipe
         alone_ms = recipe.kernels * (recipe.kernel + recipe.host)
         step_ms = recipe.step if batches is None else alone_ms
-        # slowed down by other programs; with one core, by the loop itself
+        # slowed down by other programs, which is not detectable with a single core
         self.disturbed = usable_cores() > 1 and self.per_s() * step_ms < 1e3 * SLACK
 
     def per_s(self) -> float:

@@ -58,7 +58,7 @@ def entry_card(entry: Entry, result: str = "") -> str:
 
 
 def _said(name: str, output: str, telling: str) -> str:
-    """Return the output of a program; if it is long, the revealing line and the last line."""
+    """Return the output of a program, shortened to the revealing and the last line if long."""
     pattern = re.compile(".*".join(map(re.escape, telling.split(ANY))))
     lines = output.splitlines()
     told = [line for line in lines if pattern.search(line)]

@@ -27,7 +27,7 @@ from keepfed.formatting import duration
 
 CODECS = ("gzip", "zstd", "lz4")
 PRESETS = ("laptop SSD", "NFS")
-MOST = 8_000_000  # bytes of pulses; more take longer and give the same result
+MOST = 8_000_000  # bytes of pulses, as more give the same result
 BLOCK = 2**18  # bytes per compressed block
 _RANGE = 10, 10_000  # MB/s: from Wi-Fi to a fast SSD
 _STROKES = ("-", "--", ":")

@@ -44,7 +44,7 @@ WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"
 AMPLIFICATION = "bytes read per byte needed"
 NAMES = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 VARIANTS = ("npz-deflate", "hdf5-chunked", "hdf5-gzip", "hdf5-misfit", "parquet-zstd")
-MOST = 1_000  # events that are written; more take longer and give the same result
+MOST = 1_000  # events that are written, as more give the same result
 PULSE = 16  # bytes per pulse
 
 Batch = list[int]
@@ -56,7 +56,7 @@ class Pattern(NamedTuple):
 
     size: int  # events per batch
     batches: int
-    repeats: int  # number of draws; the median counts
+    repeats: int  # number of draws, of which the median counts
     marker: str  # patterns differ in shape as well as in colour
     colour: str
 
@@ -69,7 +69,7 @@ PATTERNS = {
 }
 _NOTE = (
     "“In order” reads 256 neighbouring events, “one event” reads a random one. Times are for an "
-    "open file; the factor compares with the best time of the column. Requests are reads that "
+    "open file, and the factor compares with the best time of the column. Requests are reads that "
     "reach the storage, with opened files in brackets. Amplification is the number of bytes read "
     "per byte of pulses. Both are counted without a page cache. A mapped npy file reads pages of "
     "4 KiB."
@@ -240,7 +240,7 @@ def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
 
 
 def draws(count: int, pattern: str) -> Iterator[Draw]:
-    """Yield a few draws, each a list of batches of indices; index 0 is left for opening."""
+    """Yield a few draws, each a list of batches of indices, without index 0."""
     rng = np.random.default_rng([0, list(PATTERNS).index(pattern)])
     size, batches, repeats = PATTERNS[pattern][:3]
     length = min(size * batches, count - 1)

@@ -12,7 +12,7 @@ Cells = Sequence[str]
 
 
 def table(head: Cells, rows: Iterable[Cells]) -> str:
-    """Return an unstyled HTML table; cells that start with "1× " are bold."""
+    """Return an unstyled HTML table with bold cells for values that start with "1× "."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(map(_cell, row)) for row in rows]
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

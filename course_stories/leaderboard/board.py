@@ -121,7 +121,7 @@ def _entry(given: object) -> BoardEntry:
 
 
 def _ranked(entries: list[BoardEntry]) -> list[BoardEntry]:
-    """Sort by seed, then by rank with the best first; equals keep their order."""
+    """Sort by seed, then by rank with the best first. Equals keep their order."""
     entries = sorted(entries, key=lambda entry: entry.result.rank, reverse=True)
     return sorted(entries, key=lambda entry: entry.result.seed)
 

@@ -19,8 +19,8 @@ def post(name: str, result: Result | None, board: str) -> str:
     """Post your result under a name of your choice, and return the board's answer.
 
     Args:
-        name: any name; the board shows it to the class.
-        result: the result of the check. No other data leave this machine.
+        name: any name. The board shows it to the class.
+        result: the result of the check, which is all that the function sends.
         board: the address of the board, including its token.
     """
     if not board.strip():

@@ -23,7 +23,7 @@ _MOST = {
 class Result:
     """The result of the check of a script."""
 
-    seed: int  # seed of the script's faults; only results of one seed are comparable
+    seed: int  # seed of the script's faults, as only results of one seed are comparable
     points: int  # 0 to 100
     refused: str  # why the check refused the script, as a sentence, or ""
     au: float
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def rank(self) -> tuple[int, float, float]:
-        """Sort key; the better of two results has the larger one."""
+        """Sort key, which is larger for better results."""
         return self.points, self.au, -self.start_up_s
 
     def __str__(self) -> str:

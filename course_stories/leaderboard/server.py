@@ -130,9 +130,7 @@ def network_address() -> str:
         CourseError: If there is no network.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
-        way.connect(
-            ("192.0.2.1", 9)
-        )  # a reserved address; this only selects a route and sends nothing
+        way.connect(("192.0.2.1", 9))  # a reserved address, as this only selects a route
         return str(way.getsockname()[0])
     raise CourseError("This machine is not connected to a network. Connect it, or omit --lan.")
 

@@ -21,7 +21,7 @@ MOST_EPOCHS, ENOUGH_S = 15, 0.3
 
 @dataclass(frozen=True)
 class Task:
-    """The size of the data set that all loaders read; slow loaders read only a part."""
+    """The size of the data set, and of the part that slow loaders read."""
 
     count: int
     one_by_one: int

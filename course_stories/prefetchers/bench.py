@@ -69,10 +69,12 @@ class BenchSource:
         self.batches = batches
         if batches is not None and pinned:
             self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
-        self.size = len(batches or ())  # batches per epoch; like a stream, it has no len()
+        self.size = len(
+            batches or ()
+        )  # batches per epoch, as the source has no len(), like a stream
         self.fails_at, self.epoch = fails_at, 0
         self.error = DiskError("the disk is gone")
-        self.begun, self.closed = Tally(), Tally()  # iterators; a finished one is closed
+        self.begun, self.closed = Tally(), Tally()  # iterators, which close when they finish
         self.served = Tally()  # batches served
         self.abandoned = threading.Event()  # stops an endless source, even for active readers
 
@@ -115,7 +117,7 @@ class BenchMachine:
     """
 
     def __init__(self, gpus: int = 1):
-        """Create idle GPUs with a common clock; a step takes 0.1 ms."""
+        """Create idle GPUs with a common clock and steps of 0.1 ms."""
         self.clock = VirtualClock()
         kind = PRESETS["RTX 3090"]
         kinds = [replace(kind, name=f"{kind.name} (GPU {index})") for index in range(gpus)]

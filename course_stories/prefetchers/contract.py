@@ -41,13 +41,13 @@ def hangs(misconception: str, next_step: str) -> Violation:
 
 
 class Clause:
-    """A trial, and the possible violations; the first one that applies is reported."""
+    """A trial, and its possible violations in the order of checking."""
 
     def __init__(self, trial: PrefetcherTrial, *ways: Violation):
         self.trial, self.ways = trial, ways
 
     def check(self, make: Make) -> None:
-        """Fail the check if a prefetcher breaks the clause; re-raise errors of its code."""
+        """Fail the check if a prefetcher breaks the clause. Errors of its code are re-raised."""
         with closing(TrialRun(make, self.trial)) as seen:
             if seen.error is not None and self.trial.fails_at is None:
                 raise seen.error

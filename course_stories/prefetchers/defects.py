@@ -52,7 +52,7 @@ class NotesPrefetcher:
 
 
 class SideStream:
-    """Copies one batch ahead on a separate stream; without `wait`, steps read garbage.
+    """Copies one batch ahead on a separate stream. Without `wait`, steps read garbage.
 
     With `wait` the results are right, unless the loop drops a batch that a step still reads.
     """
@@ -93,7 +93,7 @@ class Defect(NamedTuple):
 
 
 class ClauseTrial:
-    """A clause with a modified trial; its batches are pairs, as `NotesPrefetcher` requires."""
+    """A clause with a modified trial. Its batches are pairs, as `NotesPrefetcher` requires."""
 
     def __init__(self, clause: str, make: Make = NotesPrefetcher, **trial: Any):
         self.clause, self.make = _CLAUSES[clause], make
@@ -223,5 +223,5 @@ PROOFS = (
 
 
 def prove_all() -> list[Defect]:
-    """Prove the ten defects in order; a hanging loop takes less than half a second."""
+    """Prove the ten defects in order. A hanging loop takes less than half a second."""
     return [proof.run(number) for number, proof in enumerate(PROOFS, 1)]

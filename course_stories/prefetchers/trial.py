@@ -39,7 +39,7 @@ Make = Callable[..., Iterable[Any]]
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Time limits in seconds; a correct prefetcher needs milliseconds."""
+    """Time limits in seconds. A correct prefetcher needs milliseconds."""
 
     hang: float = 5.0  # a loop without progress counts as hung
     wake: float = 2.0  # a background thread has woken up
@@ -72,7 +72,7 @@ class PrefetcherTrial:
 
 
 class TrialRun:
-    """The record of one loop over a prefetcher; the constructor runs it in a thread.
+    """The record of one loop over a prefetcher, which the constructor runs in a thread.
 
     with closing(TrialRun(make, trial)) as seen:
         print(seen.ending)

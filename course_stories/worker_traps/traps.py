@@ -100,7 +100,7 @@ ROWS, ROW = 20_000, 8  # rows of a file, bytes per row
 
 
 class TrapRows(Dataset[bool]):
-    """Rows that contain their own index; a sample is true if the index is wrong."""
+    """Rows that contain their own index. A sample is true if the index is wrong."""
 
     def __init__(self, path: Path, fixed: bool):
         self.lazy = LazyFile(open, path, "rb", buffering=0)
@@ -138,7 +138,7 @@ class WithLock(Dataset[Any]):
 
 
 def unpicklable(fixed: bool) -> Numbers:
-    """Count the samples that arrive; the loop hangs, or raises an error with a timeout."""
+    """Count the samples that arrive. The loop hangs, or raises an error after a timeout."""
     timeout = 2 if fixed else 0
     loader = DataLoader(
         WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=FAST_METHOD

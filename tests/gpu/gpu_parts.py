@@ -221,7 +221,7 @@ def augment(notes: Notes, options: argparse.Namespace) -> None:
 
     def apart() -> str:
         difference = (made(there, draws.to(device)).cpu() - here).abs().max().item()
-        assert difference < 1e-3, difference  # of values up to 2.6, float32
+        assert difference < 1e-3, difference  # for float32 values up to 2.6
         return f"at most {difference:.2g} apart"
 
     def waits_for_nothing() -> str:

@@ -16,7 +16,7 @@ from gpu_loops import noise, stage  # noqa: E402
 
 from course_utils.hardware.gpu import Accelerator, checksum, get_accelerator  # noqa: E402
 
-DESIGNS = {2: "nobody waits", 3: "a wait", 4: "a wait and record_stream"}
+DESIGNS = {2: "no wait", 3: "a wait", 4: "a wait and record_stream"}
 
 
 def right_batches(gpu: Accelerator, design: int, *, batches: int = 6) -> int:

@@ -35,18 +35,20 @@ def train(folder: Path, path: Path, *, workers: int, epochs: int, every: int, te
     save_checkpoint(path, training.state_dict())
 
 
-def live(*arguments: Any, kill_after: int | None = None, alone: bool = False, **how: Any) -> int:
+def run_training(
+    *arguments: Any, kill_after: int | None = None, alone: bool = False, **how: Any
+) -> int:
     """Train in a process that is killed after `kill_after` steps, with its workers or `alone`."""
-    hear, tell = os.pipe()
+    reader, tell = os.pipe()
     process = get_context("fork").Process(
         target=train, args=arguments, kwargs={**how, "tell": tell}
     )
     process.start()
     os.close(tell)
-    with os.fdopen(hear, "rb", buffering=0) as heard:
+    with os.fdopen(reader, "rb", buffering=0) as progress:
         if kill_after is not None:
             for _ in range(kill_after):
-                heard.read(1)
+                progress.read(1)
             (os.kill if alone else os.killpg)(process.pid or 0, signal.SIGKILL)
         process.join()
     return process.exitcode or 0
@@ -77,10 +79,10 @@ def _imported(events_folder: Path) -> None:
 def test_training_killed_twice_ends_as_uninterrupted(events_folder: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
     how = {"epochs": 2, "every": 1}
-    assert live(events_folder, whole, workers=0, **how) == 0
-    assert live(events_folder, killed, workers=2, kill_after=4, **how) == -signal.SIGKILL
-    assert live(events_folder, killed, workers=1, kill_after=9, **how) == -signal.SIGKILL
-    assert live(events_folder, killed, workers=0, **how) == 0
+    assert run_training(events_folder, whole, workers=0, **how) == 0
+    assert run_training(events_folder, killed, workers=2, kill_after=4, **how) == -signal.SIGKILL
+    assert run_training(events_folder, killed, workers=1, kill_after=9, **how) == -signal.SIGKILL
+    assert run_training(events_folder, killed, workers=0, **how) == 0
     assert_alike(final(killed), final(whole))
 
 
@@ -93,9 +95,9 @@ def test_training_killed_twenty_times_ends_as_uninterrupted(
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
     draw = random.Random(every)
     how = {"epochs": 20, "every": every}
-    assert live(events_folder, whole, workers=2, **how) == 0
+    assert run_training(events_folder, whole, workers=2, **how) == 0
     for life in range(20):
-        code = live(
+        code = run_training(
             events_folder,
             killed,
             workers=life % 4,
@@ -104,7 +106,7 @@ def test_training_killed_twenty_times_ends_as_uninterrupted(
             **how,
         )
         assert code == -signal.SIGKILL
-    assert live(events_folder, killed, workers=3, **how) == 0
+    assert run_training(events_folder, killed, workers=3, **how) == 0
     assert_alike(final(killed), final(whole))
     events = final(whole)["events"]
     epochs = [sorted(events[start : start + 600]) for start in range(0, 12_000, 600)]

@@ -1,4 +1,4 @@
-"""The lecture demos, one module each; its function `run()` returns a `Finding`."""
+"""The lecture demos, one module each with a function `run()` that returns a `Finding`."""
 
 DEMOS = {  # in the order of the lecture
     "wait": "How much of the time does the GPU compute?",
