@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from keepfed.files import need_room
+from keepfed.files import require_free_space
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
@@ -33,7 +33,7 @@ def make_folder(folder: Path, build: Callable[[Path], Facts], *, facts: Facts, r
         room: bytes that must be free.
     """
     unfinished, former = _beside(folder, "unfinished"), _beside(folder, "former")
-    need_room(folder.parent, room, otherwise=_SMALLER)
+    require_free_space(folder.parent, room, otherwise=_SMALLER)
     unfinished.mkdir()
     try:
         seal(unfinished, {**facts, **build(unfinished)})
@@ -49,7 +49,7 @@ def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: i
     unfinished = _beside(folder / name, "unfinished")
     _remove(unfinished)
     _remove(folder / name)  # a run that was killed before it sealed
-    need_room(folder, room, otherwise=_SMALLER)
+    require_free_space(folder, room, otherwise=_SMALLER)
     try:
         write(unfinished)
         unfinished.rename(folder / name)

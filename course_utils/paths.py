@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from course_utils.errors import CourseError
-from keepfed.files import folder_for_now
+from keepfed.files import temporary_folder
 
 REPO = Path(__file__).resolve().parents[1]  # where our packages stand
 _SHIPPED = Path(__file__).with_name("shipped")  # only in an installed package; see setup.py
@@ -80,5 +80,5 @@ def scratch_folder() -> Path:
         folder.mkdir(exist_ok=True)
         (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError:
-        return folder_for_now(SCRATCH)
+        return temporary_folder(SCRATCH)
     return folder

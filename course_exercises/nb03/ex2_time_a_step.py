@@ -11,7 +11,7 @@ import torch
 from course_exercises.judging import read_number
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
-from keepfed.words import plural
+from keepfed.formatting import plural
 
 TOLERANCE = 0.12
 WARM_UP = 40  # the first step takes so many times as long, on the host and on the device

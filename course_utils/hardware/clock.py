@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from keepfed.forks import set_in_every_fork
+from keepfed.forks import reset_after_fork
 
 # Windows counts the computing of a process in steps of 15.6 ms
 _FINE = time.get_clock_info("process_time").resolution < 1e-4
@@ -76,7 +76,7 @@ class VirtualClock:
         """
         self._computing = computing or (_computing if storage else lambda: 0)
         self.waited = 0  # how much of its time, in ns, was waiting
-        set_in_every_fork(self, "_lock", threading.Lock)
+        reset_after_fork(self, "_lock", threading.Lock)
         # it goes on from where the clock before it is: the storage may be busy up to there
         self._start = storage.clock() - self._computing() if storage else 0
         if storage:

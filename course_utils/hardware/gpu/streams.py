@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from course_utils.hardware.clock import HostClock
-from keepfed.forks import set_in_every_fork
+from keepfed.forks import reset_after_fork
 
 STREAMS = 32  # that PyTorch hands out for a device, one after the other, and then again
 # Operations that a stream takes, about: the host waits with the next one.
@@ -65,7 +65,7 @@ class Driver:
         """Start with nothing launched."""
         self.clock = clock
         self.known: Known = {}
-        set_in_every_fork(self, "lock", threading.RLock)
+        reset_after_fork(self, "lock", threading.RLock)
         self.streams: list[EmulatedStream] = []
         self._handed_out = 0
         self.on_learning: Callable[[Known], None] = lambda known: None

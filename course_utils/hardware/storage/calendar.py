@@ -22,7 +22,7 @@ from course_utils.hardware.storage.shared_state import (
     remove_abandoned,
     remove_at_exit,
 )
-from keepfed.forks import set_in_every_fork
+from keepfed.forks import reset_after_fork
 from keepfed.formatting import percent, plural, size
 
 _MAX_LATE_NS = 1_000_000
@@ -206,7 +206,7 @@ class Device:
 
 _attached: dict[str, Device] = {}
 _attaching = threading.Lock()
-set_in_every_fork(sys.modules[__name__], "_attaching", threading.Lock)
+reset_after_fork(sys.modules[__name__], "_attaching", threading.Lock)
 
 
 def attach(folder: str) -> Device:

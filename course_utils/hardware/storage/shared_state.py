@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from keepfed.forks import set_in_every_fork
+from keepfed.forks import reset_after_fork
 
 _PREFIX = "slow-storage-"
 _SPARE = 16  # a state takes no more than this part of the free memory: batches travel there too
@@ -109,7 +109,7 @@ class SharedState:
         self.memory = memoryview(self._map)
         self._inside = self.memory[:8].cast("q")  # which process, 0: none
         self._file_lock = os.open(Path(folder, "lock"), os.O_RDWR)
-        set_in_every_fork(self, "_thread_lock", threading.Lock)
+        reset_after_fork(self, "_thread_lock", threading.Lock)
         self.repair: Callable[[], None] = lambda: None
 
     @contextmanager
