@@ -17,6 +17,7 @@ from pathlib import Path
 GB = 1e9
 # The row of one learner in the memory table of slides/INSTRUCTOR.md, and the Jupyter server.
 MEMORY, SHM = 1.92 * GB + 0.1 * GB, 0.07 * GB
+FIRST = "work/00_start_here.ipynb"
 LEARNERS = int(os.environ.get("COURSE_LEARNERS", "20"))
 # Edited notebooks stay as they are. Unedited ones are updated.
 START = """
@@ -48,14 +49,12 @@ warn_if_short("memory", MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS
 c.JupyterHub.authenticator_class = "shared-password"
 c.SharedPasswordAuthenticator.user_password = setting("COURSE_PASSWORD")
 c.Authenticator.allow_all = True
-c.Authenticator.username_pattern = (
-    r"\w[\w -]*\Z"  # it names folders, so dots and slashes are not allowed
-)
+c.Authenticator.username_pattern = r"\w[\w -]*\Z"  # a path or a hidden folder is no name
 
 c.JupyterHub.active_server_limit = LEARNERS
 c.JupyterHub.concurrent_spawn_limit = 10
 c.Spawner.cmd = ["sh", "-c", START, "start"]
-c.Spawner.default_url = "/lab/tree/work/00_start_here.ipynb"
+c.Spawner.default_url = f"/lab/tree/{FIRST}"
 c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # ten may start at the same time
 c.Spawner.environment = {"COURSE_SIZE": "S", "JUPYTER_PREFER_ENV_PATH": "1"}
 c.Spawner.mem_limit, c.Spawner.cpu_limit = "3G", 2.0
@@ -78,7 +77,7 @@ else:
     c.DockerSpawner.image = setting("COURSE_IMAGE")
     c.DockerSpawner.network_name = "fast-data-loaders"
     c.DockerSpawner.name_template = "course-learner-{username}"
-    c.DockerSpawner.volumes = {"course-learner-{username}": "/home/learner"}
+    c.DockerSpawner.volumes = {"course-learner-{username}": "/learner"}
     c.DockerSpawner.remove = True  # the next login uses the newest image
     # An empty /dev/shm takes no memory. Its files count towards the limit of the container.
     c.DockerSpawner.extra_host_config = {"shm_size": "2g", "init": True}

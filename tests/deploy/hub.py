@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO))
-from tests.browser.lab_page import LabPage  # noqa: E402
+from tests.browser.lab_page import FIRST, LabPage  # noqa: E402
 
 PASSWORD = "feed the gpus"
 LEARNERS = ("ada", "emmy")
@@ -105,7 +105,7 @@ def look_at_container(folder: Path) -> None:
     host = asked["host_config"]
     assert (asked["image"], host["Memory"], host["ShmSize"]) == ("course", 3 << 30, 2 << 30)
     assert host["CpuQuota"] == 2 * host["CpuPeriod"]
-    assert host["Binds"] == ["course-learner-ada:/home/learner:rw"]
+    assert host["Binds"] == ["course-learner-ada:/learner:rw"]
 
 
 def first_visit(pages: dict[str, LabPage], folder: Path) -> None:
@@ -142,7 +142,7 @@ def log_in(browser: Browser, url: str, name: str) -> LabPage:
     page.page.get_by_label("Username").fill(name)
     page.page.get_by_label("Password").fill(PASSWORD)
     page.page.get_by_role("button", name="Sign in").click()
-    page.page.wait_for_url("**/lab/tree/work/00_start_here.ipynb*", wait_until="commit")
+    page.page.wait_for_url(f"**/lab/tree/{FIRST}*", wait_until="commit")
     page.go(page.page.url)
     assert page.popups() == []
     return page
@@ -174,7 +174,7 @@ def hub(folder: Path) -> Iterator[str]:
     port, hub_port, api = free_ports(3)
     url = f"http://127.0.0.1:{port}"
     command = [
-        *(folder / "bin" / "jupyterhub", "--config", REPO / "deploy" / "jupyterhub_config.py"),
+        *(f"{folder}/bin/jupyterhub", "--config", f"{REPO}/deploy/jupyterhub_config.py"),
         *(f"--JupyterHub.bind_url={url}", f"--JupyterHub.hub_port={hub_port}"),
         f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{api}",
         "--Spawner.args=--LabApp.expose_app_in_browser=True",
@@ -215,15 +215,15 @@ def prepare(folder: Path) -> None:
         Path(packages, "shared.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
         for part in ("etc", "share"):  # where JupyterLab finds its pages and settings
             shutil.copytree(Path(sys.prefix, part), folder / part, dirs_exist_ok=True)
-        proxy = ["npm", "install", "--prefix", folder, "configurable-http-proxy"]
+        proxy = ["npm", "install", "--prefix", str(folder), "configurable-http-proxy"]
         subprocess.run(proxy, check=True)
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    pins = ["-r", REPO / "deploy" / "hub.txt", "-c", REPO / "requirements.lock"]
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    pins = ["-r", f"{REPO}/deploy/hub.txt", "-c", f"{REPO}/requirements.lock"]
     subprocess.run([*pip, *pins], check=True)
     with tempfile.TemporaryDirectory() as source:
         copy_sources(Path(source))
         subprocess.run([*pip, "--no-deps", "--force-reinstall", source], check=True)
-    course = [folder / "bin" / "course", "data", "--size", "S"]
+    course = [f"{folder}/bin/course", "data", "--size", "S"]
     subprocess.run(course, check=True, env=environment(folder), cwd=folder)
 
 

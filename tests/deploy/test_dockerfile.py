@@ -24,7 +24,7 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 COMPOSE = (DEPLOY / "compose.yml").read_text("utf-8")
 CONFIG = (DEPLOY / "jupyterhub_config.py").read_text("utf-8")
 BINDER = (REPO / "binder" / "Dockerfile").read_text("utf-8")
-PLACES = ("/opt/", "/src", "/home/learner")  # folders of the image that its steps write to
+PLACES = ("/opt/", "/src", "/learner")  # folders of the image that its steps write to
 
 
 @dataclass
@@ -75,7 +75,7 @@ def test_the_image_has_a_pinned_base_and_a_user_without_rights() -> None:
     assert re.search(r"^ARG PYTHON=3\.\d+-slim-\w+$", DOCKERFILE, re.M)
     assert FINAL.of("USER") == ["1000"]
     assert "--uid 1000" in FINAL.of("RUN")[0]
-    assert FINAL.variables()["COURSE_HOME"].startswith("/home/learner/")
+    assert FINAL.variables()["COURSE_HOME"].startswith("/learner/")
 
 
 def test_nothing_is_installed_without_a_version() -> None:
@@ -130,7 +130,7 @@ def test_each_step_of_the_image_runs(tmp_path: Path) -> None:
         elif kind == "RUN":
             run(text, tmp_path, BUILD.variables(), cwd=tmp_path / "src")
     shutil.rmtree(tmp_path / "src")
-    variables, home = FINAL.variables(), tmp_path / "home" / "learner"
+    variables, home = FINAL.variables(), tmp_path / "learner"
     for step in FINAL.of("RUN"):
         assert step.startswith("useradd ")  # this machine gets no new user
     for command in ("course data", "course hand-out work", "jupyterhub-singleuser --version"):
@@ -156,15 +156,14 @@ def run(command: str, root: Path, variables: dict[str, str], *, cwd: Path) -> No
     def moved(text: str) -> str:
         return re.sub(rf"(?<![\w.])({'|'.join(PLACES)})", rf"{root}\1", text)
 
-    kept = ("PATH", "LANG", "SSL_CERT_FILE", "TMPDIR")
-    kept = {name: os.environ[name] for name in kept if name in os.environ}
-    kept |= {name: text for name, text in os.environ.items() if name.startswith("PIP_")}
+    session = os.environ.items()
+    kept = {name: text for name, text in session if name.startswith(("LANG", "PIP_", "TMP"))}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     ours = {name: moved(text).replace("$PATH", path) for name, text in variables.items()}
     done = subprocess.run(
         ["sh", "-ec", moved(command)],
         cwd=cwd,
-        env=kept | ours | {"HOME": str(root / "home" / "learner")},
+        env=kept | ours | {"HOME": str(root / "learner")},
         capture_output=True,
         text=True,
         check=False,
