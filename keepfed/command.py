@@ -85,18 +85,20 @@ def add_watch(commands: Commands) -> None:
 def add_why(commands: Commands) -> None:
     """Add the command that explains a message."""
     command = commands.add_parser("why", help="explain an error message and how to fix it")
-    command.add_argument("text", nargs="*", help="message or words; for a log: `why < log`")
+    command.add_argument("text", nargs="*", help="message or words (for a log, `why < log`)")
     command.set_defaults(command=_why)
 
 
 def add_stage(commands: Commands) -> None:
     """Add the command that copies data to /dev/shm."""
-    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
+    command = commands.add_parser("stage", help="copy data to /dev/shm")
     command.add_argument("path", nargs="?", help="file, folder, or fsspec URL")
     command.add_argument("--to", metavar="DIR", help="folder for copies (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="list all copies")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
-    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
+    command.add_argument(
+        "--all", action="store_true", help="remove all of your copies, with --remove"
+    )
     command.set_defaults(command=_stage)
 
 
@@ -135,7 +137,9 @@ def _stage(arguments: argparse.Namespace) -> int:
 
     if arguments.remove:
         copies = staging.staged_copies(arguments.path, to=arguments.to)
-        found = f"{len(copies)} staged, {formatting.size(sum(copy.seal['bytes'] for copy in copies))}"
+        found = (
+            f"{len(copies)} staged, {formatting.size(sum(copy.seal['bytes'] for copy in copies))}"
+        )
         if arguments.path and not copies:
             raise KeepfedError(
                 f"No copy of {arguments.path} exists. `keepfed stage --list` shows all copies."

@@ -52,7 +52,7 @@ def exists(path: str, fs: Any = None) -> bool:
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Replace a file atomically: a reader or a crash sees either the old or the new content."""
+    """Replace a file atomically, so that a reader or a crash finds the old or the new content."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     partial.write_bytes(content if isinstance(content, bytes) else content.encode())
     os.replace(partial, path)

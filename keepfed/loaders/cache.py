@@ -27,7 +27,7 @@ from keepfed.loaders.workers import shm_free
 T = TypeVar("T")
 
 _COUNTERS = ("hits", "misses", "samples", "nbytes", "taken")
-_WRITING = -1  # end of a sample that a worker is writing; the end is 0 before that
+_WRITING = -1  # end of a sample that a worker is writing (0 before that)
 _PATIENCE = 5.0  # seconds to wait for the lock, which a killed worker never releases
 
 

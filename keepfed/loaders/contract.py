@@ -20,7 +20,7 @@ Every `EpochLoader` keeps this contract: `RecordLoader`, `ImageLoader`, `Resumab
 - **Length.** `len` is what the next loop serves on this rank: batches, or samples of a stream or a
   `BlockSampler`.
 - **End.** A loop that is left early releases its threads, workers and files, and the next loop
-  begins the epoch again. `close()` also ends loops that an exception holds; the loader can be
+  begins the epoch again. `close()` also ends loops that an exception holds. The loader can be
   used again.
 """
 
@@ -95,7 +95,7 @@ class Place:
         return cls(rank, world_size).in_worker()
 
     def in_worker(self) -> Place:
-        """Return the same rank, in the worker that this process is; unchanged outside workers."""
+        """Return the same rank, in the worker that this process is, or unchanged outside workers."""
         worker = get_worker_info()
         if worker is None:
             return self

@@ -270,7 +270,7 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
 
 
 def _seal(dtype: np.dtype[np.void]) -> int:
-    """Return the sum of the words of record 0, including its checksum; record i has i less.
+    """Return the sum of the words of record 0, including its checksum. For record i, it is i less.
 
     The sum depends on the type, so a changed header is detected as well.
     """

@@ -142,7 +142,7 @@ def sample_rng(seed: int, epoch: int, index: int) -> np.random.Generator:
 
 
 def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write `state` with torch.save, atomically: a crash leaves either the old or the new file.
+    """Write `state` with torch.save, so that a crash leaves either the old or the new file.
 
     Call this from one process only, by convention from rank 0.
     """

@@ -23,7 +23,7 @@ from keepfed.loaders.images.packed import PackedImages
 
 MARKS, END = bytes(range(0xD0, 0xD8)), 0xD9  # the eight restart markers, and the end marker
 _UNDOCUMENTED = "_upsample_bilinear2d_aa"  # function in torch._C._nn
-FACTORS = 8, 4, 2  # DCT scaling; other factors are not faster than full decoding
+FACTORS = 8, 4, 2  # DCT scaling (other factors are not faster than full decoding)
 
 
 class Window(NamedTuple):
@@ -80,7 +80,7 @@ class Decoder:
             index: Index of the image.
             window: Part of the image.
             flip: Whether left and right are swapped. Ignored with `resize`.
-            out: Output of shape (3, size, size) in any layout; uint8, or float32 with `norm`.
+            out: Output of shape (3, size, size) in any layout, uint8 or, with `norm`, float32.
             norm: Factor and shift for every row, float32 (3, 1, size).
 
         Raises:
@@ -195,8 +195,8 @@ class Decoder:
         places = content[row.length :].view(np.uint32)
         head = int(places[0])
         wanted = places[first * across : last * across + 1].astype(np.int64)
-        ends = wanted[1:].reshape(-1, across)[:, start:end]  # of all required intervals
-        begins, stops = wanted[start:-1:across], ends[:, -1]  # of the run of intervals in each row
+        ends = wanted[1:].reshape(-1, across)[:, start:end]  # ends of all required intervals
+        begins, stops = wanted[start:-1:across], ends[:, -1]  # begin and end of the run in each row
         # np.concatenate would release and acquire the GIL for each run
         runs = [jpeg[a:b] for a, b in zip(begins.tolist(), stops.tolist(), strict=True)]
         part = bytearray().join([jpeg[:head], *runs])

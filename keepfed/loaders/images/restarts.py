@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-FRAME, TABLES, SCAN, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDD  # markers; a frame that is not progressive
+FRAME, TABLES, SCAN, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDD  # markers (FRAME is a baseline frame)
 LONGEST = 4  # maximum length of an interval, in codec units of 8 x 8 or 16 x 16 pixels
 _LOOK = 64  # codes between two checks for finished images
 Table = tuple[NDArray[np.int64], NDArray[np.int64]]  # symbols, and lengths of their codes
@@ -138,7 +138,12 @@ class _Codes:
         return np.append(spread, np.full(65536 - len(spread), otherwise))
 
     def steps(self, *, first: bool) -> NDArray[np.int16]:
-        """Return for each window the length of its code in bits plus 256 times the coefficients."""
+        """Return the effect of the first code of each window, as bits + 256 * coefficients.
+
+        Bits are those of the code and of the number after it. For example, a code of 4 bits for the
+        symbol 0x12 stands for one zero and a number of 2 bits, so its step is 6 + 256 * 2. The code
+        for the end of a block counts as 64 coefficients, which completes every block.
+        """
         symbols, lengths = self.table
         size = symbols & 15  # bits of the number after the code
         numbers = np.where(size > 0, (symbols >> 4) + 1, np.where(symbols == 0xF0, 16, 64))
@@ -155,7 +160,11 @@ class _Codes:
 
 
 def _find_blocks(images: list[_Image]) -> None:
-    """Find the first bit of each block of each image, and the end of the last block."""
+    """Find the first bit of each block of each image, and the end of the last block.
+
+    All images are decoded in parallel, one code of each image per step. An image leaves the arrays
+    when all its blocks are found.
+    """
     if not images:
         return
     lengths = np.array([len(image.codes) for image in images])
@@ -165,23 +174,25 @@ def _find_blocks(images: list[_Image]) -> None:
     per_unit = np.array([len(image.blocks) for image in images])
     count = np.array([image.across * image.down for image in images]) * per_unit
     starts = np.zeros((len(images), int(count.max()) + _LOOK + 1), np.int64)
-    row, pos = np.arange(len(images)), begun.copy()
-    number, in_unit, block = (np.zeros(len(images), np.int64) for _ in range(3))
+    # One element per unfinished image: its row in `starts`, the current bit, the coefficients found
+    # in the current block, the index of the block in its unit, and the index of the block.
+    row, bit = np.arange(len(images)), begun.copy()
+    coefficient, in_unit, block = (np.zeros(len(images), np.int64) for _ in range(3))
     while len(row):
         for _ in range(_LOOK):
-            new = np.flatnonzero(number == 0)
-            starts[row[new], block[new]] = pos[new]
-            window = (words[pos >> 3] >> (8 - (pos & 7))) & 0xFFFF
-            step = steps[which[row, 2 * in_unit + (number > 0)], window]
-            pos += step & 0xFF
-            number += step >> 8
-            over = number >= 64
-            number[over] = 0
+            new = np.flatnonzero(coefficient == 0)
+            starts[row[new], block[new]] = bit[new]
+            window = (words[bit >> 3] >> (8 - (bit & 7))) & 0xFFFF
+            step = steps[which[row, 2 * in_unit + (coefficient > 0)], window]
+            bit += step & 0xFF
+            coefficient += step >> 8
+            over = coefficient >= 64
+            coefficient[over] = 0
             block += over
             in_unit = (in_unit + over) % per_unit
-        left = np.flatnonzero((block < count) | ((block == count) & (number == 0)))
-        state = row, pos, number, in_unit, block, per_unit, count
-        row, pos, number, in_unit, block, per_unit, count = (values[left] for values in state)
+        left = np.flatnonzero((block < count) | ((block == count) & (coefficient == 0)))
+        state = row, bit, coefficient, in_unit, block, per_unit, count
+        row, bit, coefficient, in_unit, block, per_unit, count = (values[left] for values in state)
     for image, found, start in zip(images, starts, begun, strict=True):
         blocks = image.across * image.down * len(image.blocks)
         image.starts = found[: blocks + 1] - start

@@ -1,4 +1,4 @@
-"""Copy data to /dev/shm once for all jobs of a machine.
+"""Copy data to /dev/shm once, for all jobs that share it.
 
 `stage` holds the public functions, `staged_copy` creates and deletes one copy atomically,
 `staged_source` lists the files of a source, and `shm_notes` reports how long a copy will last.

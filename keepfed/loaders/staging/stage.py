@@ -1,12 +1,12 @@
-"""Stage data: copy them once to /dev/shm, completely or not at all, for all jobs of a machine.
+"""Stage data: copy them to /dev/shm once, completely or not at all, for all jobs that share it.
 
     with stage_to_shm("/lustre/events-M") as staged:
         events = MemmapEvents(staged.path)
 
 Reading a copy in /dev/shm is as fast as reading a file from a warm page cache, but the system never
 evicts the copy. It can only move it to swap, if the machine has any. The copy costs memory, and it
-leaves less of /dev/shm for the batches of workers. /dev/shm may be private to a job or container
-and may be emptied at logout; `shm_notes` reports this.
+leaves less of /dev/shm for the batches of workers. On some systems, /dev/shm is private to a job or
+a container, or it is emptied at logout. `Staged.notes` reports this.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ class StagingDir:
 
         Args:
             key: Key of the source.
-            patient: Whether to wait for the lock. False: if another process holds the lock, run the
-                block without it.
+            patient: Whether to wait for the lock. If False and another process holds the lock, the
+                block runs without it.
         """
         path = self.folder / f".{key}.lock"
         mine = path, os.getpid(), threading.get_ident()

@@ -44,8 +44,8 @@ def nbytes(batch: Any) -> int:
 class ShmBudget:
     """Memory budget of a node, for batches, staged data and programs.
 
-    /dev/shm is memory, so staged data must satisfy two limits: the size of /dev/shm, and, together
-    with the programs, the memory of the machine or the container.
+    /dev/shm is memory, so staged data must fit into /dev/shm and, together with the
+    programs, into the memory of the machine or the container.
     """
 
     batch_bytes: int  # one batch, as returned by `nbytes`
