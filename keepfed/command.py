@@ -96,9 +96,7 @@ def add_stage(commands: Commands) -> None:
     command.add_argument("--to", metavar="DIR", help="folder for copies (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="list all copies")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
-    command.add_argument(
-        "--all", action="store_true", help="remove all of your copies, with --remove"
-    )
+    command.add_argument("--all", action="store_true", help="remove all copies (with --remove)")
     command.set_defaults(command=_stage)
 
 

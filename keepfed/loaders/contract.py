@@ -95,7 +95,7 @@ class Place:
         return cls(rank, world_size).in_worker()
 
     def in_worker(self) -> Place:
-        """Return the same rank, in the worker that this process is, or unchanged outside workers."""
+        """Return this rank with the worker of this process, or unchanged outside of workers."""
         worker = get_worker_info()
         if worker is None:
             return self

@@ -42,9 +42,9 @@ AHEAD = 2  # batches decoded in advance
 class ImageLoader(IndexBatches):
     """Loader that serves every image once per epoch, each with its own random crop and flip.
 
-    A batch is a dict with the tensors "images", "labels" and "index". Images are uint8 or normalised
-    float32 of shape (batch, 3, size, size). Labels and the indices of the images in the file are
-    int64 (batch,). Order, crops and flips depend on the seed, the epoch and the index, but not on
+    A batch is a dict with the tensors "images", "labels" and "index". Images are uint8 or
+    normalised float32 of shape (batch, 3, size, size). Labels, and the indices of the images in the
+    file, are int64 (batch,). Order, crops and flips depend on the seed, the epoch and the index, but not on
     the number of threads or ranks.
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
