@@ -44,8 +44,8 @@ class ImageLoader(IndexBatches):
 
     A batch is a dict with the tensors "images", "labels" and "index". Images are uint8 or
     normalised float32 of shape (batch, 3, size, size). Labels, and the indices of the images in the
-    file, are int64 (batch,). Order, crops and flips depend on the seed, the epoch and the index, but not on
-    the number of threads or ranks.
+    file, are int64 (batch,). Order, crops and flips depend on the seed, the epoch and the index,
+    but not on the number of threads or ranks.
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
     batches longer, copy them or pass `buffers=None`. With CUDA, batches are pinned, and a copy with
