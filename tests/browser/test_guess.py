@@ -39,14 +39,13 @@ def test_text_after_question_is_hidden_until_guess(page: Page) -> None:
         expect(part).to_be_hidden()
     for shown in ("#before", "#after"):
         expect(page.locator(shown)).to_be_visible()
-    expect(page.locator("[data-key='00z'] details")).to_have_count(
-        1
-    )  # a question without a measurement
+    unmeasured = page.locator("[data-key='00z'] details")
+    expect(unmeasured).to_have_count(1)
     page.get_by_label("Your guess").fill("60 %")
     page.get_by_role("button", name="Show the measurement").click()
     for part in page.locator(HIDDEN).all():
         expect(part).to_be_visible()
-    expect(page.locator(".revealed")).to_have_text("You said 60 %.Measured: 19 %.")
+    expect(page.locator(".revealed")).to_have_text("You predicted 60 %.Measured: 19 %.")
 
 
 def test_guess_is_remembered_and_links_reveal_the_answer(page: Page) -> None:

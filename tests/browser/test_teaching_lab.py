@@ -47,9 +47,9 @@ def test_feedback_is_shown_and_guess_is_kept_and_revealed(lab_page, page):
     ).to_be_visible()
     field.fill("40 %")
     field.press("Enter")
-    expect(page.get_by_text("Kept: 40 %")).to_be_visible()
+    expect(page.get_by_text("Saved: 40 %")).to_be_visible()
     page.get_by_role("radio", name="the CPU").check()
-    expect(page.get_by_text("Kept: the CPU")).to_be_visible()
+    expect(page.get_by_text("Saved: the CPU")).to_be_visible()
     page.evaluate(
         """() => {
             const { content } = window.jupyterapp.shell.currentWidget;
@@ -62,7 +62,7 @@ def test_feedback_is_shown_and_guess_is_kept_and_revealed(lab_page, page):
         "You predicted 40 %, and it is 18.5 %, 2.2 times less than you predicted."
     )
     expect(said).to_be_visible()
-    expect(page.get_by_text('You said "the CPU", it is "storage".')).to_be_visible()
+    expect(page.get_by_text('You predicted "the CPU", and it is "storage".')).to_be_visible()
     lab_page.shoot("teaching-light")
     lab_page.set_dark(True)
     lab_page.shoot("teaching-dark")
