@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _VIEW, _STATE = (f"application/vnd.jupyter.widget-{part}+json" for part in ("view", "state"))
 _SVG = "image/svg+xml"
-_STYLE = "<style>body{max-width:60em;margin:1em auto;padding:0 1em}img,svg{max-width:100%}</style>"
+_STYLE = """<style>body{max-width:66em;margin:1em auto;padding:0 1em}img,svg{max-width:100%}
+.jp-InputArea-editor{overflow-x:auto}.jp-OutputArea-output pre{word-break:normal;
+overflow-wrap:anywhere}</style>"""
 # The template without the scripts that it would load from other machines.
 _TEMPLATE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
