@@ -1,4 +1,4 @@
-"""Train the mended script of the capstone on the events of size M, and record how it learns.
+"""Train the fixed script of the capstone on the events of size M, and record how it learns.
 
 python recordings/make_capstone_learning.py capstone_learning.json
 """
