@@ -15,7 +15,7 @@ from course_utils.loading.events import Sample, pad_collate, read_labels
 from course_utils.loading.quality import mixing
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.prefetch import ThreadPrefetcher
-from keepfed.loaders.stream import Place, batched, buffer_shuffle, split
+from keepfed.loaders.stream import WorkerSlot, batched, buffer_shuffle, split
 
 
 class Numbers(IterableDataset[int]):
@@ -29,7 +29,7 @@ class Numbers(IterableDataset[int]):
 
     def __iter__(self) -> Iterator[int]:
         numbers = range(self.count)
-        return iter(split(numbers, Place.here()) if self.shared else numbers)
+        return iter(split(numbers, WorkerSlot.here()) if self.shared else numbers)
 
 
 def epochs_in_one() -> int:

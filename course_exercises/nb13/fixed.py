@@ -35,7 +35,7 @@ class TokenStream(IterableDataset[Tokens]):
 
     def __iter__(self) -> Iterator[Tokens]:
         rng = stream.epoch_rng(SEED, self.epoch.value)
-        mine = stream.split(stream.shuffled(self.chunks, rng), stream.Place.here())
+        mine = stream.split(stream.shuffled(self.chunks, rng), stream.WorkerSlot.here())
         for chunks in stream.batched(mine, TOGETHER):
             samples = [sample for chunk in chunks for sample in self.events.__getitems__(chunk)]
             for sample in stream.shuffled(samples, rng):

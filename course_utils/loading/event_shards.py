@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_utils.loading.events import MemmapEvents, Sample
-from keepfed.loaders.contract import Place
+from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.stream import ShardedStream, blocks, interleave
 
 
@@ -36,7 +36,7 @@ class EventShards(ShardedStream[Sample, range]):
         buffer: int = 1000,
         shuffle_shards: bool = True,
         seed: int = 0,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
         fs: Any = None,
     ):
         """Read labels and offsets, and no pulses.
@@ -71,7 +71,7 @@ class EventShards(ShardedStream[Sample, range]):
             shuffle_shards=shuffle_shards,
             buffer=buffer,
             seed=seed,
-            place=place,
+            slot=slot,
         )
         self.interleave, self.chunk = interleave, chunk
 

@@ -3,7 +3,7 @@
 Every `EpochLoader` keeps this contract: `RecordLoader`, `ImageLoader`, `ResumableBatches`,
 `BlockSampler` and the streams (`EventShards`, `stream_shards`).
 
-- **Rank.** `place=None` means the rank of this process: from the process group, else from RANK and
+- **Rank.** `slot=None` means the rank of this process: from the process group, else from RANK and
   WORLD_SIZE. The loader asks for it when a loop or `len` begins, and sends it to its workers.
   Together, the ranks serve every sample once. Loaders and samplers give every rank equally many
   batches; they leave out a few samples at the end of an epoch, fewer than there are ranks. A rank
@@ -49,7 +49,7 @@ _NONE = -1  # stands for the absence of an epoch
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerSlot:
     """Position of a copy of a dataset: its rank and its worker, both counted from 0."""
 
     rank: int = 0
@@ -69,13 +69,13 @@ class Place:
                 )
 
     @classmethod
-    def here(cls) -> Place:
-        """Return the place of this process.
+    def here(cls) -> WorkerSlot:
+        """Return the slot of this process.
 
         The rank comes from torch.distributed, or else from the variables RANK and WORLD_SIZE, which
         torchrun sets before Python starts and workers inherit. A worker that is not forked has no
         process group, and does not see variables that changed later. Ask in the main process and
-        send the place to such a worker, as `EpochLoader` does.
+        send the slot to such a worker, as `EpochLoader` does.
 
         Raises:
             ValueError: If only one of the two variables is set, or if they are not valid numbers.
@@ -94,7 +94,7 @@ class Place:
             ) from error
         return cls(rank, world_size).in_worker()
 
-    def in_worker(self) -> Place:
+    def in_worker(self) -> WorkerSlot:
         """Return this rank with the worker of this process, or unchanged outside of workers."""
         worker = get_worker_info()
         if worker is None:
@@ -106,15 +106,15 @@ def _has_group() -> bool:
     return distributed.is_available() and distributed.is_initialized()
 
 
-def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Generator:
+def epoch_rng(seed: int, epoch: int, slot: WorkerSlot | None = None) -> np.random.Generator:
     """Return the random generator of one epoch, in the same state at every call.
 
-    Without a place, all workers and ranks get the same numbers: they must agree on the order of
-    shards before they split them. With a place, each worker gets its own numbers, because otherwise
+    Without a slot, all workers and ranks get the same numbers: they must agree on the order of
+    shards before they split them. With a slot, each worker gets its own numbers, because otherwise
     the batches of two ranks would be drawn alike.
     """
     # counted from 1, because NumPy ignores zeros at the end of a seed
-    own = [place.rank + 1, place.worker + 1] if place else []
+    own = [slot.rank + 1, slot.worker + 1] if slot else []
     return np.random.default_rng([seed, epoch, *own])
 
 
@@ -140,19 +140,19 @@ def _is_running(loop: Loop[Any]) -> bool:
 class EpochLoader:
     """Base of everything that serves samples in epochs. The module describes its contract."""
 
-    def __init__(self, made_by: Mapping[str, Any], place: Place | None, *, changes: bool):
+    def __init__(self, made_by: Mapping[str, Any], slot: WorkerSlot | None, *, changes: bool):
         """Begin with epoch 0.
 
         Args:
             made_by: Arguments that determine the order, stored in every state.
-            place: Rank that this loader serves. None for the rank of the process.
+            slot: Rank that this loader serves. None for the rank of the process.
             changes: Whether epochs have different orders.
         """
-        self.made_by, self.place = dict(made_by), place
+        self.made_by, self.slot = dict(made_by), slot
         self.epoch = SharedEpoch()
         self.taken = 0  # samples of this epoch that the loops of all ranks have taken
         self._changes = changes
-        self._sent_from: Place | None = None
+        self._sent_from: WorkerSlot | None = None
         self._loop: object = None  # identity of the loop that counts
         # Workers share these numbers: where the next loop begins, the epoch that was begun last,
         # the epoch that was served to its end, and whether the warning was given.
@@ -223,12 +223,12 @@ class EpochLoader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _loops=WeakSet())
 
-    def here(self) -> Place:
+    def here(self) -> WorkerSlot:
         """Return the rank and the worker that this process serves."""
-        if self.place is not None:
-            return self.place.in_worker()
+        if self.slot is not None:
+            return self.slot.in_worker()
         if self._sent_from is None or get_worker_info() is None or _has_group():
-            return Place.here()
+            return WorkerSlot.here()
         return self._sent_from.in_worker()
 
     @property
@@ -271,9 +271,9 @@ class EpochLoader:
 
     def _noted(self, make: Callable[[], Iterable[T]]) -> Iterator[T]:
         """Yield the items of an epoch, note its beginning and end, and warn if it is repeated."""
-        shared, epoch, place = self._shared, self.epoch.value, self.here()
+        shared, epoch, slot = self._shared, self.epoch.value, self.here()
         repeats = self._changes and shared[_SERVED] == epoch and not shared[_WARNED]
-        if repeats and place.rank == place.worker == 0:
+        if repeats and slot.rank == slot.worker == 0:
             shared[_WARNED] = 1
             warnings.warn(
                 f"{type(self).__name__} serves epoch {epoch} again, in the same order. Call "
@@ -282,5 +282,5 @@ class EpochLoader:
             )
         shared[_BEGUN] = epoch
         yield from make()
-        if place.worker == 0:
+        if slot.worker == 0:
             shared[_SERVED] = epoch

@@ -33,7 +33,7 @@ from tqdm import tqdm
 
 from keepfed.files import require_free_space
 from keepfed.limits import memory_free
-from keepfed.loaders.contract import Place
+from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.resume import IndexBatches
 from keepfed.loaders.workers import LazyFile
 
@@ -71,7 +71,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         seed: int = 0,
         sort: bool = False,
         drop_last: bool = False,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
         buffers: int | None = 2,
     ):
         """Open the file without reading records.
@@ -84,7 +84,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
             sort: Whether each batch is read and served in the order of the file, which is faster on
                 a hard disk.
             drop_last: Whether incomplete last batches are dropped.
-            place: Rank of these samples. None for the rank of the process.
+            slot: Rank of these samples. None for the rank of the process.
             buffers: Number of batches whose memory is used in turn. None allocates every batch.
 
         Raises:
@@ -96,7 +96,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         self._records, self.sort, self.buffers = LazyFile(Records, str(path)), sort, buffers
         samples = len(self._records.file.words)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
-        super().__init__(samples, batch_size, place=place, **order)
+        super().__init__(samples, batch_size, slot=slot, **order)
 
     def close(self) -> None:
         """End open loops and unmap the file. The next loop maps the file again."""

@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from keepfed.loaders.contract import EpochLoader, Place, block_order, epoch_rng
+from keepfed.loaders.contract import EpochLoader, WorkerSlot, block_order, epoch_rng
 
 _TOGETHER = 4  # blocks whose samples are shuffled together
 
@@ -51,7 +51,7 @@ class IndexBatches(EpochLoader):
         shuffle: bool = True,
         block: int | None = None,
         seed: int = 0,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
         drop_last: bool = False,
     ):
         """Begin with epoch 0.
@@ -63,7 +63,7 @@ class IndexBatches(EpochLoader):
             block: Number of neighbouring samples that stay together. A few blocks are shuffled
                 together, as in `BlockSampler`. None shuffles all samples.
             seed: Determines the order, together with the epoch.
-            place: Rank of these batches. None for the rank of the process.
+            slot: Rank of these batches. None for the rank of the process.
             drop_last: Whether incomplete last batches are dropped.
 
         Raises:
@@ -79,7 +79,7 @@ class IndexBatches(EpochLoader):
         self.n_samples, self.batch_size, self.drop_last = n_samples, batch_size, drop_last
         self.shuffle, self.block, self.seed = shuffle, block, seed
         made_by = {"n_samples": n_samples, "shuffle": shuffle, "block": block, "seed": seed}
-        super().__init__(made_by, place, changes=shuffle)
+        super().__init__(made_by, slot, changes=shuffle)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the next loop."""
@@ -100,7 +100,7 @@ class IndexBatches(EpochLoader):
         if not self.shuffle:
             return np.arange(self.n_samples)
         epoch = self.epoch.value
-        own = epoch_rng(self.seed, epoch, Place())  # the same on all ranks
+        own = epoch_rng(self.seed, epoch, WorkerSlot())  # the same on all ranks
         if self.block is None:
             return own.permutation(self.n_samples)
         rng = epoch_rng(self.seed, epoch)

@@ -193,7 +193,7 @@ class ShardStream(IterableDataset):
 cu.check("05.1", ShardStream)
 
 # %% [markdown]
-# The course has this ready: `split(shards, Place.here())`, in `keepfed.loaders.stream`.
+# The course has this ready: `split(shards, WorkerSlot.here())`, in `keepfed.loaders.stream`.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -395,7 +395,7 @@ cu.check("05.2", at_once, chunk, buffer)
 import numpy as np
 from torch.utils.data import IterableDataset
 
-from keepfed.loaders.stream import Place, split
+from keepfed.loaders.stream import WorkerSlot, split
 
 
 class Numbers(IterableDataset):
@@ -409,7 +409,7 @@ class Numbers(IterableDataset):
 
     def __iter__(self):
         order = np.random.default_rng(self.epoch).permutation(self.count)
-        yield from split(order, Place.here())
+        yield from split(order, WorkerSlot.here())
 
 
 # %%

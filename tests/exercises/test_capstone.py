@@ -143,13 +143,13 @@ ONLY_LOOKED_AT = """\
                 continue
 """
 DEALT = """
-        mine = stream.split(stream.shuffled(self.chunks, rng), stream.Place.here())
+        mine = stream.split(stream.shuffled(self.chunks, rng), stream.WorkerSlot.here())
         for chunks in stream.batched(mine, TOGETHER):
 """
 THE_SAME_BATCHES = """
         order = stream.shuffled(self.chunks, stream.epoch_rng(SEED, 0))
         groups = stream.shuffled([*stream.batched(order, TOGETHER)], rng)
-        for chunks in stream.split(groups, stream.Place.here()):
+        for chunks in stream.split(groups, stream.WorkerSlot.here()):
             rng = stream.epoch_rng(SEED, chunks[0][0])
 """
 SHARED = "        self.epoch = SharedEpoch()\n"
@@ -168,7 +168,7 @@ FIXED_BATCHES = """
             for some in stream.batched(order, 4) for n in range(4)
         ]
         batches = [[one] for one in sorted(stream.shuffled(fixed, rng), key=len, reverse=True)]
-        for chunks in stream.split(batches, stream.Place.here()):
+        for chunks in stream.split(batches, stream.WorkerSlot.here()):
 """
 MAP_STYLE = """
 class Tokens2(torch.utils.data.Dataset):

@@ -21,7 +21,7 @@ from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.loading.images import Augment
 from course_utils.teaching.notebook import torchrun
 from keepfed.loaders.cache import SampleCache
-from keepfed.loaders.contract import EpochLoader, Place
+from keepfed.loaders.contract import EpochLoader, WorkerSlot
 from keepfed.loaders.workers import SharedEpoch
 from tests.loading import rank_loaders
 from tests.loading.loaders import KINDS, Kind, N, prepare
@@ -64,7 +64,7 @@ def epoch(kind: Kind, loader: EpochLoader, folder: Path, number: int) -> list[in
 def test_ranks_together_serve_every_sample_once(kind: Kind, folder: Path, ranks: int) -> None:
     served, lengths = [], []
     for rank in range(ranks):
-        loader: Any = kind.make(folder, place=Place(rank, ranks))
+        loader: Any = kind.make(folder, slot=WorkerSlot(rank, ranks))
         lengths.append(len(loader))
         own = batches(kind, loader, folder)
         assert lengths[-1] == (len(own) if kind.has_position else sum(map(len, own)))
@@ -84,10 +84,10 @@ def test_rank_is_read_when_a_loop_begins(
     for rank in range(2):
         set_rank(monkeypatch, rank, 2)
         loader.set_epoch(0)
-        explicit: Any = kind.make(folder, place=Place(rank, 2))
+        explicit: Any = kind.make(folder, slot=WorkerSlot(rank, 2))
         assert len(loader) == len(explicit)
         assert epoch(kind, loader, folder, 0) == epoch(kind, explicit, folder, 0)
-    other = kind.make(folder, place=Place(0, 2))
+    other = kind.make(folder, slot=WorkerSlot(0, 2))
     assert epoch(kind, other, folder, 0) != epoch(kind, explicit, folder, 0)
 
 
@@ -125,7 +125,7 @@ def test_plain_loops_advance_or_warn_once(kind: Kind, folder: Path) -> None:
 
 
 def test_only_rank_0_warns_of_a_repeated_epoch(kind: Kind, folder: Path) -> None:
-    loader = kind.make(folder, place=Place(1, 2))
+    loader = kind.make(folder, slot=WorkerSlot(1, 2))
     first, again = (batches(kind, loader, folder, follow=False) for _ in range(2))
     assert (first == again) != kind.follows_itself
 
@@ -134,7 +134,7 @@ def test_only_rank_0_warns_of_a_repeated_epoch(kind: Kind, folder: Path) -> None
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folder: Path) -> None:
     kind = KINDS[name]
-    jobs = [kind.make(folder, place=Place(rank, 2), batch_size=4) for rank in range(2)]
+    jobs = [kind.make(folder, slot=WorkerSlot(rank, 2), batch_size=4) for rank in range(2)]
     loops = [job.follow(kind.load(job, folder)) for job in jobs]
     served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
     state = jobs[0].state_dict()
@@ -242,7 +242,7 @@ def test_workers_of_a_rank_serve_its_epochs(
         next(loader.follow(loop))
         loader.load_state_dict(loader.state_dict())
         assert [kind.ids(batch) for batch in loader.follow(loop)] == orders[1][1:]
-    other = kind.make(folder, place=Place(0, 2))
+    other = kind.make(folder, slot=WorkerSlot(0, 2))
     both = [*chain(*orders[0]), *epoch(kind, other, folder, 0)]
     assert len(set(both)) == len(both) >= (EVENTS if kind.is_stream else N - 1)
 

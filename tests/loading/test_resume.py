@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from keepfed.loaders.prefetch import ThreadPrefetcher
 from keepfed.loaders.resume import ResumableBatches, load_checkpoint, sample_rng, save_checkpoint
-from keepfed.loaders.stream import Place, epoch_rng
+from keepfed.loaders.stream import WorkerSlot, epoch_rng
 from keepfed.loaders.workers import SharedEpoch
 
 
@@ -57,8 +57,8 @@ def test_stopped_after_any_step_the_rest_comes_and_then_the_next_epoch(block: in
 
 def test_every_rank_has_as_many_batches_and_none_is_empty() -> None:
     for samples, size, ranks, drop in product((1, 5, 12, 13, 23), (1, 3, 4), (1, 2, 5), (0, 1)):
-        places = [Place(rank, ranks) for rank in range(ranks)]
-        jobs = [ResumableBatches(samples, size, place=p, drop_last=bool(drop)) for p in places]
+        places = [WorkerSlot(rank, ranks) for rank in range(ranks)]
+        jobs = [ResumableBatches(samples, size, slot=p, drop_last=bool(drop)) for p in places]
         counted, parts = [*map(len, jobs)], [taken(job) for job in jobs]
         assert [*map(len, parts)] == counted
         assert len({*counted}) == 1
@@ -69,7 +69,7 @@ def test_every_rank_has_as_many_batches_and_none_is_empty() -> None:
 
 def test_a_batch_of_all_ranks_is_the_same_samples_whatever_their_number() -> None:
     alone = taken(ResumableBatches(48, 12, seed=5))
-    jobs = [taken(ResumableBatches(48, 3, seed=5, place=Place(rank, 4))) for rank in range(4)]
+    jobs = [taken(ResumableBatches(48, 3, seed=5, slot=WorkerSlot(rank, 4))) for rank in range(4)]
     together = [sorted(chain(*parts)) for parts in zip(*jobs, strict=True)]
     assert together == [sorted(batch) for batch in alone]
 

@@ -12,7 +12,7 @@ from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import Events, NpzEvents, pad_collate
 from course_utils.teaching.notebook import data_path
 from keepfed.formatting import percent
-from keepfed.loaders.stream import Place, split
+from keepfed.loaders.stream import WorkerSlot, split
 
 EVENTS, BATCH = 192, 16
 
@@ -26,7 +26,7 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         indices = range(EVENTS)
-        for index in split(indices, Place.here()) if self.shared else indices:
+        for index in split(indices, WorkerSlot.here()) if self.shared else indices:
             yield self.events[index]
 
 

@@ -32,7 +32,7 @@ from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
 from course_utils.loading.shards.write import LIST, Shard, read_list
-from keepfed.loaders.contract import Place
+from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.stream import ShardedStream
 from keepfed.measure.spans import stage
 
@@ -51,7 +51,7 @@ def stream_shards(
     shuffle_shards: bool = True,
     buffer: int = 1000,
     seed: int = 0,
-    place: Place | None = None,
+    slot: WorkerSlot | None = None,
 ) -> TarStream:
     """Return a dataset that streams the samples of shards.
 
@@ -83,7 +83,7 @@ def stream_shards(
         shuffle_shards=shuffle_shards,
         buffer=buffer,
         seed=seed,
-        place=place,
+        slot=slot,
     )
 
 

@@ -28,7 +28,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from keepfed.limits import usable_cores
-from keepfed.loaders.contract import Place
+from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CentreCrop, Crops, Indices
 from keepfed.loaders.images.decoding import Decoder, Window, scaling
 from keepfed.loaders.images.packed import PackedImages
@@ -70,7 +70,7 @@ class ImageLoader(IndexBatches):
         antialias: bool = True,
         channels_last: bool = True,
         drop_last: bool = False,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
         threads: int | None = None,
         buffers: int | None = 3,
     ):
@@ -90,7 +90,7 @@ class ImageLoader(IndexBatches):
             channels_last: Whether the three colours of a pixel are adjacent in memory, which makes
                 convolutions faster. The shape does not change.
             drop_last: Whether incomplete last batches are dropped.
-            place: Rank of these images. None for the rank of the process.
+            slot: Rank of these images. None for the rank of the process.
             threads: Number of decoding threads. None for one per core that this process may use.
             buffers: Number of batches whose memory is used in turn. None allocates every batch.
 
@@ -115,7 +115,7 @@ class ImageLoader(IndexBatches):
             )
         self.images = PackedImages(packed)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
-        super().__init__(len(self.images), batch_size, place=place, **order)
+        super().__init__(len(self.images), batch_size, slot=slot, **order)
         self.size, self.crops = size, crops or Crops()
         self.dtype, self.antialias, self.channels_last = dtype, antialias, channels_last
         self.threads, self.buffers = threads, buffers

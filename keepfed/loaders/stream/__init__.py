@@ -1,6 +1,6 @@
 """Split streams among ranks and workers, and shuffle them."""
 
-from keepfed.loaders.contract import Place, epoch_rng
+from keepfed.loaders.contract import WorkerSlot, epoch_rng
 from keepfed.loaders.stream.shuffling import (
     BlockSampler,
     batched,

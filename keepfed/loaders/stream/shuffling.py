@@ -1,9 +1,9 @@
 """Split and shuffle data that are too large for a random order, in a chain of generators.
 
     rng = epoch_rng(seed, epoch)
-    shards = split(shuffled(shards, rng), Place.here())
+    shards = split(shuffled(shards, rng), WorkerSlot.here())
     stream = interleave(map(read, shards), 4)
-    for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, Place.here()))):
+    for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, WorkerSlot.here()))):
 
 Every step takes a stream and yields a stream that contains every item exactly once. An
 `IterableDataset` is copied to every worker of every rank, and each copy runs the whole `__iter__`.
@@ -21,18 +21,18 @@ from typing import TypeVar
 import numpy as np
 from torch.utils.data import Sampler
 
-from keepfed.loaders.contract import EpochLoader, Place, block_order, epoch_rng
+from keepfed.loaders.contract import EpochLoader, WorkerSlot, block_order, epoch_rng
 
 T = TypeVar("T")
 
 
-def split(items: Sequence[T], place: Place) -> list[T]:
-    """Return the items of one place. They are dealt to the ranks first, then to their workers.
+def split(items: Sequence[T], slot: WorkerSlot) -> list[T]:
+    """Return the items of one slot. They are dealt to the ranks first, then to their workers.
 
-    Every item belongs to exactly one place. If there are fewer items than places, some places get
+    Every item belongs to exactly one slot. If there are fewer items than slots, some slots get
     an empty list.
     """
-    return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
+    return list(items[slot.rank :: slot.world_size][slot.worker :: slot.num_workers])
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> list[T]:
@@ -111,7 +111,7 @@ class BlockSampler(EpochLoader, Sampler[int]):
         *,
         together: int = 4,
         seed: int = 0,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
     ):
         """Store the sizes.
 
@@ -120,7 +120,7 @@ class BlockSampler(EpochLoader, Sampler[int]):
             block: Samples in a contiguous run.
             together: Number of blocks that are shuffled together. 1 shuffles only within blocks.
             seed: Determines the order, together with the epoch.
-            place: Rank of these samples. None for the rank of the process.
+            slot: Rank of these samples. None for the rank of the process.
 
         Raises:
             ValueError: If `block` or `together` is less than 1.
@@ -130,7 +130,7 @@ class BlockSampler(EpochLoader, Sampler[int]):
             if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         self.n_samples, self.block, self.together, self.seed = n_samples, block, together, seed
-        super().__init__({"n_samples": n_samples, **sizes, "seed": seed}, place, changes=True)
+        super().__init__({"n_samples": n_samples, **sizes, "seed": seed}, slot, changes=True)
 
     def __iter__(self) -> Iterator[int]:
         return self._noted(self._samples)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from torch.utils.data import IterableDataset
 
-from keepfed.loaders.contract import EpochLoader, Place, epoch_rng
+from keepfed.loaders.contract import EpochLoader, WorkerSlot, epoch_rng
 from keepfed.loaders.stream.shuffling import buffer_shuffle, shuffled, split
 
 Shard = TypeVar("Shard")
@@ -35,7 +35,7 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
         shuffle_shards: bool,
         buffer: int,
         seed: int,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
     ):
         """Read nothing yet.
 
@@ -44,7 +44,7 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
             shuffle_shards: Whether each epoch reads the shards in a different order.
             buffer: Size of each worker's shuffle buffer, in samples. 1 does not shuffle samples.
             seed: Determines the order, together with the epoch.
-            place: Rank that this stream serves. None for the rank of the process.
+            slot: Rank that this stream serves. None for the rank of the process.
 
         Raises:
             ValueError: If `buffer` is less than 1.
@@ -54,7 +54,7 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
         self.shards = list(shards)
         self.shuffle_shards, self.buffer, self.seed = shuffle_shards, buffer, seed
         made_by = {"shards": len(self.shards), "shuffle_shards": shuffle_shards, "seed": seed}
-        super().__init__(made_by, place, changes=shuffle_shards or buffer > 1)
+        super().__init__(made_by, slot, changes=shuffle_shards or buffer > 1)
 
     @abstractmethod
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
@@ -86,8 +86,8 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
         last batch, and `drop_last` drops one batch per worker.
         """
         workers = max(1, num_workers)
-        places = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))
-        counts = (sum(map(self.size, split(self._order(), place))) for place in places)
+        slots = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))
+        counts = (sum(map(self.size, split(self._order(), slot))) for slot in slots)
         return sum(n // batch_size if drop_last else -(-n // batch_size) for n in counts)
 
     def _order(self) -> list[Shard]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_utils.loading.images import normalise
-from keepfed.loaders.contract import Place
+from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.images import CentreCrop, Crops, ImageLoader, Jpegs, PackedImages, decoding
 from keepfed.loaders.images.decoding import Decoder
 
@@ -143,7 +143,7 @@ def test_order_and_crops_depend_only_on_seed_and_epoch(
 
     usual = pixels(epoch(3, seed=1))
     for rank in range(2):
-        part = epoch(3, seed=1, place=Place(rank, 2), threads=3)
+        part = epoch(3, seed=1, slot=WorkerSlot(rank, 2), threads=3)
         assert all(torch.equal(image, usual[index]) for index, image in pixels(part).items())
     assert numbers(epoch(3, seed=1)) == numbers(epoch(3, seed=1, threads=1))
     for other in epoch(4, seed=1), epoch(3, seed=2):

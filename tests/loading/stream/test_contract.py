@@ -11,7 +11,7 @@ import pytest
 from course_utils.hardware.object_store import object_store
 from course_utils.loading.event_shards import EventShards
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
-from keepfed.loaders.stream import Place, ShardedStream, batched
+from keepfed.loaders.stream import ShardedStream, WorkerSlot, batched
 from tests.loading.stream.ranks import (
     event_ids,
     load,
@@ -80,8 +80,8 @@ def test_all_workers_of_all_ranks_together_serve_every_sample_once_and_as_many_a
     for rank in range(world_size):
         parts = []
         for worker in range(workers):
-            place = Place(rank, world_size, worker, workers)
-            stream = kind.make(place=place)
+            place = WorkerSlot(rank, world_size, worker, workers)
+            stream = kind.make(slot=place)
             stream.set_epoch(1)
             parts.append(kind.order(stream))
         served.update(chain(*parts))
@@ -133,10 +133,9 @@ def test_persistent_workers_of_a_rank_have_its_events_and_see_the_epoch(
 
 def test_two_ranks_draw_from_their_buffers_differently() -> None:
     """With the same draws, both ranks would serve the low energies of a sorted disk together."""
-    words, places = ["abcdef"] * 2, [Place(rank, 2) for rank in range(2)]
+    words, places = ["abcdef"] * 2, [WorkerSlot(rank, 2) for rank in range(2)]
     orders = [
-        list(Letters(words, shuffle_shards=False, buffer=4, seed=0, place=place))
-        for place in places
+        list(Letters(words, shuffle_shards=False, buffer=4, seed=0, slot=place)) for place in places
     ]
     assert sorted(orders[0]) == sorted(orders[1]) == list("abcdef")
     assert orders[0] != orders[1]

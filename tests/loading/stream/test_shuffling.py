@@ -10,7 +10,7 @@ from torch import distributed
 
 from keepfed.loaders.stream import (
     BlockSampler,
-    Place,
+    WorkerSlot,
     batched,
     blocks,
     buffer_shuffle,
@@ -31,26 +31,26 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_every_item_goes_to_exactly_one_worker_of_its_rank(world_size: int, count: int) -> None:
     for workers in (1, 2, 5):
         places = product(range(world_size), [world_size], range(workers), [workers])
-        parts = [split(range(count), Place(*place)) for place in places]
+        parts = [split(range(count), WorkerSlot(*place)) for place in places]
         assert sorted(chain(*parts)) == list(range(count))
         assert (
             max(map(len, parts)) - min(map(len, parts)) <= 2
         )  # divided among ranks first, then among workers
-        of_rank = split(range(count), Place(0, world_size))
+        of_rank = split(range(count), WorkerSlot(0, world_size))
         assert sorted(chain(*parts[:workers])) == of_rank == list(range(0, count, world_size))
-    assert split("hgfedcba", Place(0, 2, 1, 2)) == ["f", "b"]  # in their original order
+    assert split("hgfedcba", WorkerSlot(0, 2, 1, 2)) == ["f", "b"]  # in their original order
 
 
 def test_rank_comes_from_torch_distributed_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Place.here() == Place(0, 1, 0, 1)
+    assert WorkerSlot.here() == WorkerSlot(0, 1, 0, 1)
     set_rank(monkeypatch, 2, 3)
-    assert Place.here() == Place(2, 3, 0, 1)
+    assert WorkerSlot.here() == WorkerSlot(2, 3, 0, 1)
     meeting = (tmp_path / "meet").as_uri()
     distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
     try:
-        assert Place.here() == Place(0, 1)
+        assert WorkerSlot.here() == WorkerSlot(0, 1)
     finally:
         distributed.destroy_process_group()
 
@@ -70,16 +70,16 @@ def test_incomplete_or_invalid_rank_is_rejected(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message):
-        Place.here()
+        WorkerSlot.here()
     with pytest.raises(ValueError, match="`worker` is 2, but `num_workers` is 2"):
-        Place(0, 1, 2, 2)
+        WorkerSlot(0, 1, 2, 2)
 
 
 def test_same_seed_epoch_and_place_give_the_same_numbers() -> None:
     def draw(*at: object) -> tuple[int, ...]:
         return tuple(epoch_rng(*at).integers(1_000_000, size=4))  # type: ignore[arg-type]
 
-    places = [Place(), Place(1, 2), Place(0, 1, 1, 2), Place(1, 2, 1, 2)]
+    places = [WorkerSlot(), WorkerSlot(1, 2), WorkerSlot(0, 1, 1, 2), WorkerSlot(1, 2, 1, 2)]
     asked = [(0, 0), (0, 1), (1, 0), *((0, 0, place) for place in places)]
     drawn = [draw(*at) for at in asked]
     assert drawn == [draw(*at) for at in asked]
@@ -164,7 +164,7 @@ def test_ranks_of_a_block_sampler_draw_every_sample_once(
 ) -> None:
     drawn = []
     for rank in range(3):
-        sampler = BlockSampler(n_samples, block, together=together, place=Place(rank, 3))
+        sampler = BlockSampler(n_samples, block, together=together, slot=WorkerSlot(rank, 3))
         assert len(sampler) == n_samples // 3
         drawn += sampler
     assert len(set(drawn)) == len(drawn) == n_samples // 3 * 3
