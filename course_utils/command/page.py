@@ -70,7 +70,7 @@ def as_page(notebook: Path) -> tuple[str, int]:
     outputs = [out for cell in content.cells for out in cell.get("outputs", ())]
     widgets = content.metadata.pop("widgets", {}).get(_STATE, {}).get("state", {})
     live = sum(_without_kernel(out, widgets) for out in outputs if _VIEW in out.get("data", {}))
-    exporter = HTMLExporter(
+    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         raw_template=_TEMPLATE,
         embed_images=True,
         exclude_input_prompt=True,

@@ -53,8 +53,8 @@ def notebook_page(name: str) -> str:
     learner = nbformat.read(HERE / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     made = page(executed(HERE / "solutions" / f"{name}.ipynb"), learner)
     if number(Path(name)) in ON_COLAB:
-        title, _, text = made.cells[0].source.partition("\n")
-        made.cells[0].source = f"{title}\n\n{colab_badge(name)}\n{text}"
+        title, _, rest = made.cells[0].source.partition("\n")
+        made.cells[0].source = f"{title}\n\n{colab_badge(name)}\n{rest}"
     if number(Path(name)) == "A":
         guide.fill_in(made)
     if number(Path(name)) == "13":
