@@ -24,3 +24,4 @@ from keepfed.measure.advice.estimates import (
 )
 from keepfed.measure.advice.rules import Cause, judge, waits_for_cores
 from keepfed.measure.advice.sentences import busy_machine
+from keepfed.measure.advice.where import lines_of

@@ -37,6 +37,7 @@ from keepfed.measure.advice.thresholds import (
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
+from keepfed.measure.advice.where import FILTERS, LISTS, at, decompresses, find, lines_of
 
 WHOLE = (
     "read each batch in one call: "
@@ -222,8 +223,10 @@ def _gain_of_busy_workers(m: Measurements) -> float:
 
 
 def _precompute_words(m: Measurements) -> str:
-    stage = slowest_stage(m)
+    stage, lines = slowest_stage(m), lines_of(m, "CPU")
     what = f"the stage {stage!r}" if stage else "the samples"
+    if lines and not stage:
+        what = f"the samples, mostly {' and '.join(f'`{line.call}`' for line in lines[:2])},"
     return f"precompute {what} before training, do this work on the GPU, or use more cores"
 
 
@@ -312,6 +315,35 @@ CATALOGUE: tuple[Advice, ...] = (
         "let each worker open its own file or connection instead of sharing one behind a lock",
         lambda m: min(m.headroom, m.setting.workers),
         is_serialised,
+    ),
+    Advice(
+        "list-once",
+        ("storage", "CPU"),
+        lambda m: (
+            "list the folder once, in __init__, instead of for each sample" + at(find(m, LISTS))
+        ),
+        _gain_without_reading,
+        lambda m: find(m, LISTS) is not None,
+    ),
+    Advice(
+        "filter-once",
+        ("storage", "CPU"),
+        lambda m: (
+            "build an index of the table once, in __init__ (a dict from key to rows), instead of "
+            "searching the whole table for each sample" + at(find(m, FILTERS))
+        ),
+        _gain_of_less_computing,
+        lambda m: find(m, FILTERS) is not None,
+    ),
+    Advice(
+        "decompress-less",
+        ("storage", "CPU"),
+        lambda m: (
+            "read only the arrays that you use, or store them uncompressed, because most of a "
+            "fetch is decompressing" + at(decompresses(m))
+        ),
+        _gain_of_less_computing,
+        lambda m: decompresses(m) is not None,
     ),
     Advice(
         "open-once",

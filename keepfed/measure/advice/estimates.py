@@ -15,6 +15,7 @@ from typing import Literal
 from keepfed.formatting import duration
 from keepfed.measure.advice.thresholds import SLOW_FETCH
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
+from keepfed.measure.stacks import Lines
 
 Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 
@@ -118,6 +119,7 @@ class Measurements:
     fetching: Fetching = Fetching()
     moving: Moving = Moving()
     memory: WorkerMemory = WorkerMemory()
+    lines: Lines = field(default_factory=dict)  # lines of code by part, if stacks were sampled
 
     @property
     def making_s(self) -> float:

@@ -13,6 +13,9 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from keepfed.measure.diagnosis.run_estimates import check_batches, estimate, may
 from keepfed.measure.diagnosis.runs import run_loop, run_step
 from keepfed.measure.diagnosis.trials import run_trials
 from keepfed.measure.hook import data_loader_in, end
+from keepfed.measure.stacks import StackSampler, read_lines
 
 ALONE, STEP, TOGETHER, TRIAL = 0.3, 0.15, 0.3, 0.08  # shares of the time
 PROOF = 0.5  # additional share of the time
@@ -64,19 +68,31 @@ def diagnose(
             Exceptions of the dataset or the step are not caught.
     """
     _check(loader, step, seconds)
-    with preserved(loader), _explain_worker_errors():
+    with (
+        preserved(loader),
+        _explain_worker_errors(),
+        TemporaryDirectory(prefix="keepfed-", ignore_cleanup_errors=True) as folder,
+    ):
+        stacks = StackSampler(Path(folder))
         # Run the step on the first batch immediately, so that an error in the step shows up early.
-        alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True, first=step)
+        alone = run_loop(
+            loader, None, seconds=ALONE * seconds, keep=True, first=step, stacks=stacks
+        )
         check_batches(alone, seconds)
         one_thread = None
         if may_be_oversubscribed(alone):
             with applied(loader, Change("", "one thread")) as changed:
                 one_thread = run_loop(changed, None, seconds=TRIAL * seconds)
-        alone_step = run_step(step, alone.kept, seconds=STEP * seconds, synchronize=synchronize)
+        alone_step = run_step(
+            step, alone.kept, seconds=STEP * seconds, synchronize=synchronize, stacks=stacks
+        )
         alone.kept.clear()  # batches of workers hold shared memory
-        together = run_loop(loader, step, seconds=TOGETHER * seconds, synchronize=synchronize)
+        together = run_loop(
+            loader, step, seconds=TOGETHER * seconds, synchronize=synchronize, stacks=stacks
+        )
         check_batches(together, seconds)
         m = estimate(loader, alone, alone_step, together, one_thread)
+        m = replace(m, lines=read_lines(Path(folder)))
         cause = judge(m)
         share = TRIAL * seconds
         trials = run_trials(

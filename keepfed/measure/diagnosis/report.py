@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice import Cause, Change, Measurements, busy_machine, ms
+from keepfed.measure.advice import Cause, Change, Measurements, busy_machine, lines_of, ms
 from keepfed.measure.advice.thresholds import NO_GAIN
 from keepfed.measure.diagnosis.proof import Proof
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
+from keepfed.measure.stacks import HotLine
 from keepfed.measure.trace import Trace
 
 LETTERS = 40  # characters of the longest text bar
@@ -23,6 +25,8 @@ _STYLE = """
 vertical-align:top;font-weight:normal;background:none}.cd tr{background:none}
 .cd table{border-collapse:collapse;margin:.5em 0}.cd .bar{display:block;height:14px;min-width:2px;
 box-sizing:border-box;border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
+.cd .strip{display:flex;max-width:40em;border:1px solid #808080;margin:.3em 0}
+.cd .strip span{overflow:hidden;white-space:nowrap;font-size:.85em;color:#fff;padding:1px 0}
 .cd .soft{opacity:.75}.cd details{margin:.5em 0}
 """
 
@@ -43,6 +47,11 @@ class Diagnosis:
     proof: Proof | None = None  # measured gain of the change
     asked_to_prove: bool = False
 
+    @property
+    def lines(self) -> list[HotLine]:
+        """The lines of your code that take most of the time of the cause."""
+        return lines_of(self.measurements, self.cause)
+
     def __repr__(self) -> str:
         """Return the report as text."""
         bars = [
@@ -55,6 +64,7 @@ class Diagnosis:
         head = [
             *busy_machine(self.measurements.setting),
             self.verdict,
+            *map(str, self.lines),
             f"Change: {self.change}.",
             *_figures(self),
         ]
@@ -81,10 +91,24 @@ def _page(diagnosis: Diagnosis) -> str:
     warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in busy)
     return (
         f'<style>{_STYLE}</style><div class="cd">{warning}<h4>{escape(diagnosis.verdict)}</h4>'
+        f"{_strip(diagnosis.lines)}"
         f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
         f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{as_svg(Picture([diagnosis.trace]))}</div>"
     )
+
+
+def _strip(lines: Sequence[HotLine]) -> str:
+    """Return the lines as a strip of bars in proportion to their shares, with a sentence each."""
+    if not lines:
+        return ""
+    bars = "".join(
+        f'<span style="width:{line.share:.1%};background:{look.colour}" '
+        f'title="{escape(str(line))}">{escape(line.place)}</span>'
+        for line, look in zip(lines, LOOKS.values(), strict=False)
+    )
+    said = "".join(f"<p>{escape(str(line))}</p>" for line in lines)
+    return f'<div class="strip">{bars}</div>{said}'
 
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:

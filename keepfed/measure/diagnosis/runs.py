@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from itertools import count
 from statistics import fmean
 from typing import Any
@@ -30,6 +30,7 @@ from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import (
     ProcessFigures,
+    Sink,
     contents_of,
     data_loader_in,
     delay_ns,
@@ -41,6 +42,7 @@ from keepfed.measure.hook import (
 from keepfed.measure.neighbours import Neighbours, children_cpu_s
 from keepfed.measure.records import Iteration
 from keepfed.measure.spans import Span, compute_spans
+from keepfed.measure.stacks import StackSampler
 from keepfed.measure.throughput import length, prefetched, warm_up_batches
 from keepfed.measure.trace import Trace, record
 
@@ -61,6 +63,7 @@ def run_loop(
     keep: bool = False,
     whole_epochs: bool = False,
     synchronize: Callable[[], Any] | None = None,
+    stacks: StackSampler | None = None,
 ) -> Run:
     """Iterate over `loader`, with several epochs if they are short, for about `seconds`.
 
@@ -73,6 +76,7 @@ def run_loop(
         keep: If True, keep a few batches.
         whole_epochs: If True, continue until a second epoch is complete.
         synchronize: Function that waits until the device has finished. None uses torch's own.
+        stacks: Sampler of this process. Its sink samples the workers.
     """
     deadline = time.perf_counter() + seconds
     inner = data_loader_in(loader)
@@ -100,7 +104,10 @@ def run_loop(
             if step is not None and run.iterations:  # the device may not have finished its work
                 _synchronize_device(run, synchronize)
 
-        while _run_epoch(run, loader, take, deadline, ring, finish) and not has_enough(run):
+        sinks = [one for one in (ring, stacks and stacks.sink) if one]
+        while _run_epoch(run, loader, take, deadline, sinks, finish, stacks) and not has_enough(
+            run
+        ):
             pass
         finish()
         run.others_cores = neighbours.cores()
@@ -145,12 +152,14 @@ def _run_epoch(
     loader: Iterable[Any],
     take: Step,
     deadline: float,
-    ring: FetchRing | None,
+    sinks: Sequence[Sink],
     finish: Callable[[], None],
+    stacks: StackSampler | None,
 ) -> bool:
     """Run an epoch or a part of it, and return whether another epoch is useful.
 
-    `finish` is called before the workers of an incomplete epoch are ended.
+    `finish` is called before the workers of an incomplete epoch are ended. `stacks` samples this
+    process only after the workers have started, because a process with threads should not fork.
     """
     started: list[Iterator[Any]] = []  # iterator of the loader, then of the DataLoader inside it
 
@@ -158,13 +167,15 @@ def _run_epoch(
         started.append(batches)
         if sampler := time_sampler(batches):
             run.samplers.append(sampler)
+        if stacks is not None:
+            stacks.start()
 
     epoch, index = len(run.starts_ns), 0
     run.starts_ns.append(asked_ns := time.perf_counter_ns())
     traced = traced_batches(
         run.trace,
         loader,
-        sinks=[ring] if ring else [],
+        sinks=sinks,
         about_process=ProcessFigures(),
         started=note,
     )
@@ -187,6 +198,9 @@ def _run_epoch(
             for iterator in reversed(started):
                 end(iterator, orderly=False)
             raise
+        finally:
+            if stacks is not None:
+                stacks.stop()
     run.lengths.append(index)
     if index:
         run.endings_ns.append(time.perf_counter_ns() - asked_ns)
@@ -256,7 +270,12 @@ def _keep(run: Run, batch: Any) -> None:
 
 
 def run_step(
-    step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
+    step: Step,
+    batches: Sequence[Any],
+    *,
+    seconds: float,
+    synchronize: Callable[[], Any] | None,
+    stacks: StackSampler | None = None,
 ) -> Run:
     """Run `step` alone on a few batches repeatedly, until the device has finished."""
     started, on_device = time.perf_counter(), _memory_figures()
@@ -267,7 +286,7 @@ def run_step(
             if time.perf_counter() - started > seconds / 2:
                 break
         _wait_for_device(result, trace, synchronize)
-    with record() as trace:
+    with record() as trace, stacks or nullcontext():
         run = Run(trace, starts_ns=[time.perf_counter_ns()])
         with _record_children_cpu(run):
             for number in count():

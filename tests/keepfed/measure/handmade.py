@@ -1,6 +1,6 @@
 """Handmade traces with known results."""
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from keepfed.measure.advice import Fetching, Measurements, Moving, Paces, Setting, StepParts
@@ -53,9 +53,11 @@ def hungry(**figures: Any) -> Measurements:
 
 def changed(m: Measurements, **figures: Any) -> Measurements:
     """Return `m` with new values for figures in any of its parts."""
-    parts = {}
+    parts = {"lines": figures.pop("lines", m.lines)}
     for part in fields(m):
         own = getattr(m, part.name)
+        if isinstance(own, type) or not is_dataclass(own):
+            continue
         new = {f.name: figures.pop(f.name) for f in fields(own) if f.name in figures}
         parts[part.name] = replace(own, **new)
     assert not figures

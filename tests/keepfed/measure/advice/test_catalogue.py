@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from keepfed.measure.advice import CATALOGUE, Cause, recommend
 from keepfed.measure.advice.rules import judge
+from keepfed.measure.stacks import HotLine
 from tests.keepfed.measure.handmade import hungry
 
 IPC: Cause = "collate or IPC"
@@ -61,6 +63,29 @@ def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
 def test_measurements_select_the_advice(cause: Cause, figures: dict[str, Any], advice: str) -> None:
     found = recommend(hungry(**figures), cause, [])
     assert (found.advice, found.gain >= 1) == (advice, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "library", "share", "advice"),
+    [
+        ("names = os.listdir(self.folder)", "", 0.8, "list-once"),
+        ("paths = [*self.folder.glob('*.npy')]", "pathlib", 0.5, "list-once"),
+        ("names = os.listdir(self.folder)", "", 0.2, "precompute"),
+        ("rows = self.table[self.table['run'] == run]", "pandas", 0.8, "filter-once"),
+        ("scan = dict(np.load(path))", "zipfile", 0.9, "decompress-less"),
+        ("ids = tokenizer.encode(text)", "tokenizers", 0.9, "precompute"),
+    ],
+)
+def test_the_hottest_line_selects_the_advice(
+    tmp_path: Path, source: str, library: str, share: float, advice: str
+) -> None:
+    (tmp_path / "data.py").write_text(f"{source}\n", "utf-8")
+    file = str(tmp_path / "data.py")
+    line = HotLine("fetch", file, 1, "Events.__getitem__", "call", share, False, library)
+    found = recommend(hungry(lines={"fetch": (line,)}), "CPU", [])
+    assert found.advice == advice
+    if advice != "precompute":
+        assert "(data.py:1)" in found.change
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,188 @@
+"""Sample the stack of one thread every few milliseconds, and add up the time of each line.
+
+A thread of the same process takes the samples. Native code has no frames of its own, so its time
+belongs to the Python line that called it. A sample counts for the time since the sample before,
+because a call into native code can delay the sampling thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from keepfed.files import replace_file
+from keepfed.measure.hook import Sink
+
+EVERY_S = 0.01  # s between two samples
+WRITE_EVERY_S = 0.25  # s between two writes of the file
+LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
+
+_STDLIB = sysconfig.get_path("stdlib")
+_OURS = str(Path(__file__).resolve().parents[2])  # the package keepfed
+_FETCH = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
+_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
+
+
+class Place(NamedTuple):
+    """One instruction, and the kind of code that it had called when the samples were taken."""
+
+    part: str  # "fetch", "collate", "sampler" or "loop"
+    code: CodeType
+    instruction: int  # byte offset of the instruction in `code`
+    library: str  # top-level package of the innermost frame, "" if this is the line's own
+
+
+class StackSampler:
+    """Samples the calling thread between `start` and `stop`, and writes the sums to a file."""
+
+    def __init__(self, folder: Path):
+        """Prepare a sampler of this process. `folder` receives one file per process."""
+        self.folder, self._file = folder, folder / f"{os.getpid()}.json"
+        self._spent: dict[Place, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def sink(self) -> StackSink:
+        """A sink that samples the workers into the same folder."""
+        return StackSink(self.folder)
+
+    def __enter__(self) -> StackSampler:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Sample the calling thread from now on."""
+        if self._thread is not None:
+            return
+        self._stop = threading.Event()
+        thread = threading.current_thread()
+        targets = threading.get_ident(), thread.native_id
+        self._thread = threading.Thread(target=self._run, args=targets, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sampling, and write the file. Call this before the process forks."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+            self._write()
+
+    def _run(self, thread: int, native: int | None) -> None:
+        before = written = time.perf_counter()
+        while not self._stop.wait(EVERY_S):
+            now = time.perf_counter()
+            frame = sys._current_frames().get(thread)
+            place = _place(frame) if frame is not None else None
+            if place is not None:
+                spent, took = self._spent[place], min(now - before, LONGEST_S)
+                spent[0] += took
+                spent[1] += took * _is_running(native)
+            before = now
+            if now - written > WRITE_EVERY_S:
+                self._write()
+                written = now
+
+    def _write(self) -> None:
+        rows = [
+            {
+                "part": place.part,
+                "file": place.code.co_filename,
+                "function": getattr(place.code, "co_qualname", place.code.co_name),
+                "position": _position(place.code, place.instruction),
+                "library": place.library,
+                "seconds": seconds,
+                "running": running,
+            }
+            for place, (seconds, running) in self._spent.items()
+        ]
+        try:
+            replace_file(self._file, json.dumps(rows))
+        except OSError:  # a full disk costs the evidence, never the training
+            self._stop.set()
+
+
+class StackSink(Sink):
+    """A sink that samples each worker for as long as it lives."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+
+    def worker_started(self, worker_id: int) -> None:
+        """Start to sample this worker."""
+        StackSampler(self._folder).start()
+
+
+def _place(frame: FrameType) -> Place | None:
+    """Return the user's instruction that a stack is executing, or None if nothing is loaded.
+
+    It is the innermost frame outside of libraries. In a part of the loader it must be inside of
+    that part. If there is no such frame, it is the outermost frame of the part.
+    """
+    innermost, own, inside = frame, None, None
+    part, one = "loop", frame
+    while True:
+        name = one.f_code.co_filename
+        if name.endswith(_FETCH):
+            part = "fetch"
+        elif name.endswith(_LOADER):
+            if one.f_code.co_name != "_next_index":
+                return None  # the main process waits for a worker, or starts them
+            part = "sampler"
+        elif name.startswith(_OURS):
+            if one.f_code.co_name == "collate":
+                part = "collate"
+            elif not name.endswith("probes.py"):  # which calls the sampler
+                break
+        elif own is None and is_own(name):
+            own = one
+        if part != "loop" or one.f_back is None:
+            break
+        inside = inside if name.startswith(_OURS) else one
+        one = one.f_back
+    chosen = own or inside
+    if chosen is None or (own is None and part == "loop"):
+        return None
+    library = "" if chosen is innermost else innermost.f_globals.get("__name__") or ""
+    return Place(part, chosen.f_code, max(chosen.f_lasti, 0), library.partition(".")[0])
+
+
+def is_own(name: str) -> bool:
+    """Return whether a file belongs to the user, not to Python or an installed package."""
+    return not (
+        name.startswith((_STDLIB, _OURS, "<"))
+        or f"{os.sep}site-packages{os.sep}" in name
+        or f"{os.sep}dist-packages{os.sep}" in name
+    )
+
+
+def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int]:
+    """Return (line, last line, column, last column) of an instruction, columns -1 if unknown."""
+    for number, found in enumerate(code.co_positions()):
+        if number == instruction // 2:
+            line, end, first, last = found
+            if line is not None:
+                unknown = first is None or last is None or end != line
+                return line, line, *((-1, -1) if unknown else (first, last))  # type: ignore[return-value]
+    return code.co_firstlineno, code.co_firstlineno, -1, -1
+
+
+def _is_running(native: int | None) -> bool:
+    """Return whether a thread computes or is ready to, and does not wait. True if unknown."""
+    try:
+        with open(f"/proc/self/task/{native}/stat", "rb") as file:
+            return file.read(256).rpartition(b") ")[2][:1] == b"R"
+    except OSError:
+        return True

@@ -1,0 +1,74 @@
+"""The sampled lines: every part of a loop, every start method, and what is not the user's code."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader
+
+from keepfed.measure.diagnosis import diagnose
+from keepfed.measure.stacks import StackSampler, read_lines
+from tests.keepfed.measure.stacks import slow_dataset
+from tests.keepfed.measure.stacks.slow_dataset import Slow, SlowOrder, collate, step
+
+SOURCE = Path(slow_dataset.__file__).read_text("utf-8").splitlines()
+
+
+def line_with(comment: str) -> int:
+    return next(number for number, text in enumerate(SOURCE, 1) if comment in text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_diagnosis_names_the_line_of_each_part(workers: int, start_method: str) -> None:
+    context = start_method if workers else None
+    loader = DataLoader(
+        Slow(), batch_sampler=SlowOrder(), collate_fn=collate, num_workers=workers,
+        multiprocessing_context=context,
+    )  # fmt: skip
+    lines = diagnose(loader, step, seconds=6).measurements.lines
+    for part, comment in (
+        ("fetch", "the line of the fetch"),
+        ("collate", "the line of collating"),
+        ("sampler", "the line of the sampler"),
+        ("loop", "the line of the loop"),
+    ):
+        first = lines[part][0]
+        assert (first.line, Path(first.file).name) == (line_with(comment), "slow_dataset.py")
+        assert first.share > 0.7
+    assert lines["fetch"][0].call == "time.sleep"
+    assert lines["fetch"][0].waits
+
+
+def test_the_sampler_stops_its_thread_and_counts_the_calling_line(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with StackSampler(tmp_path):
+        end = time.perf_counter() + 0.4
+        while time.perf_counter() < end:
+            sum(range(20_000))
+    assert threading.active_count() == before
+    (line, *_) = read_lines(tmp_path)["loop"]
+    assert line.function.endswith("counts_the_calling_line")
+    assert "sum(range(20_000))" in (line.source, line.call) or line.call == "sum"
+    assert not line.waits
+
+
+def test_few_samples_and_broken_files_name_no_line(tmp_path: Path) -> None:
+    row = {
+        "part": "loop", "file": __file__, "function": "f", "position": [1, 1, -1, -1],
+        "library": "", "seconds": 0.05, "running": 0.05,
+    }  # fmt: skip
+    (tmp_path / "1.json").write_text(json.dumps([row]), "utf-8")
+    (tmp_path / "2.json").write_text("[{", "utf-8")
+    assert read_lines(tmp_path) == {"loop": ()}
+
+
+def test_a_full_disk_costs_the_lines_and_not_the_program(tmp_path: Path) -> None:
+    sampler = StackSampler(tmp_path / "missing")
+    with sampler:
+        time.sleep(0.05)
+    assert read_lines(tmp_path / "missing") == {}
