@@ -43,7 +43,7 @@ function ask(question, answer) {
     setHidden(false);
     const said = document.createElement("p");
     said.className = "guessed";
-    said.textContent = guess ? `You said ${guess}.` : "You made no guess.";
+    said.textContent = guess ? `You predicted ${guess}.` : "You made no prediction.";
     form.replaceWith(said);
     if (guess) answer.prepend(said.cloneNode(true));
     dispatchEvent(new Event("resize")); // redraw pictures that were hidden
