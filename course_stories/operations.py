@@ -11,10 +11,11 @@ from torch.utils._pytree import tree_leaves
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts of the operations of a function, and of those that only create a view.
 
-    `blocking` counts the copies to another device that block the program.
+    `blocking` counts the copies to another device that block the program. `float_bits` is the
+    width of the widest floating-point dtype that was written, except in single numbers.
     """
 
-    calls = views = bytes_written = blocking = 0
+    calls = views = bytes_written = blocking = float_bits = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -39,6 +40,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if written:
             self.calls += 1
             self.bytes_written += sum(tensor.nbytes for tensor in written)
+            floats = (t for t in written if t.is_floating_point() and t.ndim)
+            self.float_bits = max([self.float_bits, *(8 * t.element_size() for t in floats)])
         else:
             self.views += 1
         return result

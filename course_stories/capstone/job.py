@@ -216,7 +216,7 @@ def _is_alive(buffer: ref[Any]) -> bool:
 
 
 def _is_stored(memory: StorageWeakRef) -> bool:
-    """Return whether a tensor's memory is still in use, by it, a view or an array."""
+    """Return whether a tensor's memory is still used by the tensor, a view or an array."""
     return not memory.expired()  # type: ignore[no-untyped-call]
 
 

@@ -317,5 +317,5 @@ def test_no_fault_of_the_learners_code_ends_the_notebook(
     assert_refused(verdict, "job.follow(iter(loader)):`: job.follow did not receive a DataLoader")
     assert_refused(
         verdict_of(change("def train(job: Job)", "def train(job: Job")),
-        "of rescue_0.py is not Python",
+        "of rescue_0.py is not valid Python",
     )
