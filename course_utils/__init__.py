@@ -1,6 +1,6 @@
-"""Keep the GPUs fed: measure, emulate and mend data loading.
+"""Keep the GPUs fed: measure, emulate and fix data loading.
 
-The public names are loaded when they are first used, so that importing the package needs no torch.
+Public names are imported on first use, so importing the package does not import torch.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keepfed import __version__ as __version__
 from keepfed.errors import not_installed
 
-if TYPE_CHECKING:  # the same names once more, for those who read the code without running it
+if TYPE_CHECKING:  # the same names, for type checkers and editors
     from course_utils.hardware.gpu import get_accelerator as get_accelerator
     from course_utils.hardware.storage import slow_storage as slow_storage
     from course_utils.teaching.exercise import check as check

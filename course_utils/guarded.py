@@ -1,8 +1,8 @@
-"""Answer HTTP requests of those who have a token, and of nobody else.
+"""HTTP server that answers only requests with the right token.
 
-What serves a folder and what serves a class stand on it. Nothing is said before the token was seen,
-and no request is logged: its address may hold the token. A client that sends its request a byte a
-minute (slowloris) holds a connection, and nothing is done against that.
+The object store and the leaderboard are built on it. The server does not log requests, because a
+URL may contain the token. It has no protection against clients that send one byte a minute
+(slowloris) to keep connections open.
 """
 
 from __future__ import annotations
@@ -23,42 +23,44 @@ from tornado.web import Application, HTTPError, RequestHandler
 from course_utils.errors import CourseError
 
 LOOPBACK = "127.0.0.1"
-_WAITING = 128  # connections: a class asks at once
-_LONGEST_BODY = 64 * 1024  # so much of one is read; what is too long for an answer is refused then
+_WAITING = 128  # connections in the queue: a whole class may connect at once
+_LONGEST_BODY = 64 * 1024  # bytes read of a request body; longer bodies are rejected
 
 
 class Guarded(RequestHandler):
-    """Answer nobody but those who have the token; write no request into any log."""
+    """Request handler that requires the token and writes no request to a log."""
 
     SUPPORTED_METHODS: tuple[str, ...] = ("GET", "HEAD")
     called = "server"
-    sentences: ClassVar[Mapping[int, str]] = {}  # for what tornado refuses; 500: for what failed
+    sentences: ClassVar[Mapping[int, str]] = {}  # by status; 500 is the default
 
     def set_default_headers(self) -> None:
-        """Keep a browser from guessing types and from telling others where it was."""
+        """Stop browsers from guessing content types and from sending the URL to other sites."""
         self.set_header("Server", "course")
         self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Referrer-Policy", "no-referrer")  # the address may hold the token
+        self.set_header("Referrer-Policy", "no-referrer")  # the URL may contain the token
 
     def prepare(self) -> None:
-        """Refuse other names for this machine, which pages from elsewhere come with, and guests."""
+        """Reject a foreign Host header (DNS rebinding) and requests without the token."""
         at: str = self.settings["address"]
         also = {"localhost"} if at == LOOPBACK else set()
         if self.request.host_name.lower() not in {at, *also}:
-            raise HTTPError(403, reason=f"This {self.called} is called {at}; use this address.")
+            raise HTTPError(
+                403, reason=f"Unknown host name. The address of this {self.called} is {at}."
+            )
         scheme, _, given = self.request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             given = self.get_query_argument("token", "")
         if not given:
             self.set_header("WWW-Authenticate", "Bearer")
-            needed = "A token is needed; send the header Authorization: Bearer TOKEN, or ?token=."
+            needed = "A token is required. Send the header Authorization: Bearer TOKEN, or ?token=."
             raise HTTPError(401, reason=needed)
         if not hmac.compare_digest(given.strip().encode(), self.settings["token"].encode()):
-            wrong = f"This is not the token of this {self.called}; copy it once more."
+            wrong = f"Wrong token for this {self.called}. Copy the token again."
             raise HTTPError(403, reason=wrong)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say it in one sentence."""
+        """Answer with one sentence of plain text."""
         error = kwargs.get("exc_info", (None, None))[1]
         reason = error.reason if isinstance(error, HTTPError) else None
         if status_code == 405:
@@ -67,7 +69,7 @@ class Guarded(RequestHandler):
         self.finish(f"{reason or self.sentences.get(status_code, self.sentences[500])}\n")
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log what is a mistake of ours, without the request: its address may hold the token."""
+        """Log unexpected errors without the request, because its URL may contain the token."""
         if not isinstance(value, HTTPError | StreamClosedError | asyncio.CancelledError):
             app_log.error("The %s failed at a request.", self.called, exc_info=(typ, value, tb))
 
@@ -81,21 +83,23 @@ def serve_guarded(
     address: str = LOOPBACK,
     **settings: Any,
 ) -> None:
-    """Answer by `handlers`, each of them `Guarded`, until the process is interrupted.
+    """Serve `handlers`, which must all be `Guarded`, until the process is interrupted.
 
     Args:
-        handlers: addresses and who answers them, as tornado has them.
-        token: what a client must send.
-        ready: is called with the port once requests are answered.
-        port: where to listen; 0 for a free port.
-        address: of this machine, at which it is asked.
-        settings: what else the handlers find in `self.settings`.
+        handlers: Routes and their request handlers, in tornado's format.
+        token: Token that clients must send.
+        ready: Called with the port once the server accepts requests.
+        port: Port to listen on; 0 selects a free port.
+        address: Address of this machine to listen on.
+        settings: Additional entries for `self.settings` of the handlers.
 
     Raises:
-        CourseError: the token or the port cannot be.
+        CourseError: If the token or the port is not valid.
     """
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", token):
-        raise CourseError("A token has letters, digits and ._~+/- in it; choose another.")
+        raise CourseError(
+            "A token may contain only letters, digits and ._~+/-. Choose a different token."
+        )
     settings |= {"token": token, "address": address, "log_function": lambda handler: None}
     asyncio.run(_serve(Application([*handlers], **settings), _listen(port, address), ready))
 
@@ -118,7 +122,8 @@ def _listen(port: int, address: str) -> socket.socket:
             line = socket.create_server((address, port), backlog=_WAITING)
             line.setblocking(False)
             return line
-    at, own = ("", "") if address == LOOPBACK else (f" of {address}", ", at this machine's address")
+    at, own = ("", "") if address == LOOPBACK else (f" of {address}", ", a local address")
     raise CourseError(
-        f"Port {port}{at} is taken or cannot be had; choose another{own}, or 0 for a free one."
+        f"Cannot listen on port {port}{at}: it is in use or not allowed. "
+        f"Choose a different port{own}, or 0 for any free port."
     )

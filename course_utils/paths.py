@@ -1,7 +1,7 @@
-"""Where the course keeps what learners read, what they make, and the sizes of its data.
+"""Folders for course files and learner files, and the sizes of the data sets.
 
-What is read lies in the checkout, or comes with the installed package. What is written lies in one
-folder, `course_home()`, so that many users can share one installation that they cannot change.
+Files to read are in the checkout or in the installed package. Files to write are in one folder,
+`course_home()`, so that many users can share one read-only installation.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from course_utils.errors import CourseError
 from keepfed.files import temporary_folder
 
-REPO = Path(__file__).resolve().parents[1]  # where our packages stand
+REPO = Path(__file__).resolve().parents[1]  # folder that contains our packages
 _SHIPPED = Path(__file__).with_name("shipped")  # only in an installed package; see setup.py
 SIZES = ("S", "M", "L")
 SCRATCH = ".course_cells"
 
 
 def shipped(name: str) -> Path:
-    """Return a file or folder that comes with the course, such as "notebooks"; it is only read."""
+    """Return a read-only file or folder of the course, such as "notebooks"."""
     return (REPO if is_checkout() else _SHIPPED) / name
 
 
@@ -28,10 +28,10 @@ def is_checkout() -> bool:
 
 
 def course_home() -> Path:
-    """Return the folder of notebooks, data and Jupyter's state of this user.
+    """Return the folder for this user's notebooks, data and Jupyter state.
 
-    It is `$COURSE_HOME`; else the checkout, if it can be written; else a folder in the home
-    directory.
+    It is `$COURSE_HOME` if set, otherwise the checkout if it is writable, otherwise a folder in the
+    home directory.
     """
     if chosen := os.environ.get("COURSE_HOME"):
         return Path(chosen).expanduser().resolve()
@@ -40,15 +40,15 @@ def course_home() -> Path:
 
 
 def recording(name: str) -> Path:
-    """Return a file in `recordings`, such as a trace of a tool that is not installed here.
+    """Return a file in `recordings`, such as the trace of a tool that is not installed here.
 
     Raises:
-        CourseError: there is no such recording.
+        CourseError: If the recording does not exist.
     """
     path = shipped("recordings") / name
     if not path.is_file():
         there = ", ".join(sorted(file.name for file in path.parent.glob("[!.]*")))
-        raise CourseError(f"There is no recording {name!r}; choose one of: {there}.")
+        raise CourseError(f"There is no recording {name!r}. Choose one of: {there}.")
     return path
 
 
@@ -58,22 +58,22 @@ def data_root() -> Path:
 
 
 def data_size(size: str | None = None) -> str:
-    """Return `size`, or that of the data in use (`$COURSE_SIZE`, or M), as a letter.
+    """Return `size`, or the size of the data in use (`$COURSE_SIZE`, default M), as a letter.
 
     Raises:
-        CourseError: there is no such size.
+        CourseError: If the size does not exist.
     """
     chosen = size or os.environ.get("COURSE_SIZE") or "M"
     if chosen.upper() not in SIZES:
-        raise CourseError(f"There is no data size {chosen!r}; choose S, M or L.")
+        raise CourseError(f"There is no data size {chosen!r}. Choose S, M or L.")
     return chosen.upper()
 
 
 @cache
 def scratch_folder() -> Path:
-    """Return the folder of what must outlive a cell, such as its modules and the predictions.
+    """Return the folder for files that outlive a cell, such as its modules and the predictions.
 
-    It lies beside the notebook; where nothing can be written there, it is a temporary one.
+    It is next to the notebook, or a temporary folder if that location is read-only.
     """
     folder = Path.cwd() / SCRATCH
     try:

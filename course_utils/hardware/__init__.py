@@ -1,1 +1,1 @@
-"""The accelerator and the storage, real or emulated, and the clock that they tell the time by."""
+"""Real and emulated accelerators and storage, and the clocks that they use."""

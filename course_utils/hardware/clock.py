@@ -1,4 +1,4 @@
-"""The time by which a host waits for hardware: this machine's, or one that nobody waits for."""
+"""Clocks for emulated hardware: the real clock, and a virtual one whose waits take no time."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from typing import Protocol
 
 from keepfed.forks import reset_after_fork
 
-# Windows counts the computing of a process in steps of 15.6 ms
+# Windows updates process_time only every 15.6 ms.
 _FINE = time.get_clock_info("process_time").resolution < 1e-4
 _computing = time.process_time_ns if _FINE else time.perf_counter_ns
 
 
 class HostClock(Protocol):
-    """The time of a host, in nanoseconds, and how it waits."""
+    """Clock of a host in nanoseconds, with a method to wait."""
 
     def __call__(self) -> int:
-        """Return the time."""
+        """Return the current time."""
 
     def sleep_until(self, end_ns: int) -> None:
-        """Wait until it is `end_ns`; if it is later, go on at once."""
+        """Wait until `end_ns`; return immediately if that time has passed."""
 
 
 class RealClock:
     """The clock of this machine."""
 
     def __init__(self, *, early_ns: int = 70_000):
-        """Ask for so much less sleep than is due: by so much at least `time.sleep` oversleeps.
+        """Create a clock that requests `early_ns` less sleep, because `time.sleep` oversleeps.
 
-        Spinning would be more exact, but costs the process the priority that sleepers get, and that
-        costs milliseconds on a busy machine.
+        Spinning would be more precise, but a spinning process loses the scheduling priority of a
+        sleeping one, which costs milliseconds on a busy machine.
         """
         self._early_ns = early_ns
 
     def __call__(self) -> int:
-        """Return the time."""
+        """Return the current time."""
         return time.perf_counter_ns()
 
     def sleep_until(self, end_ns: int) -> None:
-        """Sleep until it is `end_ns`, to within some 0.1 ms."""
+        """Sleep until `end_ns`, accurate to about 0.1 ms."""
         while (left_ns := end_ns - time.perf_counter_ns()) > 0:
             time.sleep(max(left_ns - self._early_ns, 0) / 1e9)
 
 
 class Timed(Protocol):
-    """An emulated storage, or what else goes by a clock."""
+    """An emulated storage, or another object with a clock."""
 
     clock: HostClock
 
 
 class VirtualClock:
-    """A clock that waiting puts forward at once; any thread of this process may use it.
+    """Clock that jumps ahead instead of waiting; any thread of this process may use it.
 
         fs = slow_storage(folder, "S3")
         clock = VirtualClock(fs)
         start = clock()
-        ...  # read; every emulated wait is over at once
+        ...  # read; emulated waits take no time
         seconds = (clock() - start) / 1e9
 
-    Alone, or with an emulated GPU, it begins at 0 and only waiting passes time, so that copies and
-    steps are exact. Over a storage, this process's computing passes time too; what other programs
-    take from it does not, so a busy machine gives the same figures.
+    Without a storage, the clock starts at 0 and advances only by waits, so copies and steps of an
+    emulated GPU take exact times. With a storage, it also advances by the CPU time of this process.
+    It ignores the load of other programs, so a busy machine gives the same figures.
     """
 
     _lock: threading.Lock
@@ -70,23 +70,23 @@ class VirtualClock:
     def __init__(
         self, storage: Timed | None = None, *, computing: Callable[[], int] | None = None
     ) -> None:
-        """Begin; `storage` goes by this clock from now on, in this process.
+        """Start the clock and attach it to `storage` in this process.
 
-        `computing` tells the nanoseconds that this process has computed so far.
+        `computing` returns the CPU time of this process in nanoseconds.
         """
         self._computing = computing or (_computing if storage else lambda: 0)
-        self.waited = 0  # how much of its time, in ns, was waiting
+        self.waited = 0  # ns of this clock spent waiting
         reset_after_fork(self, "_lock", threading.Lock)
-        # it goes on from where the clock before it is: the storage may be busy up to there
+        # Continue from the storage's previous clock, because the storage may be busy until then.
         self._start = storage.clock() - self._computing() if storage else 0
         if storage:
             storage.clock = self
 
     def __call__(self) -> int:
-        """Return the time."""
+        """Return the current time."""
         return self._start + self._computing() + self.waited
 
     def sleep_until(self, end_ns: int) -> None:
-        """Be at `end_ns` at once."""
+        """Advance the clock to `end_ns`."""
         with self._lock:
             self.waited += max(0, end_ns - self())

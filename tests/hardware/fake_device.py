@@ -1,4 +1,4 @@
-"""An emulated device on a clock that only sleeping and working move on: no test waits."""
+"""An emulated device on a fake clock, so that tests do not wait."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ MS = 1_000_000
 
 
 class FakeClock(VirtualClock):
-    """Nanoseconds that pass when somebody sleeps, or works for some milliseconds."""
+    """Clock in ns that advances when code sleeps or works for some milliseconds."""
 
     @property
     def now(self) -> int:
@@ -27,12 +27,12 @@ class FakeClock(VirtualClock):
 def fake_device(
     *, step_ms: float = 20, memory_gib: float = 1
 ) -> tuple[EmulatedAccelerator, FakeClock]:
-    """Make a device that copies 1 MB/ms from pageable and 2 MB/ms from pinned memory."""
+    """Return a device that copies 1 MB/ms from pageable and 2 MB/ms from pinned memory."""
     preset = replace(PRESETS["RTX 3090"], memory_gib=memory_gib, pageable_gb_s=1.0, pinned_gb_s=2.0)
     clock = FakeClock()
     return EmulatedAccelerator(preset, step_ms=step_ms, clock=clock), clock
 
 
 def megabytes(count: float, *, seed: int = 0) -> torch.Tensor:
-    """Make `count` * 10**6 bytes of noise."""
+    """Return `count` * 10**6 bytes of noise."""
     return torch.randn(round(count * 250_000), generator=torch.Generator().manual_seed(seed))

@@ -19,7 +19,7 @@ def fs(tmp_path):
     return slow_storage(tmp_path, FIGURES)
 
 
-def test_a_virtual_clock_is_put_forward_only_by_waiting_and_is_one_for_all_threads():
+def test_only_waits_advance_a_virtual_clock_for_all_threads():
     clock = VirtualClock()
     threads = [threading.Thread(target=clock.sleep_until, args=(ms * MS,)) for ms in range(8)]
     for thread in threads:
@@ -27,11 +27,11 @@ def test_a_virtual_clock_is_put_forward_only_by_waiting_and_is_one_for_all_threa
     for thread in threads:
         thread.join()
     assert clock() == clock.waited == 7 * MS
-    clock.sleep_until(3 * MS)  # that is over
+    clock.sleep_until(3 * MS)  # a time in the past
     assert clock() == 7 * MS
 
 
-def test_real_time_is_waited_for():
+def test_real_clock_waits():
     clock = RealClock()
     end = clock() + 2 * MS
     clock.sleep_until(end)
@@ -39,9 +39,9 @@ def test_real_time_is_waited_for():
     clock.sleep_until(0)
 
 
-def test_emulated_time_is_that_of_the_calendar_and_nobody_waits_for_it(fs):
+def test_emulated_time_is_that_of_the_calendar_without_waiting(fs):
     before = time.monotonic()
-    for _ in range(2):  # a second clock does not wait for what the first has done
+    for _ in range(2):  # a second clock does not wait for work of the first
         clock = VirtualClock(fs, computing=lambda: 7)
         start = clock()
         with fs.open("two.bin") as file:
@@ -49,10 +49,10 @@ def test_emulated_time_is_that_of_the_calendar_and_nobody_waits_for_it(fs):
             file.read(MB)
             file.read(MB)
         assert clock.waited == clock() - start == (5_000 + 2 * (20_000 + 1_000)) * MS
-    assert time.monotonic() - before < 40  # of 94
+    assert time.monotonic() - before < 40  # 94 without the virtual clock
 
 
-def test_computing_between_two_reads_passes_time_too(fs):
+def test_computing_between_two_reads_advances_the_clock(fs):
     computed = 0
     clock = VirtualClock(fs, computing=lambda: computed)
     start = clock()
@@ -63,7 +63,7 @@ def test_computing_between_two_reads_passes_time_too(fs):
     assert clock() - start == clock.waited + 300 * MS == 47_300 * MS
 
 
-def test_over_a_storage_what_this_process_computes_is_counted(fs):
+def test_clock_over_a_storage_counts_cpu_time_of_this_process(fs):
     clock = VirtualClock(fs)
     start = clock()
     sum(range(200_000))

@@ -1,4 +1,4 @@
-"""One interface to a GPU: the real one, or one that is emulated and says so."""
+"""One interface to a GPU, real or emulated; emulated ones are labelled."""
 
 from course_utils.hardware.clock import HostClock, VirtualClock
 from course_utils.hardware.gpu.accelerator import (

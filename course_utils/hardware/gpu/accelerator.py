@@ -1,6 +1,6 @@
-"""One interface to a real and to an emulated accelerator.
+"""One interface to a real and an emulated accelerator.
 
-    gpu = get_accelerator()                    # the CUDA device, or an emulated one that says so
+    gpu = get_accelerator()                    # the CUDA device, or an emulated one
     copies = gpu.Stream()
     with gpu.stream(copies):
         batch = gpu.upload(gpu.pin(batch), non_blocking=True)
@@ -8,9 +8,9 @@
     gpu.current_stream().wait_event(done)
     print(gpu.step(batch).item())
 
-Streams and events have the names and the meaning of `torch.Stream` and `torch.Event`, so that code
-moves to CUDA as it is. On the emulated device a missing wait shows every time; on a real one it may
-go well for weeks.
+Streams and events have the names and meaning of `torch.Stream` and `torch.Event`, so the code also
+runs on CUDA without changes. On the emulated device a missing wait gives a wrong result every time.
+On a real device it may go unnoticed for weeks.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Accelerator(BatchDevice, Protocol):
     step_ms: float
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> Loss:
-        """Launch a training step on `batch` and return at once.
+        """Launch a training step on `batch` and return immediately.
 
         Args:
-            batch: uploaded tensors, nested; the step reads them all.
-            ms: how long it takes; default `step_ms`.
-            occupancy: share of the device's multiprocessors that it keeps busy.
+            batch: Uploaded tensors, nested. The step reads all of them.
+            ms: Duration of the step. Default: `step_ms`.
+            occupancy: Share of the device's multiprocessors that the step uses.
         """
 
     def smi(self) -> Smi:
-        """Return what nvidia-smi shows, beside what it does not show."""
+        """Return the output of nvidia-smi, and figures that nvidia-smi does not show."""
 
 
 def get_accelerator(
@@ -54,36 +54,36 @@ def get_accelerator(
     emulate: bool | None = None,
     clock: HostClock | None = None,
 ) -> Accelerator:
-    """Return the CUDA device if there is one, else an emulated one.
+    """Return the CUDA device if there is one, otherwise an emulated one.
 
     Args:
-        preset: kind of GPU to emulate: "RTX 3090", "A100" or "H200".
-        step_ms: how long `step` takes; by default what the preset would need for 0.6 TFLOP.
-        emulate: True to emulate even beside a CUDA device, False to insist on CUDA.
-        clock: the time of an emulated device; by default that of this machine.
+        preset: GPU to emulate: "RTX 3090", "A100" or "H200".
+        step_ms: Duration of `step`. Default: the preset's time for 0.6 TFLOP.
+        emulate: True to emulate even if there is a CUDA device, False to require CUDA.
+        clock: Clock of the emulated device. Default: the clock of this machine.
 
     Raises:
-        ValueError: if there is no such preset.
-        RuntimeError: if CUDA is insisted on and there is none.
+        ValueError: If there is no such preset.
+        RuntimeError: If CUDA is required but not available.
     """
     if preset not in PRESETS:
-        raise ValueError(f"There is no preset {preset!r}; use one of: {', '.join(PRESETS)}.")
+        raise ValueError(f"There is no preset {preset!r}. Use one of: {', '.join(PRESETS)}.")
     figures = PRESETS[preset]
     has_cuda = torch.cuda.is_available()
     if emulate is False and not has_cuda:
-        raise RuntimeError("There is no CUDA device here; leave out emulate=False to emulate one.")
+        raise RuntimeError("There is no CUDA device here. Omit emulate=False to emulate one.")
     if emulate or not has_cuda:
         return EmulatedAccelerator(figures, step_ms=step_ms, clock=clock)
     return CudaAccelerator(step_ms=figures.step_ms if step_ms is None else step_ms)
 
 
 def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) -> Accelerator:
-    """Return the GPU of this rank, and make it the current one.
+    """Return the GPU of this rank, and make it the current device.
 
-    torchrun sets the number of each process on this machine, and how many there are. If the batch
-    system shows each rank a single GPU (CUDA_VISIBLE_DEVICES), the rank takes that one. If there
-    are more ranks than GPUs otherwise, all ranks get an emulated one and print a warning, since two
-    ranks cannot share a GPU in NCCL.
+    torchrun sets the local rank of each process and their number on this machine. If the batch
+    system shows each rank a single GPU (CUDA_VISIBLE_DEVICES), the rank uses that one. Otherwise,
+    if there are more ranks than GPUs, all ranks use an emulated GPU and print a warning, because
+    two ranks cannot share a GPU in NCCL.
     """
     rank, ranks = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
     if not torch.cuda.is_available():
@@ -104,18 +104,18 @@ def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) 
 def timed_accelerator(
     preset: str = "RTX 3090", *, step_ms: float | None = None, emulate: bool | None = None
 ) -> tuple[Accelerator, HostClock]:
-    """Return what `get_accelerator` does, and a clock to record its traces with.
+    """Return the result of `get_accelerator`, and a clock for recording its traces.
 
         gpu, clock = timed_accelerator("RTX 3090", step_ms=3)
         with record(clock=clock) as trace:
             gpu.step(gpu.upload(batch)).item()
 
-    Without a GPU nobody waits: an emulated wait only puts the clock forward. What Python computes
-    in between takes no time on it, so that the copies and steps of a picture are exact.
+    Without a GPU, an emulated wait takes no real time, because it only advances the clock. Python
+    code does not advance the clock, so the copies and steps of a timeline are exact.
 
     Raises:
-        ValueError: if there is no such preset.
-        RuntimeError: if CUDA is insisted on (`emulate=False`) and there is none.
+        ValueError: If there is no such preset.
+        RuntimeError: If CUDA is required (`emulate=False`) but not available.
     """
     clock = VirtualClock()
     gpu = get_accelerator(preset, step_ms=step_ms, emulate=emulate, clock=clock)

@@ -11,24 +11,25 @@ from course_utils.hardware.gpu.loss import Loss, checksum
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
 from keepfed.device.cuda import CudaDevice, batch_number, device_tensors, timer
 
-LEAST_PRODUCT_MS = 0.5  # a stream takes about 1,000 launches, and then holds up the host
-_SPIN_CYCLES = 10_000_000  # some 5 ms: long enough to calibrate with
+LEAST_PRODUCT_MS = 0.5  # a stream queues about 1,000 launches, then blocks the host
+_SPIN_CYCLES = 10_000_000  # about 5 ms, long enough for calibration
 
 
 class CudaAccelerator(CudaDevice):
-    """A CUDA device that can also pass for one that trains; see `accelerator.Accelerator`."""
+    """A CUDA device that can also run artificial training steps; see `accelerator.Accelerator`."""
 
     def __init__(self, *, step_ms: float):
-        """Take the current device and find out how fast it is."""
+        """Use the current device and measure its speed."""
         super().__init__()
         self.step_ms = step_ms
         self._work = Work(self.device)
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> CudaLoss:
-        """Launch `ms` of work and a checksum of `batch`.
+        """Launch `ms` of computation and a checksum of `batch`.
 
-        The work is matrix products, as in a training step, which fill the device. With an occupancy
-        below one half it is a kernel that counts cycles on a single multiprocessor.
+        The computation consists of matrix products, as in a training step, which use the complete
+        device. If `occupancy` is below 0.5, it is a kernel that counts cycles on a single
+        multiprocessor.
         """
         read = device_tensors(batch, self.device)
         with self.span("gpu", "compute", batch_number(read)):
@@ -36,12 +37,12 @@ class CudaAccelerator(CudaDevice):
             return CudaLoss(checksum(read), self.current_stream())
 
     def smi(self) -> Smi:
-        """Return what nvidia-smi shows; for the true idle share record a trace."""
+        """Return the output of nvidia-smi; record a trace to see the true idle share."""
         return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
 
 
 class CudaLoss(Loss):
-    """The checksum of a step on its way to the host."""
+    """The checksum of a step, while it is copied to the host."""
 
     def __init__(self, value: torch.Tensor, stream: torch.cuda.Stream):
         self._value = torch.empty((), dtype=value.dtype, device="cpu", pin_memory=True)
@@ -49,7 +50,7 @@ class CudaLoss(Loss):
         self._done = stream.record_event(torch.cuda.Event(blocking=True))  # type: ignore[no-untyped-call]
 
     def item(self) -> float:
-        """Wait for this step, and for none launched after it."""
+        """Wait for this step, but not for later ones."""
         self._done.synchronize()
         return float(self._value)
 
@@ -58,20 +59,20 @@ class Work:
     """Kernels that keep the device busy for a given time."""
 
     def __init__(self, device: torch.device):
-        """Find out how long a matrix product and a counted cycle take here."""
+        """Measure the duration of a matrix product and of a counted cycle."""
         self.device = device
         self._ms_per_product, size = 0.0, 1024
         while self._ms_per_product < LEAST_PRODUCT_MS:
-            size = 128 * round(size * 1.26 / 128)  # twice the work
-            # Zeros: random numbers take so much power that the clock rate falls after a while
-            # (788 TFLOP/s of an H200 against 894), and a step would take longer than calibrated.
+            size = 128 * round(size * 1.26 / 128)  # doubles the work
+            # Zeros, because random numbers use so much power that the clock rate drops after a
+            # while (788 instead of 894 TFLOP/s on an H200), and steps would exceed their duration.
             self._factor = torch.zeros(size, size, device=device, dtype=torch.float16)
             self._product = torch.empty_like(self._factor)
             self._ms_per_product = self._time(self._multiply, times=50)
         self._ms_per_cycle = self._time(lambda: self._spin(_SPIN_CYCLES), times=5) / _SPIN_CYCLES
 
     def run(self, ms: float, occupancy: float) -> None:
-        """Launch work of about `ms` on the current stream."""
+        """Launch kernels that take about `ms` on the current stream."""
         if occupancy < 0.5:
             self._spin(round(ms / self._ms_per_cycle))
             return
@@ -82,11 +83,11 @@ class Work:
         torch.mm(self._factor, self._factor, out=self._product)
 
     def _spin(self, cycles: int) -> None:
-        with torch.cuda.device(self.device):  # another one may be current in this thread
+        with torch.cuda.device(self.device):  # this thread may use another device
             torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
     def _time(self, launch: Callable[[], None], *, times: int) -> float:
-        """Return the milliseconds per launch, the second time: loaded, and at full clock rate."""
+        """Return milliseconds per launch, measured after a warm-up at full clock rate."""
         stream, start, end = torch.cuda.current_stream(self.device), timer(), timer()
         for mark in (start, end):
             for _ in range(times):

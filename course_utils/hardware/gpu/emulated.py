@@ -1,13 +1,13 @@
-"""An accelerator that is not there: the times of a preset, the rules of CUDA, your own data.
+"""An emulated accelerator: the timing of a preset, the rules of CUDA, and your own data.
 
     gpu = get_accelerator("RTX 3090", step_ms=20, emulate=True)
     loss = gpu.step(gpu.upload(batch))
     loss.item()
 
-Copies and kernels take their time without any work being done; only a host that waits sleeps (on
-CUDA a waiting host spins as a rule, and takes a core from the workers). Kernels run one at a time,
-also those of different streams. Launching them costs no time, nor does memory that is taken from
-the device or pinned for the first time: on CUDA a launch takes microseconds, and the latter
+Copies and kernels take time without any work. Only a waiting host sleeps. (On CUDA a waiting host
+usually spins, which takes a core from the workers.) Kernels run one at a time, even those of
+different streams. Launching a kernel, allocating device memory and pinning host memory for the
+first time cost nothing here. On CUDA a launch takes microseconds, and new memory takes
 milliseconds.
 """
 
@@ -53,26 +53,26 @@ from keepfed.device.batches import (
 )
 from keepfed.measure.spans import Span, current, stage
 
-UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
-# How much work the default step is: the model the GPU is imagined to train.
+UNREAD_LOSSES = 32  # losses kept unread before the oldest is computed
+# Work of the default step, for an imagined model.
 STEP_TFLOP = 0.6
-# Share of the specified rate that a training step is imagined to reach.
+# Share of the specified throughput that an imagined training step reaches.
 EFFICIENCY = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One kind of GPU and the bus it hangs on; GB/s are 10**9 bytes per second."""
+    """One GPU model and its bus; GB/s are 10**9 bytes per second."""
 
     name: str
-    memory_gib: float  # what vendors write as GB
-    tflops: float  # dense bf16 with float32 sums
+    memory_gib: float  # vendors write GB
+    tflops: float  # dense bf16 with float32 accumulation
     pinned_gb_s: float  # host to device
     pageable_gb_s: float
     idle_w: float
-    awake_w: float  # while a program uses it and it computes nothing
+    awake_w: float  # a program uses it, but no kernel runs
     max_w: float
-    perf: str  # state of the clocks: at rest and at work
+    perf: str  # performance state: idle and busy
 
     @property
     def step_ms(self) -> float:
@@ -85,7 +85,7 @@ PRESETS = {name: Preset(name=name, **figures) for name, figures in _FIGURES.item
 
 
 class Kernel(NamedTuple):
-    """A kernel that ran, or will: when, and on which share of the multiprocessors."""
+    """Start, end and occupancy of a kernel, past or future."""
 
     start_ns: int
     end_ns: int
@@ -93,20 +93,20 @@ class Kernel(NamedTuple):
 
 
 class EmulatedAccelerator:
-    """A GPU of the kind `preset`, of which no part exists; see `accelerator.Accelerator`."""
+    """An emulated GPU of the kind `preset`; see `accelerator.Accelerator`."""
 
     emulated = True
 
     def __init__(
         self, preset: Preset, *, step_ms: float | None = None, clock: HostClock | None = None
     ):
-        """Make an idle device; with a clock that nobody waits for, its times are exact."""
+        """Create an idle device; with a `VirtualClock`, its times are exact."""
         self.preset = preset
         self.name = f"emulated {preset.name}"
         self.step_ms = preset.step_ms if step_ms is None else step_ms
         self._driver = Driver(clock or RealClock())
         self._memory = Memory(self.name, round(preset.memory_gib * 2**30), self._driver)
-        # once the host knows that a copy is finished, it may overwrite what was copied
+        # Once the host knows that a copy has finished, it may overwrite the source.
         self._driver.on_learning = self._memory.settle
         self._compute, self._to_device, self._to_host = Engine(), Engine(), Engine()
         self._kernels: deque[Kernel] = deque(maxlen=100_000)
@@ -116,16 +116,16 @@ class EmulatedAccelerator:
         return f"{self.name} (times of a preset, not of this machine)"
 
     def Stream(self) -> EmulatedStream:
-        """Hand out a stream, the 33rd time the first one again."""
+        """Return the next of 32 streams, then start again with the first."""
         return self._driver.next_stream()
 
     @cached_property
     def copy_stream(self) -> EmulatedStream:
-        """The stream of this device for copies ahead, the same one to all who ask."""
+        """The stream that this device reserves for prefetching."""
         return self.Stream()
 
     def Event(self, *, enable_timing: bool = False) -> EmulatedEvent:
-        """Make an event."""
+        """Create an event."""
         return EmulatedEvent(self._driver, enable_timing=enable_timing)
 
     def stream(self, stream: EmulatedStream | None) -> AbstractContextManager[None]:
@@ -137,15 +137,15 @@ class EmulatedAccelerator:
         return self._driver.stream
 
     def synchronize(self) -> None:
-        """Block the host until everything launched is finished."""
+        """Block the host until all launched operations have finished."""
         for stream in list(self._driver.streams):
             stream.synchronize()
 
     def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
         """Copy the tensors of `batch` to the device.
 
-        From pageable memory the copy is slower and blocks the host even with `non_blocking=True`,
-        unless it is `SMALL`. Pinned tensors with gaps in them are first packed in pageable memory.
+        Copies from pageable memory are slower and block the host even with `non_blocking=True`,
+        unless the tensor is `SMALL`. Pinned tensors with gaps are first packed in pageable memory.
         """
         contents: list[Content] = []
 
@@ -167,7 +167,7 @@ class EmulatedAccelerator:
         self._record("copy", "transfer", start_ns, last.end_ns, _batch_number())
         if not non_blocking:
             self._driver.wait(last.end_ns, last.known)
-        # the host is held up by staging, but is not told when the data have arrived
+        # Staging blocks the host, but the host does not learn when the data have arrived.
         elif large := [c.written.end_ns for c in staged if c.data.nbytes > SMALL]:
             self._driver.clock.sleep_until(large[-1])
         return uploaded
@@ -180,13 +180,13 @@ class EmulatedAccelerator:
         return Content(source.detach(), allocation, copy, _batch_number())
 
     def _handle(self, content: Content) -> DeviceTensor:
-        """Return the tensor that keeps allocated memory as long as it is used."""
+        """Return a tensor that keeps its memory allocated as long as the tensor exists."""
         tensor = DeviceTensor(content, self)
         weakref.finalize(tensor, self._memory.drop, content.allocation).atexit = False
         return tensor
 
     def download(self, content: Content) -> torch.Tensor:
-        """Return a copy in host memory, after the current stream has got there."""
+        """Return a copy in host memory, made after the current stream's earlier work."""
         duration = round(content.data.nbytes / self.preset.pageable_gb_s)
         copy = self.current_stream().launch(self._to_host, duration)
         result = EmulatedLoss(self._driver, copy, [content])
@@ -194,9 +194,9 @@ class EmulatedAccelerator:
         return poison(content.data) if result.spoilt else content.data.clone()
 
     def download_ahead(self, content: Content) -> torch.Tensor:
-        """Launch a copy to pinned host memory; it is garbage until an event after it is waited for.
+        """Launch a copy to pinned host memory, readable after waiting for a later event.
 
-        On CUDA the data are sometimes there earlier.
+        Until then it contains garbage. On CUDA the data sometimes arrive earlier.
         """
         with self._driver.lock:
             duration = round(content.data.nbytes / self.preset.pinned_gb_s)
@@ -204,7 +204,7 @@ class EmulatedAccelerator:
             return self._memory.download(content, copy)
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> EmulatedLoss:
-        """Launch a training step that reads `batch`; return at once, with a loss to wait for."""
+        """Launch a training step that reads `batch`; immediately return its loss."""
         with self._driver.lock:
             contents = self._contents(batch)
             kernel = self._launch(contents, self.step_ms if ms is None else ms, occupancy)
@@ -218,10 +218,10 @@ class EmulatedAccelerator:
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
     ) -> Any:
-        """Launch a kernel that takes `ms` and return the new tensors of `function(*buffers)`.
+        """Launch a kernel of `ms` and return `function(*buffers)` as new device tensors.
 
-        The function gets ordinary tensors and must not change them. It is computed here and now, in
-        time of this machine that does not count as the device's.
+        The function receives ordinary tensors and must not modify them. It runs immediately, and
+        its CPU time does not count as time of the device.
         """
         with self._driver.lock:
             contents = self._contents(buffers)
@@ -231,7 +231,7 @@ class EmulatedAccelerator:
 
     def _launch(self, contents: list[Content], ms: float, occupancy: float) -> Operation:
         if ms < 0 or not 0 < occupancy <= 1:
-            raise ValueError(f"{ms=} has to be 0 or more and {occupancy=} in ]0, 1]: change them.")
+            raise ValueError(f"{ms=} must be at least 0 and {occupancy=} must be in (0, 1].")
         kernel = self.current_stream().launch(self._compute, round(ms * 1e6))
         batch = contents[0].batch if contents else _batch_number()
         self._record("gpu", "compute", kernel.start_ns, kernel.end_ns, batch)
@@ -259,7 +259,7 @@ class EmulatedAccelerator:
         return [tensor.content for tensor in uploaded]
 
     def pin(self, batch: Any) -> Any:
-        """Copy the tensors of `batch` to pinned host memory, which takes the host its time."""
+        """Copy the tensors of `batch` to pinned memory; this takes time on the host."""
         with stage("transfer", lane="main"):
             start = self._driver.clock()
             copied = map_tensors(lambda tensor: _dense(tensor).clone(), batch)
@@ -268,15 +268,15 @@ class EmulatedAccelerator:
         return map_tensors(mark_pinned, copied)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over `batches` in pinned memory, as `DataLoader(pin_memory=True)` does on CUDA.
+        """Return `batches` in pinned memory, as `DataLoader(pin_memory=True)` does on CUDA.
 
-        Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.) As
-        there, a dataclass stays as it is unless it has a method `pin_memory`.
+        A thread pins while your loop runs, so this takes no time. (Without CUDA nothing is really
+        pinned.) As in a DataLoader, a dataclass without a `pin_memory` method stays unpinned.
         """
         return PinnedBatches(batches, partial(pin_as_a_loader, lambda t: mark_pinned(_dense(t))))
 
     def is_pinned(self, batch: Any) -> bool:
-        """Return whether all tensors of `batch` are in pinned host memory, or pass for it."""
+        """Return whether all tensors of `batch` are in pinned memory, real or emulated."""
         return all(is_pinned(part) for tensor in tensors(batch) for part in dense_parts(tensor))
 
     def memory_allocated(self) -> int:
@@ -286,15 +286,15 @@ class EmulatedAccelerator:
             return self._memory.used
 
     def max_memory_allocated(self) -> int:
-        """Return the most bytes that were in use at a time."""
+        """Return the peak number of bytes in use."""
         return self._memory.peak
 
     def memory_reserved(self) -> int:
-        """Return the bytes taken from the device, those kept for the next of their stream too."""
+        """Return the bytes reserved on the device, including freed ones kept for reuse."""
         return self._memory.reserved
 
     def smi(self) -> Smi:
-        """Return what nvidia-smi would show now."""
+        """Return the output that nvidia-smi would give now."""
         now, taken = self._driver.clock(), self.memory_reserved()
         return emulated_smi(self.preset, list(self._kernels), now_ns=now, memory_used=taken)
 
@@ -306,7 +306,7 @@ class EmulatedAccelerator:
 
 
 class DeviceTensor(Handle):
-    """A tensor on the emulated device, read by `gpu.step` and `gpu.launch` or with `cpu()`."""
+    """A tensor on the emulated device, for `gpu.step`, `gpu.launch` and `cpu()`."""
 
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
         self.content = content
@@ -315,20 +315,20 @@ class DeviceTensor(Handle):
         self._gpu = gpu
 
     def record_stream(self, stream: EmulatedStream) -> None:
-        """When this tensor is dropped, keep its memory until `stream` has done its work so far.
+        """Keep the memory of this tensor until `stream` has finished its current work.
 
-        Said of the stream that it was allocated on, this does nothing, as on CUDA.
+        For the stream that the tensor was allocated on, this does nothing, as on CUDA.
         """
         allocation = self.content.allocation
         if stream is not allocation.home:
             allocation.recorded.append(stream)
 
     def cpu(self) -> torch.Tensor:
-        """Return a copy in host memory, after the current stream has got there."""
+        """Return a copy in host memory, made after the current stream's earlier work."""
         return self._gpu.download(self.content)
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Any:
-        """Return a copy in host memory, `cpu()`, or one that is on its way.
+        """Return a copy in host memory: `cpu()`, or an asynchronous copy.
 
         With `non_blocking=True` the tensor contains garbage until the host has waited for an event
         that was recorded after the copy, or for the stream.
@@ -337,8 +337,8 @@ class DeviceTensor(Handle):
             return self
         if str(device) != "cpu":
             raise ValueError(
-                f"A tensor on the {self.device} can be copied to the host only, and not to "
-                f'{device!r}. Use tensor.to("cpu").'
+                f"A tensor on the {self.device} can only be copied to the host, not to {device!r}. "
+                'Use tensor.to("cpu").'
             )
         return self._gpu.download_ahead(self.content) if non_blocking else self.cpu()
 
@@ -355,17 +355,17 @@ class DeviceTensor(Handle):
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"An emulated device tensor has no {name!r}: compute with gpu.launch(function, tensor, "
-            "ms=...) or look at the values with tensor.cpu()."
+            f"An emulated device tensor has no attribute {name!r}. Compute with "
+            "gpu.launch(function, tensor, ms=...), or read its values with tensor.cpu()."
         )
 
     def __repr__(self) -> str:
-        # not the values: they may not be there yet
+        # Without the values, because they may not have arrived yet.
         return f"DeviceTensor({tuple(self.shape)}, {self.dtype}, {self.device!r})"
 
 
 class EmulatedLoss(Loss):
-    """The result of a step: a checksum of what the kernel read, NaN if it read garbage."""
+    """The result of a step: a checksum of the data it read, or NaN if it read garbage."""
 
     def __init__(self, driver: Driver, kernel: Operation, contents: list[Content]):
         self.spoilt = False
@@ -375,14 +375,14 @@ class EmulatedLoss(Loss):
             content.read(kernel, self)
 
     def item(self) -> float:
-        """Block the host until the kernel is finished and return the checksum."""
+        """Block the host until the kernel has finished, and return the checksum."""
         self._driver.learn(self._kernel.known)
-        self.compute()  # before the wait, which then hides what it costs
+        self.compute()  # before the wait, so that the wait hides its cost
         self._driver.clock.sleep_until(self._kernel.end_ns)
         return float("nan") if self.spoilt or self._value is None else self._value
 
     def compute(self) -> None:
-        """Read the data, once."""
+        """Compute the checksum, once."""
         if self._value is None:
             self.spoilt |= any(content.spoilt for content in self._contents)
             self._value = checksum([content.data for content in self._contents]).item()
@@ -390,14 +390,14 @@ class EmulatedLoss(Loss):
 
 
 def _is_fetched(source: torch.Tensor) -> bool:
-    """Tell whether the copy engine can fetch `source`: pinned, and without gaps."""
+    """Return whether the copy engine can read `source` directly: pinned, and without gaps."""
     return is_pinned(source) and not has_gaps(source)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout != torch.strided or tensor.is_nested:
         raise TypeError(
-            f"The emulated device copies dense tensors only, and the batch contains a tensor with "
+            "The emulated device copies only dense tensors, but the batch contains a tensor with "
             f"layout {tensor.layout}. Return its indices and values as dense tensors."
         )
     return tensor
@@ -415,9 +415,9 @@ def _batch_number() -> int:
 def emulated_smi(
     preset: Preset, kernels: Sequence[Kernel], *, now_ns: int, memory_used: int
 ) -> Smi:
-    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order.
+    """Return the output of nvidia-smi at `now_ns` for a GPU that ran `kernels`, in order.
 
-    The power is a guess: at rest without a kernel, else a line from awake to full load.
+    The power is a guess: idle without a kernel, otherwise linear from awake to full load.
     """
     begin = now_ns - SAMPLE_NS
     recent = [(_overlap(kernel, begin, now_ns), kernel.occupancy) for kernel in kernels]

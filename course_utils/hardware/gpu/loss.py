@@ -1,4 +1,4 @@
-"""The result of a step: one number for the contents of the batch that it read."""
+"""Result of a step: one number computed from the contents of its batch."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Sequence
 
 import torch
 
-SAMPLE = 1 << 14  # elements looked at per tensor; more would make torch start its threads
+SAMPLE = 1 << 14  # elements read per tensor; with more, torch starts its threads
 _INTEGER = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MIX = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 / golden ratio, odd: no bit of the sum is lost
+_MIX = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 / golden ratio; odd, so no bit of the sum is lost
 _MASK = (1 << 48) - 1  # as many bits as a float64 holds exactly
 
 
 class Loss:
-    """The result of a step, which may still be running: a checksum of what the step read."""
+    """Result of a step that may still be running: a checksum of the data it read."""
 
     def item(self) -> float:
-        """Block the host until the step is finished and return the checksum."""
+        """Block the host until the step has finished, and return the checksum."""
         raise NotImplementedError
 
     def __float__(self) -> float:
         return self.item()
 
     def __repr__(self) -> str:
-        return "<loss on the device: item() waits for it>"
+        return "<loss on the device; item() waits for it>"
 
 
 def checksum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return one number in [0, 1) for the contents of `parts`, NaN if NaN is among them.
+    """Return one number in [0, 1) for the contents of `parts`, or NaN if they contain NaN.
 
-    A GPU and a CPU compute it to the same last bit, and it is cheap enough for every step:
-    the bits of evenly spaced elements are weighted by position and added as integers, whose sums do
+    GPU and CPU give exactly the same result, and it is cheap enough for every step. The bits of
+    evenly spaced elements are weighted by position and added as integers, because integer sums do
     not depend on their order.
 
     Returns:
-        A float64 scalar on their device (on the CPU if there are none).
+        A float64 scalar on the device of `parts` (on the CPU if `parts` is empty).
     """
     device = parts[0].device if parts else torch.device("cpu")
     total = torch.zeros((), dtype=torch.int64, device=device)
@@ -51,6 +51,6 @@ def checksum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().reshape(-1)
-    # An odd stride, so that of a table with 4 columns not only one is looked at.
+    # An odd stride, so that the sample covers all columns of a table with 4 columns.
     sample = flat[:: flat.numel() // SAMPLE | 1].contiguous()
     return torch.view_as_real(sample).reshape(-1) if sample.is_complex() else sample

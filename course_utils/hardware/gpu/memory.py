@@ -1,13 +1,13 @@
 """Memory of the emulated device: counted exactly, and filled when CUDA would fill it.
 
-A copy from pinned memory reads its source only when the host waits for it or for what depends on
-it. A source that is overwritten earlier therefore arrives overwritten.
+A copy from pinned memory reads its source only when the host waits for the copy or for an operation
+that depends on it. If you overwrite the source earlier, the new data arrive.
 
 A kernel reads poison (NaN, or bytes 0xA5) instead of the data
 
-- if its stream has not waited for the copy or kernel that writes them, and
-- if the tensor was dropped while the kernel, on another stream than the one it was allocated on,
-  may still be running, and its memory went to a new tensor (`record_stream` prevents that).
+- if its stream has not waited for the copy or kernel that writes the data, or
+- if the tensor was dropped while a kernel on a different stream may still read it, and a new tensor
+  reuses its memory (`record_stream` prevents this).
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Known, Ope
 
 
 class Spoilable(Protocol):
-    """A result that turns to garbage if what it was computed from was garbage."""
+    """A result that becomes garbage if its input was garbage."""
 
     spoilt: bool
 
 
 class Allocation:
-    """A piece of device memory and who works with it."""
+    """A piece of device memory and the streams that use it."""
 
     def __init__(self, nbytes: int, home: EmulatedStream):
         self.nbytes = nbytes
-        self.home = home  # the stream it was allocated on
+        self.home = home  # stream that allocated it
         self.recorded: list[EmulatedStream] = []  # see DeviceTensor.record_stream
-        self.free_ns = 0  # when it can be used again, once its tensor was dropped
+        self.free_ns = 0  # time from which it can be reused after its tensor was dropped
         self._readers: list[tuple[Operation, weakref.ref[Spoilable]]] = []
 
     @property
     def is_shared(self) -> bool:
-        """Whether a stream other than its own may be reading it."""
+        """Whether a different stream may still be reading it."""
         return bool(self._readers)
 
     def read(self, reader: Operation, result: Spoilable) -> None:
-        """Note that the kernel `reader` computes `result` from what is here."""
+        """Record that the kernel `reader` computes `result` from this memory."""
         if reader.stream != self.home.number:
             self._readers = [r for r in self._readers if not r[0].is_known(self.home.known)]
             self._readers.append((reader, weakref.ref(result)))
 
     def overwrite(self, known: Known) -> None:
-        """Spoil the results of readers of whose end the new owner, knowing `known`, is not sure."""
+        """Poison results of readers that may still run, as far as the new owner knows."""
         for reader, reference in self._readers:
             result = reference()
             safe = reader.is_known(known) or any(s.number == reader.stream for s in self.recorded)
@@ -63,19 +63,19 @@ class Content:
     def __init__(self, data: torch.Tensor, allocation: Allocation, written: Operation, batch: int):
         self.data = data
         self.allocation = allocation
-        self.written = written  # by this copy or kernel
-        self.batch = batch  # number of the batch in the trace
+        self.written = written  # copy or kernel that writes the data
+        self.batch = batch  # index of the batch in the trace
         self.spoilt = False
 
     def read(self, reader: Operation, result: Spoilable) -> None:
-        """Note that the kernel `reader` computes `result` from this."""
+        """Record that the kernel `reader` computes `result` from this content."""
         if self.spoilt or not self.written.is_known(reader.known):
             result.spoilt = True
         self.allocation.read(reader, result)
 
 
 class Download:
-    """A copy to the host that nobody has waited for: its tensor is full of garbage until then."""
+    """A copy to the host that was not waited for: until then its tensor contains garbage."""
 
     def __init__(self, content: Content, copy: Operation):
         self.spoilt = False
@@ -84,7 +84,7 @@ class Download:
         content.read(copy, self)
 
     def arrive(self, known: Known) -> bool:
-        """Fill the tensor if the host, knowing `known`, may read it; return whether it may."""
+        """Fill the tensor if the host, which knows `known`, may read it; return whether it may."""
         arrived = self._copy.is_known(known)
         if arrived and not (self.spoilt or self._content.spoilt):
             self.tensor.copy_(self._content.data)
@@ -92,25 +92,27 @@ class Download:
 
 
 class Memory:
-    """The device's memory: what is allocated, and the copies that have not been waited for."""
+    """The device's memory: its allocations, and copies that were not waited for."""
 
     def __init__(self, name: str, capacity: int, driver: Driver):
         self.name, self.capacity = name, capacity
         self.used = self.peak = self.reserved = 0
-        self._kept: Counter[int] = Counter()  # by stream, free bytes of what is reserved
+        self._kept: Counter[int] = Counter()  # per stream: bytes reserved but free
         self._driver = driver
-        self._dropped: deque[Allocation] = deque()  # finalizers may run anywhere: only append
-        self._busy: list[Allocation] = []  # dropped, but a recorded stream still works on it
-        self._free: list[Allocation] = []  # to be overwritten by the next tensor of its stream
+        self._dropped: deque[Allocation] = (
+            deque()
+        )  # finalizers may run in any thread, so only append
+        self._busy: list[Allocation] = []  # dropped, but a recorded stream still uses it
+        self._free: list[Allocation] = []  # reused by the next tensor of its stream
         self._borrowed: weakref.WeakSet[Content] = weakref.WeakSet()
         self._downloads: list[Download] = []
         self._blocks = HostBlocks()
 
     def allocate(self, nbytes: int, stream: EmulatedStream) -> Allocation:
-        """Take `nbytes` for `stream`, first of all what was freed there.
+        """Allocate `nbytes` on `stream`, reusing memory freed there first.
 
         Raises:
-            torch.OutOfMemoryError: if so much is not free.
+            torch.OutOfMemoryError: If not enough memory is free.
         """
         self.collect()
         if self.used + nbytes > self.capacity and self._busy:
@@ -119,8 +121,8 @@ class Memory:
         if self.used + nbytes > self.capacity:
             raise torch.OutOfMemoryError(
                 f"The {self.name} has {self.capacity / 2**30:.3g} GiB, of which "
-                f"{self.used / 2**30:.3g} are in use, and {nbytes / 2**30:.3g} more do not fit: "
-                "use a smaller batch_size or drop (del) the batches you no longer need."
+                f"{self.used / 2**30:.3g} are in use. There is no space for {nbytes / 2**30:.3g} "
+                "more. Use a smaller batch_size, or drop (del) batches you no longer need."
             )
         known = dict(stream.known)
         learn(known, self._driver.known)
@@ -134,22 +136,22 @@ class Memory:
         return Allocation(nbytes, stream)
 
     def _reserve(self, nbytes: int, stream: int) -> None:
-        """Take what the stream has kept, else more of the device, as PyTorch's allocator does."""
+        """Use memory kept for the stream, or reserve more, as PyTorch's allocator does."""
         if nbytes <= self._kept[stream]:
             self._kept[stream] -= nbytes
             return
         if self.reserved + nbytes > self.capacity:
             self.reserved = self.used
-            self._kept.clear()  # of all streams
+            self._kept.clear()  # for all streams
         self.reserved += nbytes
 
     def drop(self, piece: Allocation) -> None:
-        """Give back what nobody has a tensor of any more; any thread may do so at any time."""
+        """Free the memory of a dropped tensor; any thread may call this at any time."""
         piece.free_ns = max((stream.tail_ns for stream in piece.recorded), default=0)
         self._dropped.append(piece)
 
     def collect(self) -> None:
-        """Count the memory of dropped tensors as free once nothing works on it any more."""
+        """Count the memory of dropped tensors as free once no stream uses it any more."""
         while self._dropped:
             self._busy.append(self._dropped.popleft())
         now = self._driver.clock()
@@ -161,23 +163,23 @@ class Memory:
             self._kept[piece.home.number] += piece.nbytes
 
     def take(self, content: Content) -> None:
-        """Copy the data, which belong to the host."""
+        """Copy the data, which still belong to the host."""
         content.data = self._blocks.copy(content.data)
         weakref.finalize(content, self._blocks.give_back, content.data).atexit = False
 
     def borrow(self, content: Content) -> None:
-        """Leave the data with the host until it knows that they were copied."""
+        """Keep using the host's data until the host knows that they were copied."""
         self._borrowed.add(content)
 
     def download(self, content: Content, copy: Operation) -> torch.Tensor:
-        """Return a host tensor that `copy` fills, which shows only to a host that waited for it."""
+        """Return the host tensor that `copy` fills once the host has waited for it."""
         self._downloads.append(Download(content, copy))
         return self._downloads[-1].tensor
 
     def settle(self, known: Known) -> None:
-        """Finish the copies, in both directions, of whose end the host, knowing `known`, is sure.
+        """Finish the copies that have finished for certain, as far as `known` tells the host.
 
-        It may overwrite the sources of copies to the device, and read the copies to the host.
+        The host may then overwrite sources of uploads, and read downloads.
         """
         for content in list(self._borrowed):
             if content.written.is_known(known):
@@ -187,19 +189,21 @@ class Memory:
 
 
 class HostBlocks:
-    """Host memory for what is on the device: copies of tensors, made in the memory of earlier ones.
+    """Host memory for the contents of the device, reusing blocks of earlier copies.
 
-    The system takes longer to hand out 20 MB of new memory than a GPU takes to fetch them.
+    The system needs more time to allocate 20 MB of new memory than a GPU needs to read them.
     """
 
     def __init__(self, *, keep: int = 8):
-        """Keep up to `keep` blocks that nobody uses, the latest."""
+        """Keep the latest `keep` unused blocks."""
         self._keep = keep
         self._spare: list[torch.Tensor] = []
-        self._returned: deque[torch.Tensor] = deque()  # finalizers may run anywhere: only append
+        self._returned: deque[torch.Tensor] = (
+            deque()
+        )  # finalizers may run in any thread, so only append
 
     def copy(self, source: torch.Tensor) -> torch.Tensor:
-        """Return a copy of `source`, in a block of up to twice its size; not for threads."""
+        """Return a copy of `source`, in a block of up to twice its size; not thread-safe."""
         while self._returned:
             storage = self._returned.popleft().untyped_storage()
             self._spare.append(_bytes(0).set_(storage))
@@ -207,17 +211,17 @@ class HostBlocks:
         size = source.nbytes
         fits = [i for i, block in enumerate(self._spare) if size <= block.nbytes <= 2 * size]
         block = self._spare.pop(fits[-1]) if fits else _bytes(size)
-        # By numpy, in this thread: torch would start others, which then spin for milliseconds.
+        # NumPy copies in this thread. torch would start threads that spin for milliseconds.
         block[:size].numpy()[:] = source.contiguous().view(-1).view(torch.uint8).numpy()
         return block[:size].view(source.dtype).view(source.shape)
 
     def give_back(self, copy: torch.Tensor) -> None:
-        """Take back a copy that nobody will use any more."""
+        """Take back a copy that is no longer used."""
         self._returned.append(copy)
 
 
 def _bytes(count: int) -> torch.Tensor:
-    # A default device must not move what stands for the device's memory off the host.
+    # An explicit device, because these bytes must stay on the host whatever the default is.
     return torch.empty(count, dtype=torch.uint8, device="cpu")
 
 
@@ -230,16 +234,16 @@ def poison(like: torch.Tensor) -> torch.Tensor:
 
 
 def mark_pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor over the same memory that passes for pinned, and its views too.
+    """Return a tensor over the same memory that counts as pinned, as do its views.
 
-    Really pinned memory can be had only with CUDA.
+    Only CUDA can really pin memory.
     """
-    # A storage of its own, so that `tensor` stays as it was.
+    # A separate storage object, so that `tensor` itself stays unmarked.
     marked = torch.utils.dlpack.from_dlpack(tensor.detach())
     marked.untyped_storage()._emulated_pinned = True  # type: ignore[attr-defined]
     return marked
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
-    """Tell whether `tensor` is page-locked, really or by `mark_pinned`."""
+    """Return whether `tensor` is page-locked, really or by `mark_pinned`."""
     return hasattr(tensor.untyped_storage(), "_emulated_pinned") or tensor.is_pinned()

@@ -1,7 +1,7 @@
-"""Read the recordings of real GPUs that come with the course.
+"""Read the recordings of real GPUs that are shipped with the course.
 
-Each is a trace of a loop on a GPU, and one of an emulated device with the times measured there;
-`make gpu-check` makes them.
+Each recording has two traces of the same loop: one on a real GPU, and one on an emulated device
+with the times measured there. `make gpu-check` creates them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from keepfed.measure.trace import Trace
 if TYPE_CHECKING:
     from keepfed.measure.picture import TimelineGrid
 
-MEASURED, EMULATED = "-measured.json", "-emulated.json"  # how the files of a recording end
+MEASURED, EMULATED = "-measured.json", "-emulated.json"  # endings of the files of a recording
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One training loop on a real GPU and on its emulated twin."""
+    """One training loop on a real GPU and on its emulated counterpart."""
 
     about: Mapping[str, Any]  # loop, GPU, date, command
     measured: Trace
     emulated: Trace
 
     def timeline(self) -> TimelineGrid:
-        """Return both in one picture, on one time axis."""
+        """Return both traces in one timeline with a common time axis."""
         from keepfed.measure.picture import Picture, TimelineGrid
 
         names = [f"measured, {self.about['gpu']}", "emulated"]
         return TimelineGrid([], {"": Picture([self.measured, self.emulated], names)})
 
     def __str__(self) -> str:
-        """Say what was recorded, where and when, and how busy the two devices were."""
+        """Return the loop, where and when it was recorded, and both utilisations."""
         measured, emulated = (t.summary().utilisation for t in (self.measured, self.emulated))
         return (
             f"{self.about['loop']['name']}: GPU busy {percent(measured)} measured, "
@@ -49,7 +49,7 @@ class Recording:
 
 
 def recordings(folder: Path | None = None) -> list[Recording]:
-    """Return the recordings that `tests/gpu/run.py` left in a folder, by name."""
+    """Return the recordings that `tests/gpu/run.py` wrote to a folder, sorted by name."""
     found = []
     for path in sorted((folder or shipped("recordings")).glob(f"*{MEASURED}")):
         emulated = load_chrome(path.with_name(path.name.removesuffix(MEASURED) + EMULATED))
@@ -59,8 +59,8 @@ def recordings(folder: Path | None = None) -> list[Recording]:
 
 
 def listing(found: Sequence[Recording]) -> str:
-    """Return a line for each recording, or what to do if there are none."""
+    """Return one line per recording, or instructions if there are none."""
     return "\n".join(map(str, found)) or (
-        "No recording of a real GPU comes with this version; `make gpu-check` on a machine with "
-        "one makes them."
+        "This version contains no recording of a real GPU. Run `make gpu-check` on a machine with "
+        "a GPU to create some."
     )

@@ -1,9 +1,9 @@
-"""What nvidia-smi shows, with the meaning it really has, beside what it does not show.
+"""The figures of nvidia-smi, their actual meaning, and figures that it does not show.
 
 NVML defines GPU-Util as the "percent of time over the past sample period during which one or more
 kernels was executing on the GPU", the sample period being "between 1 second and 1/6 second,
 depending on the product" (https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html). A
-kernel on one of 82 multiprocessors counts in full, and what was before the period not at all.
+kernel on one of 82 multiprocessors counts in full, and earlier periods do not count.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _QUERY = "pstate,utilization.gpu,power.draw,power.limit,memory.used,memory.total
 
 @dataclass(frozen=True, kw_only=True)
 class Smi:
-    """One look at the GPU; None where the figure is not available."""
+    """One reading of the GPU; None means that the figure is not available."""
 
     name: str
-    perf: str | None = None  # state of the clocks: P0, the fastest, to P12; at rest often P8
+    perf: str | None = None  # performance state, from P0 (fastest) to P12; often P8 when idle
     gpu_util: int | None = None  # percent, as nvidia-smi shows it
     power_w: float | None = None
     max_power_w: float | None = None
     memory_used: int | None = None  # bytes
     memory_total: int | None = None
-    idle: float | None = None  # share of the time since the first kernel in which none was running
-    sm_active: float | None = None  # share of the multiprocessors at work in the sample period
+    idle: float | None = None  # share of the time since the first kernel without a kernel
+    sm_active: float | None = None  # share of multiprocessors busy in the sample period
 
     def __str__(self) -> str:
-        """Draw the panel, narrow enough for half a laptop's screen."""
+        """Return the panel, narrow enough for half a laptop's screen."""
         power = _pair(self.power_w, self.max_power_w, 1, "W")
         memory = _pair(self.memory_used, self.memory_total, 2**20, "MiB")
         return "\n".join(
@@ -49,7 +49,7 @@ class Smi:
 
 
 def nvidia_smi(name: str, uuid: str) -> Smi:
-    """Ask the real nvidia-smi; what it cannot tell stays None."""
+    """Call the real nvidia-smi; unavailable figures stay None."""
     command = ["nvidia-smi", f"--id={uuid}", f"--query-gpu={_QUERY}"]
     try:
         answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""What this machine is: facts, limits, pressure, its disk, and how it starts workers."""
+"""Facts about this machine: cores, memory, pressure, disk and the start method of workers."""
 
 from course_utils.hardware.machine.disk import can_forget, drop_cache
 from course_utils.hardware.machine.facts import pressure, probe, stamp

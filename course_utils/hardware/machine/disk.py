@@ -1,4 +1,4 @@
-"""The disk: make a file cold, so that the next read comes from it, and try how fast it is."""
+"""Drop files from the page cache, and measure the speed of the disk."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from keepfed.formatting import plural
 
 _PIECE = bytes(range(256)) * 16 * 1024  # 4 MiB
 _PIECES = 16
-_LIMIT_S = 0.45  # for writing, and once more for reading
+_LIMIT_S = 0.45  # for writing, and again for reading
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Whether the system dropped files from its page cache; true or false like a bool."""
+    """Whether files were dropped from the page cache; true or false like a bool."""
 
     done: bool
     files: int
-    megabytes: float  # 10^6 bytes, the length of the files
+    megabytes: float  # total size of the files, 10^6 bytes
 
     def __bool__(self) -> bool:
         return self.done
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Return the result as a sentence."""
         what = f"{plural(self.files, 'file')}, {self.megabytes:,.1f} MB"
         if self.done:
             return f"Cold: {what} dropped from the page cache."
         return (
-            f"Warm: {what}, still in memory, because this system cannot be asked to drop them; "
-            "say 'warm' beside the figure, or read more than the memory holds in between."
+            f"Warm: {what} still in memory, because this system cannot drop files from the cache. "
+            "Label the figure 'warm', or first read more data than the memory holds."
         )
 
 
 def drop_cache(path: str | Path) -> Dropped:
-    """Ask the system to forget a file, or every file in a folder; needs no special rights.
+    """Drop a file, or every file in a folder, from the page cache; needs no special rights.
 
-    What is not on the disk yet is written first: a page that still waits for that cannot go.
+    Unwritten data are written to disk first, because only clean pages can be dropped.
 
     Returns:
-        What was done: false where it is impossible (macOS, Windows).
+        Whether the files were dropped: false on systems without this call (macOS, Windows).
 
     Raises:
-        FileNotFoundError: there is no such file or folder.
+        FileNotFoundError: If `path` does not exist.
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no {path}; name a file or folder that exists.")
+        raise FileNotFoundError(f"{path} does not exist. Pass an existing file or folder.")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)
     for file in files:
@@ -60,12 +60,12 @@ def drop_cache(path: str | Path) -> Dropped:
 
 
 def can_forget() -> bool:
-    """Tell whether this system can be asked to drop a file from its page cache."""
+    """Return whether this system can drop a file from its page cache."""
     return hasattr(os, "posix_fadvise")
 
 
 def _forget(handle: int) -> None:
-    """Have the pages of an open file written and dropped, where that is possible."""
+    """Write the pages of an open file to disk and drop them, if the system can."""
     if can_forget():
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -73,37 +73,37 @@ def _forget(handle: int) -> None:
 
 @dataclass(frozen=True)
 class DiskSpeed:
-    """Sequential speeds in 10^6 bytes per second over `megabytes` of data."""
+    """Sequential read and write speed, measured over `megabytes` of data, in 10^6 bytes/s."""
 
     write_mb_s: float
     read_mb_s: float
     megabytes: float
-    cold: bool  # whether the system was told to forget the file before it was read
+    cold: bool  # whether the file was dropped from the cache before reading
 
     def __str__(self) -> str:
         return f"write {self.write_mb_s:,.0f} MB/s, read {self.read_mb_s:,.0f} MB/s"
 
     @property
     def means(self) -> str:
-        """What the figures can and cannot tell."""
-        tried = f"{self.megabytes:.0f} MB in one piece"
+        """Explanation of the figures and their limits."""
+        tried = f"{self.megabytes:.0f} MB in one file"
         if not self.cold:
-            return f"{tried}; read back warm, from memory: says nothing about the disk"
-        slow = "slow: staging and caching pay here; " if self.read_mb_s < 200 else ""
-        return f"{slow}{tried}, read cold; many small files are far slower"
+            return f"{tried} read back from memory, so the speed of the disk is unknown"
+        slow = "slow, so staging and caching help here; " if self.read_mb_s < 200 else ""
+        return f"{slow}{tried}, read cold; many small files are much slower"
 
 
 def measure_disk(folder: Path) -> DiskSpeed:
-    """Write and read up to 64 MB in a folder.
+    """Measure the disk of a folder by writing and reading up to 64 MB.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If the folder is not writable.
     """
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         start, written = time.perf_counter(), 0
         while written < _PIECES * len(_PIECE) and time.perf_counter() - start < _LIMIT_S:
             written += file.write(_PIECE) or 0
-            os.fsync(file.fileno())  # else it is the memory that is written
+            os.fsync(file.fileno())  # without it, the data may still be in memory
         write_s = time.perf_counter() - start
         _forget(file.fileno())
         file.seek(0)

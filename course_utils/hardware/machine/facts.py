@@ -1,7 +1,7 @@
-"""Look at the machine: what will bound a loader here, before anything is measured.
+"""Facts about this machine that limit a data loader, before anything is measured.
 
-Each fact may be missing: what cannot be found out is unknown, and no reason to fail.
-`print(probe())` is the page that `course doctor` shows, with what the facts mean.
+A fact that cannot be determined is shown as unknown; this is not an error. `print(probe())` is the
+page that `course doctor` shows, including an explanation of each fact.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import platform
 import re
 import shutil
 import subprocess
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -20,28 +19,28 @@ from pathlib import Path
 from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
 from course_utils.paths import data_root
-from keepfed.formatting import size
+from keepfed.formatting import columns, size, wrap
 from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores
 
 PRESSURE = Path("/proc/pressure")
 _GB = 1e9
-_PAGE = 106  # characters; JupyterLab breaks longer lines in the middle of a word
+_PAGE = 106  # characters; JupyterLab wraps longer lines in the middle of a word
 
 
 def system() -> str:
-    """Name operating system, release and processor."""
+    """Return operating system, release and processor architecture."""
     return f"{platform.system()} {platform.release()}, {platform.machine()}"
 
 
 def stamp() -> str:
-    """Return machine and date, to stand beside what was measured here and now."""
+    """Return machine and date, for a caption next to a measurement."""
     return f"{system()}, {usable_cores()} cores, {date.today():%Y-%m-%d}"
 
 
 def gpus() -> tuple[str, ...]:
-    """Describe each NVIDIA GPU: name, memory, driver."""
-    columns = "--query-gpu=name,memory.total,driver_version"
-    command = ["nvidia-smi", columns, "--format=csv,noheader"]
+    """Return name, memory and driver version of each NVIDIA GPU."""
+    query = "--query-gpu=name,memory.total,driver_version"
+    command = ["nvidia-smi", query, "--format=csv,noheader"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     rows = [line.split(", ") for line in run.stdout.splitlines() if line.strip()]
     return tuple(f"{name}, {size}, driver {driver}" for name, size, driver in rows)
@@ -49,37 +48,37 @@ def gpus() -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Pressure:
-    """Percent of the last 10 s in which some task waited for what; empty where no kernel tells.
+    """Percentage of the last 10 s in which a task waited for each resource; empty if unknown.
 
-    It is Linux' pressure stall information (https://docs.kernel.org/accounting/psi.html).
+    Linux calls this pressure stall information (https://docs.kernel.org/accounting/psi.html).
     """
 
     shares: Mapping[str, float]
 
     def __repr__(self) -> str:
         if not self.shares:
-            return "This system keeps no pressure figures of the machine; Linux has them."
-        told = ", ".join(f"for {name} {share:.0f} %" for name, share in self.shares.items())
-        return f"Of the last 10 s some task waited {told}."
+            return "This system does not report pressure. Linux does."
+        waits = ", ".join(f"for {name} {share:.0f} %" for name, share in self.shares.items())
+        return f"Share of the last 10 s in which at least one task waited: {waits}."
 
 
 def pressure() -> Pressure:
-    """Read how long tasks on this machine had to wait for processor, disk or memory."""
-    names = {"cpu": "the processor", "io": "the disk", "memory": "memory"}
+    """Return how long tasks on this machine waited for the CPU, the disk and memory."""
+    names = {"cpu": "the CPU", "io": "the disk", "memory": "memory"}
     texts = {name: known((PRESSURE / file).read_text) or "" for file, name in names.items()}
     found = {name: re.match(r"some avg10=([\d.]+)", text) for name, text in texts.items()}
     return Pressure({name: float(match[1]) for name, match in found.items() if match})
 
 
 def probe(folder: str | Path | None = None) -> str:
-    """Look at this machine, and say what each fact means for loading; takes about a second.
+    """Return the facts about this machine, each with its meaning for data loading; takes 1 s.
 
     Args:
-        folder: where the data are or will be, whose disk is tried with a file of 64 MB; None: that
-            of the course.
+        folder: Folder of the data, now or in future. Its disk is measured with a file of 64 MB.
+            None selects the data folder of the course.
 
     Raises:
-        CourseError: `$COURSE_START_METHOD` is none that this system has.
+        CourseError: If this system does not support `$COURSE_START_METHOD`.
     """
     whole = Path(folder or data_root()).absolute()
     place = next(above for above in (whole, *whole.parents) if above.is_dir())
@@ -97,20 +96,19 @@ def probe(folder: str | Path | None = None) -> str:
         ("disk speed", *_disk_speed(place)),
     ]
     wide = max(len(value) for _, value, _ in rows)
-    page = textwrap.TextWrapper(
-        max(_PAGE - 16 - wide, 40), break_on_hyphens=False, break_long_words=False
-    )
-    told = [
-        (name, value, f"\n{'':{16 + wide}}".join(page.wrap(means))) for name, value, means in rows
-    ]
-    return "\n".join(f"{name:12}  {value:{wide}}  {means}".rstrip() for name, value, means in told)
+    if columns(_PAGE) < wide + 46:  # a narrow terminal has each meaning below its value
+        wide, between = 0, f"\n{'':14}"
+    else:
+        between = "  "
+    lines = [f"{name:12}  {value:{wide}}{between}{means}".rstrip() for name, value, means in rows]
+    return wrap("\n".join(lines), indent=16 + wide if wide else 14, most=_PAGE)
 
 
 def _python() -> tuple[str, str]:
     version = platform.python_version()
     major, minor = (int(part) for part in version.split(".")[:2])
     was_tried = (3, 11) <= (major, minor) <= (3, 14)
-    return version, "" if was_tried else "the course was tried with 3.11 to 3.14"
+    return version, "" if was_tried else "the course was tested with 3.11 to 3.14"
 
 
 def _cores() -> tuple[str, str]:
@@ -119,7 +117,7 @@ def _cores() -> tuple[str, str]:
         return "unknown", "start with 2 workers"
     value = f"{cores} usable of {all_cores()}"
     if cores == 1:
-        return value, "small: workers help while they wait for storage, not to compute"
+        return value, "small: workers help only while they wait for storage"
     return value, f"more than {cores} workers help only while they wait for storage"
 
 
@@ -129,39 +127,39 @@ def _memory() -> tuple[str, str]:
         return "unknown", "watch it while many workers run"
     value = f"{size(there)}, {_size(known(memory_free))} free"
     if there < 4 * _GB:
-        return value, "small: take data of size S and few workers, each holds its own batches"
+        return value, "small: use data of size S and few workers, as each holds its own batches"
     return value, "enough for data of size M"
 
 
 def _shm() -> tuple[str, str]:
     if not SHM.is_dir():
-        return "none on this system", "batches of workers take another way; nothing to do"
+        return "none on this system", "workers send batches in a different way; nothing to do"
     there, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
     if there is None or free is None:
-        return "unknown", "if workers die of a bus error, it is too small"
+        return "unknown", "if workers die with a bus error, it is too small"
     value = f"{size(there)}, {size(free)} free"
     if free < _GB:
-        return value, "small: batches travel through it; start the container with --shm-size=2g"
-    return value, "enough: batches of workers travel through it"
+        return value, "small: workers send batches through it; start Docker with --shm-size=2g"
+    return value, "enough: workers send batches through it"
 
 
 def _start_method() -> tuple[str, str]:
     method = start_method()
     if method == "fork":
-        return method, "workers start fast and copy this process; Python 3.14 does it no more"
-    return method, "workers start anew: what they use must live in a file (%%worker_module)"
+        return method, "workers start fast as copies of this process; not default in Python 3.14"
+    return method, "workers import their code, so it must be in a file (%%worker_module)"
 
 
 def _gpu() -> tuple[str, str]:
     if there := known(gpus):
         return "; ".join(there), "the same cells measure the real one"
-    return "none", "an emulated accelerator is used, and says so on every picture"
+    return "none", "an emulated accelerator is used, and every picture is labelled"
 
 
 def _disk(place: Path) -> tuple[str, str]:
     free = known(lambda: shutil.disk_usage(place).free)
     if free is not None and free < 5 * _GB:
-        means = "small: data of size M and copies take 3 GB; take size S"
+        means = "small: data of size M and its copies need 3 GB; use size S"
     else:
         means = "enough for data of size M" if free else ""
     return f"{_size(free)} free", f"{means} (in {place})".strip()

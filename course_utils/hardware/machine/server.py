@@ -1,13 +1,12 @@
-"""Imported by the server that forks workers, and first: it hears no interrupt, collects no garbage.
+"""Preloaded first by the forkserver: block SIGINT and disable garbage collection there.
 
-To look for garbage is to write into every object, and a forked process gets a page of its own
-wherever it writes: with torch loaded that is 50 MB for each worker, once it has collected.
+The garbage collector writes to every object, and a forked process gets its own copy of every page
+that it writes to. With torch loaded, one collection costs each worker 50 MB.
 
-An interrupt of the notebook reaches the server too. NumPy makes an ImportError of one that comes
-while it is imported, and the server passes over such errors; NumPy is half there then, and no
-worker can import it any more. So the server hears no interrupts. Its workers do.
-
-No other process may import this: it would go on without collecting and without interrupts.
+An interrupt of the notebook also reaches the server. If it arrives during the import of NumPy,
+NumPy turns it into an ImportError. The server ignores import errors, so NumPy stays partly
+imported, and no worker can import it any more. The server therefore blocks SIGINT. Its workers
+unblock it. Do not import this module in another process: it would lose SIGINT and the collector.
 """
 
 import gc
@@ -19,7 +18,7 @@ _SERVER = os.getpid()
 
 
 def _begin_worker() -> None:
-    if os.getppid() == _SERVER:  # and not a process that a worker forks
+    if os.getppid() == _SERVER:  # skip processes that a worker forks
         gc.freeze()
         gc.enable()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

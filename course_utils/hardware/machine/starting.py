@@ -1,4 +1,4 @@
-"""Choose how workers start, and import once what all of them need."""
+"""Choose the start method of workers, and preload the modules that all of them need."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from course_utils.errors import CourseError
 
 
 def start_method() -> str:
-    """Return how the notebooks start workers: forkserver, or spawn on Windows.
+    """Return the start method of the notebooks: forkserver, or spawn on Windows.
 
-    Fork is not chosen even where it is the default: it copies the locks of threads that it does not
-    copy. `$COURSE_START_METHOD` overrules the choice.
+    Fork is never the default, because it copies locks that threads hold, but not the threads.
+    `$COURSE_START_METHOD` overrides the choice.
 
     Raises:
-        CourseError: this system has no such way.
+        CourseError: If this system does not support the start method.
     """
     default = "spawn" if sys.platform == "win32" else "forkserver"
     method = os.environ.get("COURSE_START_METHOD") or default
     methods = multiprocessing.get_all_start_methods()
     if method not in methods:
         raise CourseError(
-            f"Workers cannot start by {method!r} here; set COURSE_START_METHOD to one of "
-            f"{', '.join(methods)}, or leave it unset."
+            f"This system does not support the start method {method!r}. Set COURSE_START_METHOD to "
+            f"one of {', '.join(methods)}, or unset it."
         )
     return method
 
 
 def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
-    """Make this process start workers by forkserver, or spawn on Windows; return which.
+    """Set the start method of this process to forkserver (spawn on Windows), and return it.
 
-    Call it before the first worker: the server that forks the workers imports the modules of
-    `preload` once, and no worker imports them again. If the server runs already without them, a
-    RuntimeWarning says so. `$COURSE_START_METHOD` overrules the choice.
+    Call it before the first worker starts. The server that forks the workers imports the modules of
+    `preload` once, so workers do not import them again. A RuntimeWarning reports a server that is
+    already running without them. `$COURSE_START_METHOD` overrides the choice.
 
     Raises:
-        ValueError: `preload` names a module that does not exist; the server would only pass over
-            it, and every worker would import it anew.
-        CourseError: `$COURSE_START_METHOD` is unknown here.
+        ValueError: If `preload` names a module that does not exist. The server would ignore it,
+            and every worker would import the module again.
+        CourseError: If this system does not support `$COURSE_START_METHOD`.
     """
     modules = list(preload)
     if missing := [name for name in modules if not _exists(name)]:
-        raise ValueError(f"There is no module {missing[0]!r} to preload; correct its name.")
+        raise ValueError(f"Cannot preload {missing[0]!r}: no such module. Correct the name.")
     method = start_method()
     if multiprocessing.get_start_method(allow_none=True) != method:
         multiprocessing.set_start_method(method, force=True)
@@ -59,26 +59,26 @@ def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
             multiprocessing.set_forkserver_preload(modules)
         elif late := [name for name in modules if name not in loaded]:
             warnings.warn(
-                f"Too late to preload {', '.join(late)}: the server that starts workers runs "
-                "already, so each worker imports them itself. Restart Python and call "
+                f"Cannot preload {', '.join(late)}, because the server that starts workers is "
+                "already running. Each worker imports them itself. Restart Python and call "
                 "use_start_method before the first worker.",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        forkserver.ensure_running()  # otherwise the first loader would wait for it
+        forkserver.ensure_running()  # otherwise the first loader waits for it
     return method
 
 
 def _exists(module: str) -> bool:
     try:
         return module in sys.modules or find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that should hold it
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
 def modules_of_server() -> list[str] | None:
-    """Return what the running server was told to load; None: no server runs."""
+    """Return the modules that the running server preloads, or None if no server runs."""
     from multiprocessing import forkserver
 
-    server: Any = forkserver._forkserver  # nothing public tells whether it runs
+    server: Any = forkserver._forkserver  # no public API reports whether it runs
     return None if server._forkserver_pid is None else list(server._preload_modules)

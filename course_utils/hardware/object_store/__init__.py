@@ -1,4 +1,4 @@
-"""A folder served over HTTP as an object store would, from a process of its own."""
+"""Emulated object store: a folder served over HTTP by a subprocess."""
 
 from course_utils.hardware.object_store.server import address, serve
 from course_utils.hardware.object_store.store import ObjectStore, object_store

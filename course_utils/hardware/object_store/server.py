@@ -1,7 +1,7 @@
-"""Serve one folder over HTTP as an object store would, with the limits of a storage preset.
+"""HTTP server for one folder that behaves like an object store, with the limits of a preset.
 
-It is read-only, for this machine alone, and for people who share a classroom: who has the token may
-read all of the folder.
+It is read-only, serves only this machine, and is meant for people who share a classroom: every
+client with the token may read the whole folder.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ from keepfed.errors import KeepfedError
 COUNTERS = ".counters"
 _CHUNK = 64 * 1024
 _NOT_IN_A_NAME = set("\\:") if os.name == "nt" else {"\\"}
-# an event loop wakes up late; what it missed is made good, but no more than this
+# An event loop wakes up late. The store catches up on at most this delay.
 _LATE_S = 0.02 + time.get_clock_info("monotonic").resolution
 
 _OUTSIDE = (
-    "Only what lies inside the folder that is served can be had, no link that leads elsewhere, and "
-    "nothing whose name begins with a dot; ask for a name from the listing at /."
+    "This path is outside the served folder, hidden, or a link to another place. Request a name "
+    "from the listing at /."
 )
-_MISSING = "There is no such file here; ask for a name from the listing at /."
+_MISSING = "There is no such file here. Request a name from the listing at /."
 
 
 class Limits:
-    """When a store answers: the same figures as `slow://`, for connections. Seconds of `clock`.
+    """Timing of a store: the figures of `slow://`, applied to connections. Seconds of `clock`.
 
-    A request takes one of a fixed number of slots and waits `request_ms`; its bytes then pass,
-    piece by piece, at no more than the rate of one stream and through the one line that all answers
-    share. A slot is free again as soon as its answer is sent or its client has gone.
+    A request takes one of a fixed number of slots and waits `request_ms`. Its bytes are then sent
+    chunk by chunk, limited by the bandwidth of one stream and of the link that all answers share. A
+    slot is free again as soon as its answer is complete or its client has disconnected.
 
-    The storage's calendar does not fit: it reserves a read as a whole, so a shard of 100 MB would
-    hold the line until its last byte, also after its reader has left.
+    The calendar of `slow://` does not fit here. It reserves a complete read, so a shard of 100 MB
+    would occupy the link until its last byte, even after its reader has disconnected.
     """
 
     def __init__(
         self, preset: StoragePreset | None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Begin with an idle store."""
+        """Start with an idle store."""
         self._preset, self._clock = preset or UNLIMITED, clock
         self.slots = asyncio.Semaphore(self._preset.requests_at_once)
         self._line = self._metadata = -math.inf
 
     def look_up(self) -> float:
-        """Return when a size or a listing that is asked for now is there."""
+        """Return when a size or a listing requested now is ready."""
         start = max(self._clock(), self._metadata)
         self._metadata = start + 1 / self._preset.opens_per_s
         return start + self._preset.open_ms / 1e3
 
     def answer(self) -> Callable[[int], float]:
-        """Take a request that has its slot; return what says when its next `size` bytes arrive."""
+        """Start an answer; return a function: size of the next chunk -> its arrival time."""
         sent = self._clock() + self._preset.request_ms / 1e3
 
         def arrival(size: int) -> float:
@@ -80,41 +80,41 @@ class Limits:
         return arrival
 
     def _pass_line(self, size: int) -> float:
-        """Return when `size` more bytes, of whichever answer, are through the line."""
+        """Return when `size` more bytes, of any answer, have passed the link."""
         now = self._clock()
-        was_idle = self._line < now - _LATE_S  # and saved nothing up
+        was_idle = self._line < now - _LATE_S  # unused bandwidth is lost
         self._line = (now if was_idle else self._line) + size / (1e6 * self._preset.mb_s)
         return self._line
 
     async def wait(self, until: float) -> None:
-        """Let the others go on until then; at least once, also when it is late already."""
+        """Let other tasks run until `until`, and at least once if that time has passed."""
         await asyncio.sleep(max(0.0, until - self._clock()))
 
 
 class ServedStore:
-    """What all handlers of one server share: the files, and what was sent."""
+    """State shared by all handlers of one server: the files and the counters."""
 
     def __init__(self, root: Path, *, limits: Limits, break_after: float | None) -> None:
-        """Begin to count."""
+        """Set all counters to zero."""
         self.root, self.limits = root, limits
         self.counters: Counter[str] = Counter()
         self._break_after = math.inf if break_after is None else round(break_after)
         self._was_broken: set[Path] = set()
 
     def find(self, name: str) -> Path:
-        """Return the file or folder of that name; "" is the root itself, and a `/` may end it.
+        """Return the file or folder `name`; "" is the root, and a trailing `/` is allowed.
 
-        A name is looked at twice: as it is spelled, and, since a link may lead anywhere, as the
-        file that it comes to. Between that and the opening of the file somebody who may write to
-        the folder could still put a link there; they could as well put the file.
+        The name is checked twice: as written, and, because links may lead anywhere, as the file
+        that it resolves to. A user who may write to the folder could still replace the file by a
+        link before it is opened, but that user could just as well add any file.
 
         Raises:
-            HTTPError: it leads out of the folder or to something hidden, or there is no such file.
+            HTTPError: If the file does not exist, is hidden or is outside the folder.
         """
         parts = name.removesuffix("/").split("/") if name else []
         if not all(map(_is_shown, parts)):
             raise HTTPError(403, reason=_OUTSIDE)
-        with suppress(OSError, RuntimeError):  # a name longer than can be, links in a circle
+        with suppress(OSError, RuntimeError):  # a name that is too long, circular links
             found = self.root.joinpath(*parts).resolve()
             is_inside = found.is_relative_to(self.root)
             if not (is_inside and all(map(_is_shown, found.relative_to(self.root).parts))):
@@ -124,18 +124,18 @@ class ServedStore:
         raise HTTPError(404, reason=_MISSING)
 
     def listing(self, name: str, query: str) -> str:
-        """Return a page of HTML with a link to everything in a folder; `query` ends each link."""
+        """Return an HTML page that links to everything in a folder; `query` ends each link."""
         folder = f"{name.removesuffix('/')}/" if name else ""
         links = []
         for child in sorted(entry.name for entry in self.find(name).iterdir()):
-            with suppress(HTTPError):  # hidden, a link that leads out, or gone meanwhile
+            with suppress(HTTPError):  # hidden, outside, or removed by now
                 child += "/" if self.find(folder + child).is_dir() else ""
                 href = f"{quote(f'/{folder}{child}')}{query}"
                 links.append(f'<li><a href="{href}">{html.escape(child)}</a></li>')
         return "\n".join(['<!doctype html><meta charset="utf-8"><ul>', *links, ""])
 
     def breaks_at(self, file: Path, size: int) -> float:
-        """Return after how many bytes an answer of `size` bytes breaks; each file does so once."""
+        """Return after how many bytes an answer of `size` bytes breaks, once per file."""
         if size <= self._break_after or file in self._was_broken:
             return math.inf
         self._was_broken.add(file)
@@ -150,9 +150,9 @@ def _is_shown(part: str) -> bool:
 class _Reading(Guarded):
     called = "store"
     sentences: ClassVar[Mapping[int, str]] = {
-        400: "This is not a request that can be read; mend the address or the headers.",
-        405: "This store only reads; use GET or HEAD.",
-        500: "The store failed at this request; start it with `course serve` to see why.",
+        400: "The request is not valid HTTP. Correct the URL or the headers.",
+        405: "This store is read-only. Use GET or HEAD.",
+        500: "The store failed to answer. Start it with `course serve` to see the error.",
     }
 
     @property
@@ -172,10 +172,10 @@ class _Counters(_Reading):
 
 
 class _Objects(_Reading, StaticFileHandler):
-    """Files and listings. Tornado reads the conditions and ranges; the body goes at our pace."""
+    """Files and listings. Tornado parses conditions and ranges; the store paces the body."""
 
     _found: Path
-    _span: tuple[int, int] | None = None  # what is to be sent of it
+    _span: tuple[int, int] | None = None  # range of bytes to send
 
     async def get(self, path: str, include_body: bool = True) -> None:
         store, limits = self.store, self.store.limits
@@ -183,14 +183,14 @@ class _Objects(_Reading, StaticFileHandler):
         try:
             etag = self.compute_etag()
             if self.request.headers.get("If-Range", etag) != etag:
-                self.request.headers.pop("Range", None)  # a part of another file would be meant
+                self.request.headers.pop("Range", None)  # the range refers to an older version
             if self._found.is_dir() or not include_body:
                 store.counters["lookups"] += 1
                 await limits.wait(limits.look_up())
                 if self._found.is_file():
                     await super().get(path, include_body=False)
                 else:
-                    # a browser, which sends no header of ours, has the token in its address
+                    # A browser sends the token in the URL, because it cannot send our header.
                     token = self.get_query_argument("token", "")
                     query = f"?{urlencode({'token': token})}" if token else ""
                     self.finish(store.listing(path, query))
@@ -202,13 +202,13 @@ class _Objects(_Reading, StaticFileHandler):
                 await super().get(path)
                 if self.get_status() == 416:
                     size = self.get_content_size()
-                    self.finish(f"This file has {size:,} bytes; ask for a range inside it.\n")
+                    self.finish(f"This file has {size:,} bytes. Request a range inside it.\n")
                 elif self._span:
                     await self._send(*self._span, arrival)
         except StreamClosedError:
             return  # the client has gone
-        except OSError:  # the system's sentence would name the whole path
-            refused = "This cannot be read here; ask for something else."
+        except OSError:  # the system's message would show the full path
+            refused = "This file cannot be read. Request a different one."
             raise HTTPError(403, reason=refused) from None
 
     async def _send(self, start: int, stop: int, arrival: Callable[[int], float]) -> None:
@@ -223,21 +223,21 @@ class _Objects(_Reading, StaticFileHandler):
                     left -= len(chunk)
                     self.write(chunk)
                     await self.flush()
-                if left or breaks_at < math.inf:  # the file has become shorter, or it is to break
-                    await self.flush()  # the headers, if nothing else went
+                if left or breaks_at < math.inf:  # the file was truncated, or must break off
+                    await self.flush()  # sends at least the headers
                     self.detach().close()
-            except asyncio.CancelledError:  # the store ends; tornado would try an error page
+            except asyncio.CancelledError:  # the store ends; tornado would send an error page
                 self.detach().close()
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str:
         return str(self._found)
 
     def compute_etag(self) -> str:
-        """Tell versions of a file apart without reading it; tornado would hash the first only."""
+        """Identify the version of a file without reading it; tornado would hash its content."""
         status = self._found.stat()
         return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"'
 
-    def get_content(  # type: ignore[override]  # tornado's reads; this notes what is to be sent
+    def get_content(  # type: ignore[override]  # tornado's reads; this stores the range
         self, abspath: str, start: int | None = None, end: int | None = None
     ) -> list[bytes]:
         self._span = start or 0, self.get_content_size() if end is None else end
@@ -245,9 +245,9 @@ class _Objects(_Reading, StaticFileHandler):
 
 
 def address(port: int, name: str = "", *, token: str = "") -> str:
-    """Return where a store is, without a `/` at the end; or a file of it, or all with a token.
+    """Return the URL of a store without a trailing `/`, or the URL of a file, or with a token.
 
-    `{000000..000003}` stays as it is: WebDataset expands it.
+    `{000000..000003}` is kept, because WebDataset expands it.
     """
     path = f"/{quote(name, safe='/{},')}" if name or token else ""
     query = f"?{urlencode({'token': token})}" if token else ""
@@ -266,24 +266,24 @@ def serve(
     """Serve the files of `folder` until the process is interrupted; see `object_store`.
 
     Args:
-        folder: what lies in it, and nothing else, can be had.
-        preset: the limits that all connections share; None for none.
-        token: what a client must send.
-        ready: is called with the port once the store answers.
-        port: where to listen; 0 for a free port.
-        break_after: the first answer with more than so many bytes of a file breaks off there.
+        folder: Folder to serve. Nothing outside it is accessible.
+        preset: Limits that all connections share; None for no limits.
+        token: Token that clients must send.
+        ready: Called with the port once the store accepts requests.
+        port: Port to listen on; 0 selects a free port.
+        break_after: Bytes after which the first longer answer for each file breaks off.
 
     Raises:
-        CourseError: any of them cannot be.
+        CourseError: If an argument is not valid.
     """
     root = Path(folder).resolve()
     if not root.exists():
-        raise CourseError(f"There is no folder {root}; make it, or name another.")
+        raise CourseError(f"There is no folder {root}. Create it, or choose another.")
     if not root.is_dir():
-        raise CourseError(f"{root} is a file; name the folder that holds it.")
+        raise CourseError(f"{root} is a file. Choose the folder that contains it.")
     if break_after is not None and not 0 <= break_after < math.inf:
         raise CourseError(
-            f"An answer cannot break off after {break_after:,.12g} bytes; choose 0 or more."
+            f"break_after must be a number of bytes from 0, but is {break_after:,.12g}."
         )
     store = ServedStore(root, limits=Limits(preset), break_after=break_after)
     handlers = [(f"/{COUNTERS}", _Counters), (r"/?(.*)", _Objects, {"path": str(root)})]
@@ -291,10 +291,10 @@ def serve(
 
 
 def main() -> None:
-    """Be the process of an `object_store`: say the port once it answers, or why it does not.
+    """Run the server process of an `object_store`; print the port, or why it did not start.
 
-    The settings are one line of JSON on stdin, so that the token shows in no list of processes; it
-    ends with its stdin, and so with its owner.
+    The settings are one line of JSON on stdin, so lists of processes do not show the token. The
+    server ends when its stdin closes, that is, when its owner ends.
     """
     settings = json.loads(sys.stdin.readline())
     if settings["preset"]:
@@ -309,4 +309,4 @@ def main() -> None:
 def _end_with_stdin() -> None:
     while os.read(0, 1024):  # not sys.stdin: its lock would be held when the process ends
         pass
-    os._exit(0)  # it holds nothing that a gentler end would save
+    os._exit(0)  # there is nothing to save

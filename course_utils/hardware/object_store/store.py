@@ -1,13 +1,13 @@
-"""An object store for the classroom: a folder, served by a process of its own on this machine.
+"""An object store for the classroom: a folder, served by a subprocess on this machine.
 
     with object_store(folder, "S3") as store:
         fs = fsspec.filesystem("http", headers=store.headers)
         first = fs.cat(store.url + "/shard-000000.tar", start=0, end=512)
         print(store.counters())
 
-It is emulated: the files are local, and the limits are those of a storage preset, shared by all
-connections of all processes. `url`, `token` and `headers` are plain, and the store itself may be
-pickled into workers. It ends with the block, or with the process that started it.
+It is emulated. The files are local, and all connections of all processes share the limits of a
+storage preset. `url`, `token` and `headers` are plain values, and workers can receive the store by
+pickling. The store ends with the block, or with the process that started it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from keepfed.formatting import plural, size
 
 _SERVER = "from course_utils.hardware.object_store import server; server.main()"
 _PATIENCE_S = 30
-# A proxy, as companies set it, does not lead back to this machine.
+# Bypass any HTTP proxy of the company, because a proxy does not reach this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
 class StoreCounters:
-    """What a store was asked for with the right token, and what it did."""
+    """Requests that a store received with the right token, and their effect."""
 
-    requests: int = 0  # GET of a file, whole or in part
+    requests: int = 0  # GET of a file, complete or in part
     lookups: int = 0  # HEAD, and listings of a folder
-    bytes_sent: int = 0  # of files; a client that went away may have got up to 64 KiB fewer
+    bytes_sent: int = (
+        0  # file contents only; a client that disconnected may have received 64 KiB less
+    )
     broken: int = 0  # connections broken on purpose
 
     def __str__(self) -> str:
@@ -59,18 +61,19 @@ def object_store(
     *,
     break_after: int | None = None,
 ) -> ObjectStore:
-    """Start to serve the files of `folder` over HTTP, and return once the store answers.
+    """Serve the files of `folder` over HTTP, and return once the store accepts requests.
 
     Args:
-        folder: what lies in it can be read; nothing can be written.
-        preset: "S3" or another name, figures of your own, or None for no limits. A page cache has
-            no part in it: a client goes past it.
-        break_after: the first answer with more than so many bytes of a file breaks off there, once
+        folder: Folder to serve, read-only.
+        preset: "S3" or another name, your own `StoragePreset`, or None for no limits. The page
+            cache of a preset is not used, because HTTP clients bypass it.
+        break_after: Bytes after which the first longer answer for each file breaks off. A second
+            attempt succeeds.
             for each file, so that a second try gets through.
 
     Raises:
-        CourseError: the folder is missing or is none, or nothing can break off there.
-        ValueError: there is no such preset.
+        CourseError: If `folder` is not a folder, or `break_after` is not valid.
+        ValueError: If the preset does not exist.
     """
     settings = {
         "folder": str(Path(folder).absolute()),
@@ -83,67 +86,69 @@ def object_store(
 
 
 class ObjectStore:
-    """A running store: where it is, what it counted, and how to make it fail."""
+    """A running store: its address, its counters, and a way to make it fail."""
 
-    _end: Callable[[], object] | None = None  # where it was started, not in a copy
+    _end: Callable[[], object] | None = None  # only in the process that started it
 
     def __init__(self, settings: dict[str, Any]):
-        """Start the server with the keyword arguments of `serve`."""
+        """Start the server with `settings`, the keyword arguments of `serve`."""
         self._settings = settings
         self._owner = os.getpid()
         self._start()
 
     @property
     def url(self) -> str:
-        """Where the folder is, without a `/` at the end and without the token."""
+        """URL of the folder, without a trailing `/` and without the token."""
         return address(self._settings["port"])
 
     @property
     def token(self) -> str:
-        """What a client must send."""
+        """Token that clients must send."""
         return str(self._settings["token"])
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that a client must send."""
+        """HTTP headers that clients must send."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def url_of(self, name: str) -> str:
-        """Return an address that holds the token, for clients that send no headers of ours.
+        """Return a URL that contains the token, for clients that cannot send our headers.
 
-        `{000000..000003}` stays as it is: WebDataset expands it.
+        `{000000..000003}` is kept, because WebDataset expands it.
         """
         return address(self._settings["port"], name, token=self.token)
 
     def counters(self) -> StoreCounters:
-        """Return what all clients together asked for since the last reset, or the last start.
+        """Return the requests of all clients since the last reset or start.
 
         Raises:
-            CourseError: the store does not answer.
+            CourseError: If the store does not answer.
         """
         return StoreCounters(**json.loads(self._ask("GET")))
 
     def reset_counters(self) -> None:
-        """Count from zero, for all that hold this store."""
+        """Set all counters to zero, for all copies of this store."""
         self._ask("DELETE")
 
     def kill(self) -> None:
-        """End the server as a crash would: in the middle of every answer."""
+        """Kill the server, as a crash would: every answer breaks off."""
         if self._end is None or os.getpid() != self._owner:
-            raise CourseError("A worker has a copy of the store; ask where it was started.")
+            raise CourseError(
+                "This is a worker's copy of the store. Call kill() in the process that started it."
+            )
         self._end()
 
     def restart(self) -> None:
-        """Start the server again, at the same address and with the same token; it counts anew.
+        """Restart the server with the same URL and token; its counters start at zero.
 
         Raises:
-            CourseError: somebody else took the port meanwhile.
+            CourseError: If another program has taken the port.
         """
         self.kill()
         self._start()
 
     def close(self) -> None:
-        """End the server; a second time, or in a worker, do nothing."""
+        """End the server; do nothing in a worker or if the server has already ended."""
         if self._end:
             self._end()
 
@@ -154,7 +159,7 @@ class ObjectStore:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without the process: a worker may read and count, not kill."""
+        """Pickle without the server process: a worker may read and count, but not kill."""
         return {"_settings": self._settings, "_owner": self._owner}
 
     def _start(self) -> None:
@@ -164,29 +169,29 @@ class ObjectStore:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            # an interrupted cell interrupts the whole group of its kernel: not the store
+            # Interrupting a cell interrupts the process group of its kernel, but not the store.
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self._end = weakref.finalize(self, _end, process, self._owner)
         assert process.stdin is not None
         assert process.stdout is not None
-        # one that stays silent is ended: no pipe has a time limit on every system
+        # A timer ends a silent server, because pipes have no portable time limit.
         patience = threading.Timer(_PATIENCE_S, process.kill)
         patience.start()
         try:
-            with suppress(OSError):  # it has ended before it took them
+            with suppress(OSError):  # the server ended before it read them
                 process.stdin.write(json.dumps(self._settings) + "\n")
                 process.stdin.flush()
             said = process.stdout.readline().strip()
-        except BaseException:  # an interrupted cell keeps its traceback, and with that this store
+        except BaseException:  # the traceback would keep this store alive
             self.close()
             raise
         finally:
             patience.cancel()
         if not said.isdigit():
             self.close()
-            silent = "The store did not start; close what keeps this machine busy, and try again."
+            silent = "The store did not start. Close busy programs, and try again."
             raise CourseError(said or silent)
         self._settings = self._settings | {"port": int(said)}
 
@@ -199,7 +204,7 @@ class ObjectStore:
                 return said
         except OSError:
             raise CourseError(
-                "The store does not answer; start it again with store.restart()."
+                "The store does not answer. Restart it with store.restart()."
             ) from None
 
 
@@ -209,7 +214,7 @@ def _end(process: subprocess.Popen[str], owner: int) -> None:
         return
     for pipe in (process.stdin, process.stdout):
         if pipe:
-            with suppress(OSError):  # closing writes what a server that had ended did not take
+            with suppress(OSError):  # the server may have ended without reading all
                 pipe.close()
-    process.kill()  # it holds nothing that a gentler end would save
+    process.kill()  # there is nothing to save
     process.wait()

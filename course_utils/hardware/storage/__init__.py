@@ -1,4 +1,4 @@
-"""A slow storage over local files, shared by all processes that use it."""
+"""Emulated slow storage over local files, shared by all processes that use it."""
 
 from course_utils.hardware.clock import VirtualClock
 from course_utils.hardware.storage.filesystem import SlowFileSystem, counting_storage, slow_storage

@@ -1,10 +1,10 @@
-"""When an emulated storage delivers: a calendar that all processes write their reservations in.
+"""Timing of an emulated storage: a calendar of reservations that all processes share.
 
-A request takes the least busy of a fixed number of slots, waits `request_ms`, then takes its share
-of the one line that all requests go through. Whoever asks reserves both and sleeps until its
-bytes would have arrived, so eight processes together get no more than one line carries.
+A request takes the slot that is free first, waits `request_ms`, and then sends its bytes through a
+link that all requests share. The requesting process reserves slot and link, and sleeps until its
+bytes would have arrived, so eight processes together cannot exceed the bandwidth of the link.
 
-Left out on purpose: writing, failures, and variance from one request to the next.
+Writes, failures and random variation between requests are deliberately not modelled.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _MAX_LATE_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Counters:
-    """What a storage was asked for, and what it did, over all processes."""
+    """Requests that a storage received, and their effect, over all processes."""
 
     opens: int = 0
-    lookups: int = 0  # sizes and directories asked for without opening
-    requests: int = 0  # reads that went to the storage, since the page cache had not all of it
-    bytes_read: int = 0  # that the storage delivered
-    bytes_used: int = 0  # that the program asked for
+    lookups: int = 0  # requests for a size or a directory listing
+    requests: int = 0  # reads sent to the storage, not fully in the page cache
+    bytes_read: int = 0  # delivered by the storage
+    bytes_used: int = 0  # requested by the program
     hits: int = 0  # blocks of 32 KiB found in the page cache
     misses: int = 0
 
     @property
     def hit_share(self) -> float:
-        """Share of blocks that the page cache had."""
+        """Share of blocks found in the page cache."""
         return self.hits / max(1, self.hits + self.misses)
 
     @property
@@ -59,15 +59,15 @@ class Counters:
         )
 
 
-# The memory: whether somebody is inside, when the line and the metadata server are free, the
-# counters; then per slot when it is free and where its last request ended; then the page cache.
+# Layout of the memory: the process that holds the lock; when the link and the metadata server are
+# free; the counters; when each slot is free; where its last request ended; the page cache.
 _LINE, _METADATA, _COUNTERS = 1, 2, 3
 _OPENS, _LOOKUPS, _REQUESTS, _READ, _USED, _HITS, _MISSES = range(_COUNTERS, _COUNTERS + 7)
 _WORDS = _MISSES + 1
 
 
 def make_state(root: str, preset: StoragePreset) -> str:
-    """Make the shared state of a storage; return its folder, which goes when this process ends."""
+    """Create the shared state of a storage, removed at exit, and return its folder."""
     size = 8 * (_WORDS + 2 * preset.requests_at_once)
     if units := _cache_units(preset):
         size += PageCache.memory_size(units)
@@ -80,12 +80,12 @@ def make_state(root: str, preset: StoragePreset) -> str:
 
 
 class Device:
-    """One emulated storage, as this process sees it. Times are nanoseconds."""
+    """One emulated storage, as seen by this process. Times are in nanoseconds."""
 
     def __init__(self, state: SharedState):
-        """Lay the calendar and the page cache over the shared memory."""
+        """Map the calendar and the page cache onto the shared memory."""
         self.state = state
-        # whoever wakes up late asks early next time, see `wait`
+        # A thread that wakes up late requests early next time (see `wait`), so `early_ns` is 0.
         self.clock: HostClock = RealClock(early_ns=0)
         self.preset = StoragePreset(**state.settings["preset"])
         slots = self.preset.requests_at_once
@@ -97,10 +97,10 @@ class Device:
         if units := _cache_units(self.preset):
             self._cache = PageCache(state.memory[8 * (_WORDS + 2 * slots) :], units)
         self._of_thread = threading.local()
-        state.repair = self._clear_cache  # its links may be half tied; all else is one word each
+        state.repair = self._clear_cache  # only its links can be half written
 
     def look_up(self, *, opening: bool) -> None:
-        """Wait for the metadata server: once to open a file, or to ask for its size."""
+        """Wait for the metadata server, which opens a file or reports its size."""
         with self.state.locked():
             self._words[_OPENS if opening else _LOOKUPS] += 1
             start = max(self._now(), self._words[_METADATA])
@@ -108,9 +108,12 @@ class Device:
         self.wait(start + int(1e6 * self.preset.open_ms))
 
     def reserve(self, file: int, start: int, stop: int, *, size: int, in_hand: int = -1) -> int:
-        """Reserve a read of bytes `start` to `stop` of a file of that size; return when it is done.
+        """Reserve a read of bytes `start` to `stop` of a file of `size` bytes.
 
-        `in_hand` is the block that this reader used last: to find it again is no hit.
+        `in_hand` is the block that this reader used last; reading it again does not count as a hit.
+
+        Returns:
+            Time at which the last byte arrives, in ns.
         """
         with self.state.locked():
             now = self._now()
@@ -120,18 +123,18 @@ class Device:
             return self._through_cache(self._cache, now, file, (start, stop, size), in_hand)
 
     def wait(self, until: int) -> None:
-        """Sleep until then, and remember by how much the system overslept."""
+        """Sleep until `until`, and record by how much the system overslept."""
         if until > self.clock():
             self.clock.sleep_until(until)
             self._of_thread.late = min(self.clock() - until, _MAX_LATE_NS)
 
     def counters(self) -> Counters:
-        """Return what was counted so far."""
+        """Return the counters."""
         with self.state.locked():
             return Counters(*self._words[_COUNTERS:_WORDS])
 
     def reset_counters(self) -> None:
-        """Count from zero."""
+        """Set all counters to zero."""
         with self.state.locked():
             for word in range(_COUNTERS, _WORDS):
                 self._words[word] = 0
@@ -142,12 +145,12 @@ class Device:
             self._clear_cache()
 
     def close(self) -> None:
-        """Let the shared memory go."""
+        """Release the shared memory."""
         del self._words, self._free, self._end, self._cache
         self.state.close()
 
     def _now(self) -> int:
-        """Return the time at which this thread would ask if the system never overslept."""
+        """Return the time at which this thread would ask if sleeps were exact."""
         late: int = getattr(self._of_thread, "late", 0)
         self._of_thread.late = 0
         return self.clock() - late
@@ -160,14 +163,14 @@ class Device:
         self, cache: PageCache, now: int, file: int, asked: tuple[int, int, int], in_hand: int
     ) -> int:
         start, stop, size = asked
-        done, missing = now, list[int]()  # nodes of neighbouring blocks that are not there
+        done, missing = now, list[int]()  # nodes of adjacent blocks that are not cached
         first, end = start // BLOCK, -(-stop // BLOCK)
         for block in range(first, end):
             length = min(BLOCK, size - block * BLOCK)
             node, hit = cache.use(hash((file, block)), -(-length // UNIT))
             if hit:
                 self._words[_HITS] += block != in_hand
-                done = max(done, cache.ready[node])  # it may still be on its way
+                done = max(done, cache.ready[node])  # it may still be in flight
             else:
                 self._words[_MISSES] += 1
                 missing.append(node)
@@ -195,7 +198,7 @@ class Device:
         return done
 
     def _slot(self, place: int) -> tuple[int, float]:
-        """Choose a slot: the one that ended at this place, like a disk's arm, or the least busy."""
+        """Choose the slot whose last read ended here (sequential read), or the least busy one."""
         if self.preset.readahead:
             ends = self._end.tolist()
             if place in ends:
@@ -210,10 +213,10 @@ reset_after_fork(sys.modules[__name__], "_attaching", threading.Lock)
 
 
 def attach(folder: str) -> Device:
-    """Return this process's one view of the storage in `folder`.
+    """Return this process's only view of the storage in `folder`.
 
     Raises:
-        FileNotFoundError: the process that made the storage has ended.
+        FileNotFoundError: If the process that created the storage has ended.
     """
     with _attaching:
         if folder not in _attached:
@@ -222,6 +225,6 @@ def attach(folder: str) -> Device:
 
 
 def _cache_units(preset: StoragePreset) -> int:
-    """Return the size of the page cache in units; one block is the least there can be."""
+    """Return the size of the page cache in units: 0, or at least one block."""
     units = int(preset.cache_mb * 1e6) // UNIT
     return max(units, BLOCK // UNIT) if preset.cache_mb else 0

@@ -1,13 +1,13 @@
-"""Emulate a slow storage over local files, as an fsspec file system.
+"""Emulated slow storage over local files, as an fsspec file system.
 
     fs = slow_storage("data/events-S", "busy Lustre", cache_mb=50)
     with fs.open("events.h5") as file, h5py.File(file) as events: ...
     print(fs.counters())
 
-Data come from the local files; the time comes from a calendar that all processes share. The file
-system may be pickled into workers, and `fsspec.open("slow:///path", **fs.storage_options)` works
-too. Every `read()` is one request: nothing is read ahead behind the program's back unless it asks
-(`cache_type="readahead"`). A sleep is the only cost, so no core burns.
+The data come from local files, and their timing from a calendar that all processes share. Workers
+receive the file system by pickling; `fsspec.open("slow:///path", **fs.storage_options)` also works.
+Every `read()` is one request. The file system reads ahead only on request
+(`cache_type="readahead"`). It emulates delays by sleeping, so it uses almost no CPU time.
 """
 
 from __future__ import annotations
@@ -35,54 +35,54 @@ def slow_storage(
     *,
     cache_mb: float | None = None,
 ) -> SlowFileSystem:
-    """Return an emulated storage that holds the files under `root`.
+    """Return an emulated storage that contains the files under `root`.
 
     Args:
-        root: folder of local files; paths are absolute, or relative to it.
-        preset: "laptop SSD", "HDD", "NFS", "busy Lustre", "S3", or figures of your own.
-        cache_mb: size of the page cache in 10^6 bytes instead of the preset's; 0 for none.
+        root: Folder of local files. Paths are absolute or relative to it.
+        preset: "laptop SSD", "HDD", "NFS", "busy Lustre", "S3", or your own `StoragePreset`.
+        cache_mb: Size of the page cache in 10^6 bytes, instead of the preset's; 0 for no cache.
 
     Raises:
-        FileNotFoundError: `root` is no folder.
-        ValueError: there is no such preset, or the cache is less than nothing.
+        FileNotFoundError: If `root` is not a folder.
+        ValueError: If the preset does not exist or the cache size is negative.
     """
     folder = Path(root).absolute()
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}; make the data first.")
+        raise FileNotFoundError(f"There is no folder {folder}. Create the data first.")
     figures = storage_preset(preset)
     if cache_mb is not None:
         figures = replace(figures, cache_mb=cache_mb)
     if figures.cache_mb < 0:
-        raise ValueError(f"A page cache of {figures.cache_mb:g} MB cannot be; take 0 for none.")
+        raise ValueError(f"cache_mb must be at least 0 (no cache), but is {figures.cache_mb:g}.")
     return SlowFileSystem(state=make_state(str(folder), figures))
 
 
 def counting_storage(root: str | os.PathLike[str]) -> SlowFileSystem:
-    """Return the local files under `root` as a storage that only counts: it takes no time.
+    """Return the local files under `root` as a storage that counts requests without delays.
 
-    It has no page cache, so every read is a request.
+    It has no page cache, so every read counts as a request.
 
     Raises:
-        FileNotFoundError: `root` is no folder.
+        FileNotFoundError: If `root` is not a folder.
     """
     return slow_storage(root, replace(UNLIMITED, name="counting storage", requests_at_once=1))
 
 
 class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local files that arrive when the emulated storage would deliver them.
+    """Local files, delivered at the speed of the emulated storage.
 
-    `state` is the folder of the state that all processes share; `slow_storage` makes one.
+    `state` is the folder of the shared state, which `slow_storage` creates.
     """
 
     protocol = "slow"
 
     def __init__(self, state: str | None = None, **options: Any):
-        """Attach to the state of a storage."""
+        """Attach to the shared state of a storage."""
         super().__init__(**options)
         if state is None:
             raise ValueError(
-                "slow:// needs to know which storage: make one with fs = slow_storage(folder) and "
-                "pass on **fs.storage_options."
+                "slow:// needs an existing storage. Create it with fs = slow_storage(folder) and "
+                "pass **fs.storage_options."
             )
         self.device = attach(state)
         self.preset = self.device.preset
@@ -93,7 +93,7 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
     @property
     def clock(self) -> HostClock:
-        """The clock that reading goes by in this process; see `VirtualClock`."""
+        """Clock that times reads in this process; see `VirtualClock`."""
         return self.device.clock
 
     @clock.setter
@@ -102,30 +102,30 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
     @property
     def fsid(self) -> str:
-        """What fsspec tells file systems apart by: the same files are the same storage."""
+        """Identity for fsspec: two file systems over the same files are the same storage."""
         return f"slow:{self.root}"
 
     def counters(self) -> Counters:
-        """Return what all processes together asked for since the last reset."""
+        """Return the requests of all processes since the last reset."""
         return self.device.counters()
 
     def reset_counters(self) -> None:
-        """Count from zero."""
+        """Set all counters to zero."""
         self.device.reset_counters()
 
     def drop_caches(self) -> None:
-        """Empty the page cache, as the administrator of a real machine could."""
+        """Empty the page cache, which only the administrator of a real machine can do."""
         self.device.drop_caches()
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return name, size, type and time of change of a file: one look-up."""
+        """Return name, size, type and modification time of a file; counts as one look-up."""
         name = self._strip_protocol(path)
         local = self._local(name)
         self.device.look_up(opening=False)
         return _entry(name, local.stat())
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Tell whether there is such a file; fsspec's own would take an interrupt for a no."""
+        """Return whether a file exists; fsspec's version treats an interrupt as False."""
         try:
             self.info(path)
         except OSError:
@@ -133,7 +133,7 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         return True
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """Return what is in a folder: one look-up, however much it holds."""
+        """Return the contents of a folder; counts as one look-up, whatever the folder's size."""
         name = self._strip_protocol(path)
         local = self._local(name)
         self.device.look_up(opening=False)
@@ -155,7 +155,7 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
     def _mention(self) -> None:
         if "keepfed.measure.spans" not in sys.modules:
-            return  # nobody records, and the import would take torch's seconds
+            return  # not recording; the import would load torch, which takes seconds
         from keepfed.measure.spans import current
 
         if trace := current():
@@ -165,26 +165,26 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         local = Path(os.path.abspath(self.root / path))
         if not local.is_relative_to(self.root):
             raise ValueError(
-                f"{local} is not on this storage; ask for a file under {self.root}, "
-                "or make another slow_storage()."
+                f"{local} is outside this storage. Open a file under {self.root}, "
+                "or create another slow_storage()."
             )
         return local
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise io.UnsupportedOperation(
-            f"The emulated storage only reads; write to {self.root} as usual."
+            f"The emulated storage is read-only. Write to {self.root} directly."
         )
 
     mkdir = makedirs = rmdir = cp_file = _rm = _refuse
 
 
 class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
-    """One open file; each `read()` is one request for exactly the bytes asked for."""
+    """One open file; each `read()` is one request for exactly the requested bytes."""
 
-    DEFAULT_BLOCK_SIZE = 8 * 1024  # readline() looks for the end of its line in such pieces
+    DEFAULT_BLOCK_SIZE = 8 * 1024  # bytes that readline() searches at a time
 
     def __init__(self, fs: SlowFileSystem, path: str, local: Path, **kwargs: Any):
-        """Note size and identity of the file; no handle stays open that a fork could share."""
+        """Store size and identity of the file; keep no handle open that a fork could share."""
         status = local.stat()
         super().__init__(fs, path, **{"cache_type": "none"} | kwargs | {"size": status.st_size})
         self._details = _entry(path, status)
@@ -196,7 +196,7 @@ class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
         end = min(end, self.size)
         if start >= end:
             return b""
-        self.fs._mention()  # again: the file may have been opened before this recording
+        self.fs._mention()  # the file may be older than this recording
         device = self.fs.device
         done = device.reserve(self._file, start, end, size=self.size, in_hand=self._in_hand)
         self._in_hand = (end - 1) // BLOCK

@@ -1,13 +1,13 @@
-"""An exact least-recently-used cache of file blocks, in flat memory that processes can share.
+"""Exact least-recently-used cache of file blocks, in flat memory that processes can share.
 
-It counts bytes and holds none: the emulated storage asks it which blocks a real page cache would
-still have. A block is 32 KiB, which stands for what kernels really do: they fetch one page of 4 KiB
-for a lone small read and windows of up to 128 KiB for a sequential or mapped one. The end of a
-file, and so a small file, takes as much room as it has bytes, in units of 8 KiB (two pages, or one
-and what the kernel notes about the file).
+It stores no data: the emulated storage asks it which blocks a real page cache would still contain.
+A block has 32 KiB, a compromise: kernels read one page of 4 KiB for an isolated small read, and
+windows of up to 128 KiB for a sequential or mapped read. The end of a file, and so a small file,
+uses as much space as it has bytes, in units of 8 KiB (two pages, or one page and the kernel's
+metadata for the file).
 
-Nodes are numbers. Number 0 is the fixed point of a ring: after it comes the block used last,
-before it the one that goes next. Zeroed memory is an empty cache. Nothing locks here.
+Nodes are integers. Node 0 is the head of a ring: the node after it was used last, and the node
+before it is evicted next. Zeroed memory is an empty cache. This class does not lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 BLOCK = 32 * 1024
 UNIT = 8 * 1024
 
-_FIELDS = 3  # counts that the cache keeps about itself
+_FIELDS = 3  # counters of the cache
 _USED, _TOP, _FREE = range(_FIELDS)
 
 
@@ -23,7 +23,7 @@ class PageCache:
     """A cache of `capacity` units over `memory`, which has `memory_size(capacity)` bytes."""
 
     def __init__(self, memory: memoryview, capacity: int):
-        """Take the cache as it lies in `memory`."""
+        """Attach to the cache stored in `memory`."""
         nodes, buckets = capacity + 1, _buckets(capacity)
         self.capacity = capacity
         self._memory = memory
@@ -32,20 +32,20 @@ class PageCache:
         slim = memory[8 * (_FIELDS + 2 * nodes) :].cast("i")
         self._fields = wide[:_FIELDS]
         self._key = wide[_FIELDS : _FIELDS + nodes]
-        self.ready = wide[_FIELDS + nodes :]  # per node, ns: when its bytes have arrived
+        self.ready = wide[_FIELDS + nodes :]  # per node: arrival time of its bytes, ns
         self._after, self._before, self._weight, self._chain = (
             slim[i * nodes : (i + 1) * nodes] for i in range(4)
         )
-        self._table = slim[4 * nodes :]  # bucket -> first node, and on along _chain
+        self._table = slim[4 * nodes :]  # bucket -> first node; _chain links the others
 
     @staticmethod
     def memory_size(capacity: int) -> int:
-        """Return the bytes that a cache of that many units needs."""
+        """Return the number of bytes that a cache of `capacity` units needs."""
         nodes = capacity + 1
         return 8 * (_FIELDS + 2 * nodes) + 4 * (4 * nodes + _buckets(capacity))
 
     def use(self, key: int, weight: int) -> tuple[int, bool]:
-        """Make a block the one used last; return its node, and whether it was there before."""
+        """Mark a block as used last; return its node, and whether it was already cached."""
         node = self._find(key)
         if node:
             if self._after[0] != node:
@@ -57,7 +57,7 @@ class PageCache:
         return self._insert(key, weight), False
 
     def clear(self) -> None:
-        """Forget every block."""
+        """Remove every block."""
         self._memory[:] = bytes(len(self._memory))
 
     def _find(self, key: int) -> int:

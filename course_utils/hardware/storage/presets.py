@@ -1,4 +1,4 @@
-"""The emulated storages: a few figures each; `presets.toml` has them, and where they come from."""
+"""Presets of the emulated storages; `presets.toml` contains the figures and their sources."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class StoragePreset:
-    """The figures of one storage. MB are 10^6 bytes."""
+    """Figures of one storage. MB are 10^6 bytes."""
 
     name: str
     open_ms: float  # one look-up of a file: open, size, directory
     opens_per_s: float  # all processes together
-    request_ms: float  # from asking to the first byte
+    request_ms: float  # from the request to the first byte
     requests_at_once: int  # further requests queue
     mb_s: float  # all requests together
     stream_mb_s: float  # one request alone
-    readahead: bool  # a read that continues an earlier one pays no request_ms
-    cache_mb: float  # page cache of the machine that reads; 0 for none
+    readahead: bool  # a read that continues an earlier one skips request_ms
+    cache_mb: float  # page cache of the reading machine; 0 for none
 
     def __str__(self) -> str:
         cache = f"page cache of {self.cache_mb:,.0f} MB" if self.cache_mb else "no page cache"
@@ -36,7 +36,7 @@ PRESETS = {
     for name, figures in tomllib.loads(_FILE.read_text("utf-8")).items()
 }
 
-# For `dataclasses.replace`: a storage of which nothing is slow but what a lesson is about.
+# Storage without limits; `dataclasses.replace` slows down only the part that a lesson is about.
 UNLIMITED = StoragePreset(
     name="storage",
     open_ms=0,
@@ -51,13 +51,13 @@ UNLIMITED = StoragePreset(
 
 
 def storage_preset(preset: str | StoragePreset) -> StoragePreset:
-    """Return the preset of that name; figures of your own come back as they are.
+    """Return the preset with this name; a `StoragePreset` is returned unchanged.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is no such preset.
     """
     if isinstance(preset, StoragePreset):
         return preset
     if preset not in PRESETS:
-        raise ValueError(f"There is no storage {preset!r}; choose one of {', '.join(PRESETS)}.")
+        raise ValueError(f"There is no storage {preset!r}. Choose one of {', '.join(PRESETS)}.")
     return PRESETS[preset]

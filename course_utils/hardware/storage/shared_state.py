@@ -1,9 +1,9 @@
-"""The memory that all processes using one emulated storage have in common, and its lock.
+"""Memory shared by all processes that use one emulated storage, and its lock.
 
-It is a file that each of them maps. Only the path of its folder travels to a worker, so it works
-under fork, forkserver and spawn. The lock is the operating system's own: it falls when the process
-that holds it is killed, and costs 2 µs (`filelock`, the usual library, costs 100 µs, and 345 µs a
-turn where eight processes want it, since it opens the file anew and sleeps long between its tries).
+The memory is a file that each process maps. Workers receive only the path of its folder, so it
+works with fork, forkserver and spawn. The operating system releases the lock if the process that
+holds it is killed. Locking costs 2 µs. (`filelock`, the usual library, costs 100 µs, or 345 µs if
+eight processes compete, because it reopens the file and sleeps long between attempts.)
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 from keepfed.forks import reset_after_fork
 
 _PREFIX = "slow-storage-"
-_SPARE = 16  # a state takes no more than this part of the free memory: batches travel there too
+_SPARE = 16  # use at most 1/16 of the free memory, because batches need /dev/shm too
 
-_EAGER = 50  # so often the lock is asked for without a sleep; it is held for some 20 µs
-_PATIENCE_S = 10  # then whoever waits for the lock says for whom
+_EAGER = 50  # attempts to lock without sleeping; the lock is held for about 20 µs
+_PATIENCE_S = 10  # wait for the lock before a warning
 
 if sys.platform == "win32":
     import msvcrt
@@ -47,7 +47,7 @@ if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
     def _stay(handle: int) -> None:
-        """Do nothing: what is left over lies in the temporary folder, not in memory."""
+        """Do nothing, because leftovers are in the temporary folder, not in memory."""
 
     def _abandoned(folder: Path) -> bool:
         return False
@@ -55,27 +55,27 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    # lockf belongs to the process: a forked child does not hold its parent's lock, as with flock
+    # Locks of `lockf` belong to a process: a forked child does not inherit them, unlike `flock`.
     def _lock(handle: int) -> bool:
-        """Take the lock if it is free; tell whether it was."""
+        """Take the lock if it is free; return whether it was free."""
         with suppress(BlockingIOError, PermissionError):
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
             return True
         return False
 
     def _unlock(handle: int) -> None:
-        """Give the lock back; without it, do nothing."""
+        """Release the lock; do nothing if this process does not hold it."""
         fcntl.lockf(handle, fcntl.LOCK_UN, 1)
 
     def _stay(handle: int) -> None:
-        """Hold the second byte until this process ends, however it ends."""
+        """Lock the second byte until this process ends, even if it is killed."""
         fcntl.lockf(handle, fcntl.LOCK_EX, 1, 1)
 
     def _abandoned(folder: Path) -> bool:
-        """Tell whether the process that made a state has ended without removing it."""
+        """Return whether the process that created a state ended without removing it."""
         try:
             if time.time() - folder.stat().st_mtime < 60:
-                return False  # it may just be in the making
+                return False  # it may be under construction
             with (folder / "lock").open("r+b") as file:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
         except OSError:
@@ -84,40 +84,40 @@ else:
 
 
 class SharedState:
-    """Bytes that several processes change in turn, and the settings they agree on.
+    """Bytes that several processes modify one at a time, and their common settings.
 
-    Open it once in a process: closing any handle of the lock file would drop the lock of all.
+    Open it once per process: closing any handle of the lock file would release all its locks.
     """
 
     _thread_lock: threading.Lock
 
     def __init__(self, folder: str):
-        """Map the state that `create` left in `folder`.
+        """Map the state that `create` made in `folder`.
 
         Raises:
-            FileNotFoundError: it has gone.
+            FileNotFoundError: If the state was removed.
         """
         try:
             self.settings: dict[str, Any] = json.loads(Path(folder, "settings.json").read_text())
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"The emulated storage {folder} is gone, since it ends with the process that made "
-                "it; make a new one with slow_storage()."
+                f"The emulated storage {folder} no longer exists, because the process that "
+                "created it has ended. Create a new one with slow_storage()."
             ) from None
         with Path(folder, "memory").open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
         self.memory = memoryview(self._map)
-        self._inside = self.memory[:8].cast("q")  # which process, 0: none
+        self._inside = self.memory[:8].cast("q")  # the process that holds the lock; 0: none
         self._file_lock = os.open(Path(folder, "lock"), os.O_RDWR)
         reset_after_fork(self, "_thread_lock", threading.Lock)
         self.repair: Callable[[], None] = lambda: None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other process and thread out.
+        """Lock out every other process and thread.
 
-        The first word says which process is inside: where one stands already, it was killed or
-        interrupted there, and `repair` is called.
+        The first word is the process that holds the lock. If it is not 0 when the lock is free,
+        that process was killed or interrupted, so `repair` is called.
         """
         with self._thread_lock:
             try:
@@ -131,10 +131,10 @@ class SharedState:
                 _unlock(self._file_lock)
 
     def _wait_for_lock(self) -> None:
-        """Ask until the lock is free.
+        """Try until the lock is free.
 
-        The system's way to wait could not say for whom. And where two threads of one process use
-        two storages that another process uses too, it sees a deadlock that is none.
+        A blocking system call could not report which process holds the lock. It can also report a
+        false deadlock, when threads of two processes use the same two storages.
         """
         begun, tries, is_said = time.monotonic(), 0, False
         while not _lock(self._file_lock):
@@ -143,18 +143,18 @@ class SharedState:
             if not is_said and time.monotonic() - begun > _PATIENCE_S:
                 is_said = True
                 warnings.warn(
-                    f"The emulated storage waits for process {self._inside[0]}, which has been "
-                    f"in it for {_PATIENCE_S} s: if it is stopped, let it go on, or end it.",
+                    f"The emulated storage is waiting for process {self._inside[0]}, which has "
+                    f"held its lock for {_PATIENCE_S} s. Continue or end that process.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
 
     def stay(self) -> None:
-        """Mark the state as that of a living process: the one that made it."""
+        """Mark the state as used by this living process, its creator."""
         _stay(self._file_lock)
 
     def close(self) -> None:
-        """Let the file go; the memory must not be in use any more."""
+        """Close the file; the memory must no longer be in use."""
         self._inside.release()
         self.memory.release()
         self._map.close()
@@ -162,10 +162,10 @@ class SharedState:
 
 
 def create(settings: dict[str, Any], size: int) -> str:
-    """Make a state of `size` zeroed bytes, in memory where that is ample; return its folder.
+    """Create a state of `size` zeroed bytes, in memory if possible; return its folder.
 
     Raises:
-        OSError: there is no room for it anywhere.
+        OSError: If no location has enough free space.
     """
     homes = _homes()
     if shutil.disk_usage(homes[0]).free < _SPARE * size:
@@ -173,7 +173,7 @@ def create(settings: dict[str, Any], size: int) -> str:
     for home in homes:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=home)
         try:
-            # written, not just made long: a hole in a full /dev/shm kills whoever touches it
+            # Write the bytes: touching a hole in a full /dev/shm would kill the process.
             Path(folder, "memory").write_bytes(bytes(size))
             Path(folder, "lock").write_bytes(b"\0")
             Path(folder, "settings.json").write_text(json.dumps(settings))
@@ -181,18 +181,18 @@ def create(settings: dict[str, Any], size: int) -> str:
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
     raise OSError(
-        f"An emulated storage needs {size / 1e6:.1f} MB in {' or '.join(homes)}; free some room "
-        "there, or ask for a smaller cache_mb."
+        f"An emulated storage needs {size / 1e6:.1f} MB in {' or '.join(homes)}. Free some space "
+        "there, or choose a smaller cache_mb."
     )
 
 
 def remove_at_exit(folder: str, close: Callable[[], None]) -> None:
-    """Remove the state when this process, not a fork of it, ends."""
+    """Remove the state when this process ends, but not when a fork of it ends."""
     maker = os.getpid()
 
     def remove() -> None:
         if os.getpid() == maker:
-            with suppress(BufferError):  # some part of the memory is still looked at
+            with suppress(BufferError):  # a view of the memory is still in use
                 close()
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -200,9 +200,9 @@ def remove_at_exit(folder: str, close: Callable[[], None]) -> None:
 
 
 def remove_abandoned(*, but: Collection[str]) -> None:
-    """Remove the states that killed processes left behind.
+    """Remove states left behind by killed processes.
 
-    `but` are those that this process has open: to look at their lock file would drop the lock.
+    `but` are the states this process has open: closing their lock file would release the lock.
     """
     for home in _homes():
         for folder in Path(home).glob(f"{_PREFIX}*"):
@@ -211,7 +211,7 @@ def remove_abandoned(*, but: Collection[str]) -> None:
 
 
 def _homes() -> list[str]:
-    """Return where a state may lie, the best place first."""
+    """Return the folders that may contain a state, the best one first."""
     disk = tempfile.gettempdir()
     if sys.platform == "linux" and os.access("/dev/shm", os.W_OK):
         return ["/dev/shm", disk]

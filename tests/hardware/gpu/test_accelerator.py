@@ -25,22 +25,24 @@ def test_every_figure_of_a_preset_names_its_source():
         assert re.search(r"  # (specified|measured|assumed)\b.*: \S", line), line
 
 
-def test_an_emulated_device_is_given_on_request_and_says_so():
+def test_emulated_device_is_created_on_request_and_labelled():
     gpu = get_accelerator("A100", step_ms=7, emulate=True)
     assert (gpu.emulated, gpu.step_ms) == (True, 7)
     assert repr(gpu) == "emulated A100 (times of a preset, not of this machine)"
-    with pytest.raises(ValueError, match="no preset 'RTX 9999'; use one of: RTX 3090, A100, H200"):
+    with pytest.raises(
+        ValueError, match=r"no preset 'RTX 9999'\. Use one of: RTX 3090, A100, H200"
+    ):
         get_accelerator("RTX 9999", emulate=True)
 
 
-def test_without_cuda_the_device_is_emulated_unless_cuda_is_insisted_on(monkeypatch):
+def test_without_cuda_the_device_is_emulated_unless_required(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert get_accelerator().emulated
-    with pytest.raises(RuntimeError, match="leave out emulate=False"):
+    with pytest.raises(RuntimeError, match="Omit emulate=False"):
         get_accelerator(emulate=False)
 
 
-def test_a_rank_gets_the_device_of_its_number_or_where_they_are_fewer_an_emulated_one(monkeypatch):
+def test_rank_gets_its_gpu_or_an_emulated_one_if_there_are_too_few(monkeypatch):
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -55,7 +57,7 @@ def test_a_rank_gets_the_device_of_its_number_or_where_they_are_fewer_an_emulate
         assert rank_accelerator().emulated
 
 
-def test_a_rank_takes_the_only_gpu_that_it_can_see(monkeypatch):
+def test_rank_uses_the_only_visible_gpu(monkeypatch):
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
@@ -67,7 +69,7 @@ def test_a_rank_takes_the_only_gpu_that_it_can_see(monkeypatch):
     assert rank_accelerator() == "cuda:0"
 
 
-def test_the_times_of_an_emulated_device_are_exact_on_its_clock():
+def test_emulated_device_has_exact_times_on_its_clock():
     gpu, clock = timed_accelerator("RTX 3090", step_ms=3, emulate=True)
     with record(clock=clock) as trace:
         gpu.step(gpu.upload(torch.zeros(12_900, dtype=torch.uint8))).item()
@@ -92,6 +94,6 @@ print(gpu.step(gpu.upload(torch.zeros(3))).item())
 
 
 @pytest.mark.slow
-def test_a_machine_with_torch_and_nothing_else_will_do():
+def test_emulated_device_needs_only_torch():
     run = subprocess.run([sys.executable, "-c", ON_A_BARE_MACHINE], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""The emulated device and the model are two programs that must come to the same figures."""
+"""The emulated device and the simulator are two programs that must give the same figures."""
 
 from itertools import chain, product
 
@@ -17,7 +17,7 @@ LOOPS = [
 
 
 def measure(pipeline):
-    """Run the loop on the emulated device, on a clock that the loading moves on."""
+    """Run the loop on the emulated device, on a clock that loading advances."""
     gpu, clock = fake_device(step_ms=pipeline.step_ms)
     megabytes = pipeline.copy_ms * (2 if pipeline.pinned else 1)
     batch = torch.zeros(round(megabytes * 1e6), dtype=torch.uint8)
@@ -57,7 +57,7 @@ def overlapped(gpu, batches):
 
 
 @pytest.mark.parametrize("pipeline", LOOPS)
-def test_the_device_and_the_model_agree(pipeline):
+def test_device_and_model_agree(pipeline):
     predicted, measured = simulate(pipeline), measure(pipeline)
     assert measured.summary().utilisation == pytest.approx(
         predicted.summary().utilisation, abs=0.001

@@ -35,13 +35,13 @@ BATCHES = [
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=repr)
-def test_a_batch_keeps_its_shape_and_its_leaves_their_order(batch):
+def test_batch_keeps_its_structure_and_the_order_of_its_leaves(batch):
     mapped = []
     assert map_leaves(lambda leaf: mapped.append(leaf) or leaf, batch) == batch
     assert leaves(batch) == mapped
 
 
-def test_a_batch_of_other_leaves_is_of_the_same_kind_and_leaves_the_first_alone():
+def test_mapped_batch_keeps_its_type_and_the_source():
     for batch in (Frozen(1), Checked(1), Pair(1, 2)):
         changed = map_leaves(str, batch)
         assert type(changed) is type(batch)
@@ -56,12 +56,12 @@ def one(tensor):
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64, torch.complex64])
-def test_every_type_has_a_checksum_that_tells_zeros_from_ones(dtype):
+def test_checksum_of_every_dtype_distinguishes_zeros_from_ones(dtype):
     zeros, ones = one(torch.zeros(5, dtype=dtype)), one(torch.ones(5, dtype=dtype))
     assert 0 <= min(zeros, ones) < max(zeros, ones) < 1
 
 
-def test_the_order_of_the_elements_and_of_the_tensors_matters_and_the_layout_does_not():
+def test_checksum_depends_on_order_but_not_on_layout():
     first, second = torch.arange(5), torch.arange(5).flip(0)
     assert one(first) != one(second)
     assert checksum([first, second]).item() != checksum([second, first]).item()
@@ -69,7 +69,7 @@ def test_the_order_of_the_elements_and_of_the_tensors_matters_and_the_layout_doe
     assert one(image.contiguous(memory_format=torch.channels_last)) == one(image)
 
 
-def test_a_change_in_any_column_of_a_large_table_is_seen():
+def test_checksum_covers_every_column_of_a_large_table():
     table = torch.zeros(SAMPLE, 4)
     for column in range(4):
         changed = table.clone()
@@ -77,7 +77,7 @@ def test_a_change_in_any_column_of_a_large_table_is_seen():
         assert one(changed) != one(table)
 
 
-def test_a_checksum_is_nan_if_nan_is_among_the_elements_and_else_a_number():
+def test_checksum_is_nan_only_if_an_element_is_nan():
     assert math.isnan(one(torch.tensor([1.0, torch.nan])))
     assert checksum([]).item() == 0
     assert 0 <= one(torch.empty(0)) < 1

@@ -1,4 +1,4 @@
-"""A copy back to the host must be waited for before Python reads it."""
+"""The host must wait for a copy from the device before Python reads it."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def launch_product(gpu, dtype=torch.float32):
     return host * 2, gpu.launch(lambda x: x * 2, gpu.upload(host), ms=5)
 
 
-def test_a_copy_back_is_garbage_until_its_event_was_waited_for(gpu):
+def test_download_is_garbage_until_the_host_waits_for_its_event(gpu):
     wanted, product = launch_product(gpu)
     host = product.to("cpu", non_blocking=True)
     done = gpu.current_stream().record_event()
@@ -27,7 +27,7 @@ def test_a_copy_back_is_garbage_until_its_event_was_waited_for(gpu):
     assert view.equal(wanted[:50])
 
 
-def test_an_earlier_event_does_not_make_a_copy_back_right(gpu):
+def test_waiting_for_an_earlier_event_is_not_enough(gpu):
     _, product = launch_product(gpu, torch.int64)
     early = gpu.current_stream().record_event()
     host = product.to("cpu", non_blocking=True)
@@ -35,7 +35,7 @@ def test_an_earlier_event_does_not_make_a_copy_back_right(gpu):
     assert host.view(torch.uint8).eq(0xA5).all()
 
 
-def test_a_poll_that_succeeds_is_a_wait(gpu):
+def test_successful_query_counts_as_a_wait(gpu):
     wanted, product = launch_product(gpu)
     host = product.to("cpu", non_blocking=True)
     done = gpu.current_stream().record_event()
@@ -44,17 +44,17 @@ def test_a_poll_that_succeeds_is_a_wait(gpu):
     assert host.equal(wanted)
 
 
-def test_a_copy_back_of_garbage_stays_garbage(gpu):
+def test_download_of_garbage_stays_garbage(gpu):
     with gpu.stream(gpu.Stream()):
         _, product = launch_product(gpu)
-    host = product.to("cpu", non_blocking=True)  # on a stream that did not wait for the product
+    host = product.to("cpu", non_blocking=True)  # the stream did not wait for the product
     gpu.synchronize()
     assert host.isnan().all()
 
 
-def test_a_blocking_copy_back_is_right_at_once(gpu):
+def test_blocking_download_is_correct_immediately(gpu):
     wanted, product = launch_product(gpu)
     assert product.to("cpu").equal(wanted)
     assert product.to(gpu.name) is product
-    with pytest.raises(ValueError, match="copied to the host only"):
+    with pytest.raises(ValueError, match="only be copied to the host"):
         product.to("cuda")

@@ -21,7 +21,7 @@ def expected(*tensors):
 
 
 def prefetch(gpu, batch, *, wait="nothing"):
-    """Copy on a stream of its own; `wait` is what is done before the step that reads it."""
+    """Copy on a separate stream; `wait` runs before the step that reads the copy."""
     copies, middle, user = gpu.Stream(), gpu.Stream(), gpu.current_stream()
     (pinned,) = gpu.pinned([batch])
     with gpu.stream(copies):
@@ -38,7 +38,7 @@ def prefetch(gpu, batch, *, wait="nothing"):
         case "host":
             done.synchronize()
         case "ask":
-            gpu.pin(batch)  # which takes the host its time
+            gpu.pin(batch)  # takes time on the host
             assert done.query()
         case "be late":
             gpu.pin(batch)
@@ -46,20 +46,20 @@ def prefetch(gpu, batch, *, wait="nothing"):
 
 
 @pytest.mark.parametrize("wait", ["event", "stream", "a third stream", "host", "ask"])
-def test_a_prefetch_with_a_wait_is_right_every_time(wait, device):
+def test_prefetch_with_a_wait_is_always_correct(wait, device):
     for run in range(20):
         batch = megabytes(1, seed=run)
         assert prefetch(device[0], batch, wait=wait) == expected(batch)
 
 
 @pytest.mark.parametrize("wait", ["nothing", "be late"])
-def test_a_prefetch_without_a_wait_is_wrong_every_time(wait, device):
+def test_prefetch_without_a_wait_is_always_wrong(wait, device):
     for run in range(20):
         assert math.isnan(prefetch(device[0], megabytes(1, seed=run), wait=wait))
 
 
 def dropped_while_read(gpu, batches, *, guard):
-    """Drop a batch of the copy stream while a step reads it, then upload the next one there."""
+    """Drop a batch of the copy stream while a step reads it, then upload the next batch there."""
     user, losses = gpu.current_stream(), []
     copies = user if guard == "one stream" else gpu.Stream()
     for pinned in gpu.pinned(batches):
@@ -90,22 +90,20 @@ GUARDS = [
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_a_batch_dropped_while_another_stream_reads_it_is_overwritten_without(guard, device):
+def test_batch_dropped_during_a_read_is_overwritten(guard, device):
     batches = [megabytes(1, seed=seed) for seed in range(3)]
     losses = dropped_while_read(device[0], batches, guard=guard)
     right = [expected(batch) for batch in batches]
     if guard in GUARDS[:2]:
         assert all(math.isnan(loss) for loss in losses[:2])
-        assert losses[2] == right[2]  # nothing was uploaded after it
+        assert losses[2] == right[2]  # no upload follows it
     else:
         assert losses == right
 
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("pinned", [False, True])
-def test_a_source_overwritten_before_its_copy_was_waited_for_arrives_overwritten_if_pinned(
-    pinned, waits, device
-):
+def test_overwriting_a_pinned_source_too_early_changes_the_copy(pinned, waits, device):
     gpu, _ = device
     source = gpu.pin(torch.zeros(1000)) if pinned else torch.zeros(1000)
     uploaded = gpu.upload(source, non_blocking=True)
@@ -116,7 +114,7 @@ def test_a_source_overwritten_before_its_copy_was_waited_for_arrives_overwritten
     assert gpu.step(uploaded).item() == expected(arrives)
 
 
-def test_a_view_of_pinned_memory_is_pinned_and_the_original_of_what_is_handed_over_is_not(device):
+def test_view_of_pinned_memory_is_pinned_but_its_source_is_not(device):
     gpu, clock = device
     original = megabytes(2)
     (pinned,) = gpu.pinned([original])
@@ -124,17 +122,17 @@ def test_a_view_of_pinned_memory_is_pinned_and_the_original_of_what_is_handed_ov
     gpu.upload(pinned[1:], non_blocking=True)
     assert clock.ms == 0
     gpu.upload(original, non_blocking=True)
-    assert clock.ms == pytest.approx(1 + 2, abs=1e-3)  # behind the first copy
+    assert clock.ms == pytest.approx(1 + 2, abs=1e-3)  # after the first copy
 
 
-def test_as_by_the_thread_of_a_loader_a_dataclass_is_pinned_only_if_it_can_pin_itself(device):
+def test_pinned_dataclass_needs_its_own_method_as_in_a_loader(device):
     @dataclass
     class Plain:
         pulses: torch.Tensor
 
     class Pinnable(Plain):
         def pin_memory(self):
-            raise NotImplementedError  # CUDA only
+            raise NotImplementedError  # real pinning needs CUDA
 
     gpu, named = device[0], namedtuple("named", "one")
     batches = [{"a": [t, (t, named(t))]} for t in megabytes(0.1).split(9_000)]
@@ -144,7 +142,7 @@ def test_as_by_the_thread_of_a_loader_a_dataclass_is_pinned_only_if_it_can_pin_i
 
 
 @pytest.mark.parametrize("data", [torch.ones(3), torch.tensor(2)])
-def test_a_kernel_that_did_not_wait_returns_garbage_and_so_do_those_that_use_it(data, device):
+def test_kernel_without_a_wait_and_its_users_return_garbage(data, device):
     gpu, _ = device
     with gpu.stream(gpu.Stream()):
         (pinned,) = gpu.pinned([data])
@@ -158,7 +156,7 @@ def test_a_kernel_that_did_not_wait_returns_garbage_and_so_do_those_that_use_it(
         assert math.isnan(gpu.step(result).item())
 
 
-def test_an_unread_loss_does_not_keep_its_batch_for_ever(device):
+def test_unread_loss_releases_its_batch_eventually(device):
     gpu, _ = device
     batch = gpu.pin(torch.zeros(10))
     losses = [gpu.step(gpu.upload(batch, non_blocking=True)) for _ in range(UNREAD_LOSSES + 1)]
@@ -179,7 +177,7 @@ def test_memory_is_counted_exactly(device):
     assert gpu.max_memory_allocated() == 7_000_000
 
 
-def test_what_is_taken_from_the_device_is_kept_for_each_stream_apart_until_memory_is_short():
+def test_freed_memory_is_kept_per_stream_until_memory_is_short():
     gpu, _ = fake_device(memory_gib=0.02)  # 21.5 MB
     for stream in (gpu.current_stream(), gpu.Stream(), gpu.Stream()):
         with gpu.stream(stream):
@@ -191,7 +189,7 @@ def test_what_is_taken_from_the_device_is_kept_for_each_stream_apart_until_memor
     assert (gpu.memory_allocated(), gpu.memory_reserved()) == (batch.numel() * 4, 8_000_000)
 
 
-def test_a_full_device_waits_for_memory_that_a_stream_still_uses_or_says_what_to_do():
+def test_full_device_waits_for_memory_in_use_or_raises():
     gpu, clock = fake_device(memory_gib=0.01)
     batch = gpu.upload(megabytes(6))
     with pytest.raises(torch.OutOfMemoryError, match=r"0\.01 GiB.*0\.00559.*batch_size"):
@@ -205,7 +203,7 @@ def test_a_full_device_waits_for_memory_that_a_stream_still_uses_or_says_what_to
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64])
-def test_a_copy_for_the_device_is_equal_and_on_its_own(dtype):
+def test_device_copy_is_equal_and_independent(dtype):
     table = torch.ones((4, 5), dtype=dtype)
     for source in (table, table[:, 1], table[0, 0], table[:0]):
         copy = HostBlocks().copy(source)
@@ -215,7 +213,7 @@ def test_a_copy_for_the_device_is_equal_and_on_its_own(dtype):
         source.fill_(1)
 
 
-def test_memory_given_back_is_used_again_for_at_least_half_of_what_it_holds():
+def test_host_block_is_reused_for_at_least_half_its_size():
     for size, fits in ((100, True), (60, True), (101, False), (49, False)):
         blocks = HostBlocks()
         first = blocks.copy(torch.ones(100))

@@ -1,4 +1,4 @@
-"""Batches that are objects of other packages are copied, protected, and keep their type."""
+"""Batches of objects from other packages are copied and protected, and keep their type."""
 
 import math
 from collections import OrderedDict, UserDict, defaultdict
@@ -43,7 +43,7 @@ def model_output(number=0.0):
 
 
 class Dgl:
-    """The shape of a DGLGraph: `to` returns a new graph, and `record_stream` is there."""
+    """Interface of a DGLGraph: `to` returns a new graph, and `record_stream` exists."""
 
     def __init__(self, frames):
         self.frames = frames
@@ -61,7 +61,7 @@ class Dgl:
 
 
 class Instances:
-    """The shape of detectron2's Instances: `to` passes everything on, no `record_stream`."""
+    """Interface of detectron2's Instances: `to` forwards its arguments, no `record_stream`."""
 
     def __init__(self, **fields):
         self._image_size, self._fields = (4, 4), fields
@@ -95,7 +95,7 @@ def test_objects_keep_type_and_data_on_the_emulated_device(make):
 
 
 @pytest.mark.parametrize("make", OBJECTS)
-def test_a_missing_wait_poisons_objects(make):
+def test_missing_wait_poisons_objects(make):
     gpu, _ = fake_device()
     with gpu.stream(gpu.Stream()):
         early = gpu.upload(gpu.pin(make()), non_blocking=True)
@@ -103,7 +103,7 @@ def test_a_missing_wait_poisons_objects(make):
 
 
 @pytest.mark.parametrize("make", OBJECTS)
-def test_objects_are_pinned_whole(make):
+def test_objects_are_pinned_completely(make):
     gpu, _ = fake_device()
     batch = make()
     pinned = gpu.pin(batch)
@@ -112,7 +112,7 @@ def test_objects_are_pinned_whole(make):
 
 
 @pytest.mark.parametrize("make", OBJECTS)
-def test_the_prefetcher_protects_objects_that_the_loop_drops(make):
+def test_prefetcher_protects_objects_that_the_loop_drops(make):
     gpu, _ = fake_device()
     hosts = [make(float(number)) for number in range(6)]
     losses = []
@@ -124,7 +124,7 @@ def test_the_prefetcher_protects_objects_that_the_loop_drops(make):
 
 
 @pytest.mark.parametrize("make", OBJECTS)
-def test_a_move_to_another_device_leaves_the_source_alone(make):
+def test_move_to_another_device_does_not_change_the_source(make):
     batch = make(1.0)
     before = checksum(tensors(batch)).item()
     moved = move(batch, torch.device("meta"), non_blocking=True)
@@ -147,7 +147,7 @@ def test_mappings_keep_their_type_and_attributes():
         assert getattr(moved, "default_factory", None) == getattr(batch, "default_factory", None)
 
 
-def test_an_object_that_hides_tensors_is_named():
+def test_object_with_hidden_tensors_is_named():
     hidden, sentence = SimpleNamespace(deep={"a": [torch.ones(1)]}), "SimpleNamespace that holds"
     for upload in (fake_device()[0].upload, lambda batch: move(batch, torch.device("meta"))):
         with pytest.raises(TypeError, match=sentence):
@@ -156,7 +156,7 @@ def test_an_object_that_hides_tensors_is_named():
             upload({torch.ones(1)})
 
 
-def test_objects_without_tensors_pass_through():
+def test_objects_without_tensors_pass_unchanged():
     class Quantity:
         def to(self, unit):
             raise ValueError(f"{unit} is no unit")
@@ -166,7 +166,7 @@ def test_objects_without_tensors_pass_through():
     assert fake_device()[0].upload(batch) == batch
 
 
-def test_a_method_without_non_blocking_is_called_without_it():
+def test_method_without_non_blocking_is_called_without_it():
     class Graph:
         def __init__(self, x):
             self.x = x
@@ -177,7 +177,7 @@ def test_a_method_without_non_blocking_is_called_without_it():
     assert move(Graph(torch.ones(2)), torch.device("meta")).x.is_meta
 
 
-def test_an_object_whose_tensors_cannot_be_found_is_refused():
+def test_object_with_unknown_tensors_is_rejected():
     class Opaque:
         __slots__ = ()
 
@@ -210,11 +210,11 @@ def test_sparse_and_jagged_tensors_have_dense_parts(make):
     assert len(parts) >= 2
     assert all(part.layout == torch.strided for part in parts)
     gpu, _ = fake_device()
-    with pytest.raises(TypeError, match="emulated device copies dense tensors only"):
+    with pytest.raises(TypeError, match="emulated device copies only dense tensors"):
         list(CudaPrefetcher([{"a": make()}], gpu))
 
 
-def test_a_movable_inside_containers_is_found():
+def test_movable_object_inside_containers_is_found():
     gpu, _ = fake_device()
     uploaded = gpu.upload({"graphs": [(instances(), 1), mark_pinned(torch.ones(2))]})
     assert [type(leaf).__name__ for leaf in leaves(uploaded)].count("DeviceTensor") == 2

@@ -18,7 +18,7 @@ def kernel(start_s, end_s, occupancy=1.0):
     return Kernel(round(start_s * SAMPLE_NS), round(end_s * SAMPLE_NS), occupancy)
 
 
-def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
+def test_kernel_on_one_multiprocessor_counts_fully_except_for_power():
     full, empty = look(5, kernel(0, 10)), look(5, kernel(0, 10, occupancy=1 / 82))
     assert full.gpu_util == empty.gpu_util == 100
     assert full.idle == empty.idle == 0
@@ -29,7 +29,7 @@ def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
     assert look(20, kernel(0, 10)).power_w == RTX.idle_w
 
 
-def test_only_the_last_sample_period_up_to_now_counts_for_all_but_the_idle_share():
+def test_only_the_last_sample_period_counts_except_for_idle_share():
     kernels = [kernel(0, 0.1), kernel(9, 10)]
     assert look(10, *kernels).gpu_util == 100
     assert look(10, *kernels).idle == pytest.approx(0.89)
@@ -40,7 +40,7 @@ def test_only_the_last_sample_period_up_to_now_counts_for_all_but_the_idle_share
     assert "idle           not available\n" in str(nothing)
 
 
-def test_the_device_shows_its_memory_and_what_is_past():
+def test_device_shows_its_memory_and_past_kernels():
     gpu, clock = fake_device(step_ms=1000)
     batch = gpu.upload(megabytes(4))
     gpu.step(batch, occupancy=0.05).item()
@@ -51,15 +51,15 @@ def test_the_device_shows_its_memory_and_what_is_past():
     assert gpu.smi().gpu_util == 0
 
 
-def test_the_panel_shows_both_sides():
+def test_panel_shows_both_sides():
     text = str(look(5, kernel(0, 10, occupancy=0.05)))
     assert "GPU-Util       100 %" in text
     assert "SMs at work      5 %" in text
-    # What a notebook shows in a window of 900 pixels, beside its file browser.
+    # The width of a notebook in a window of 900 pixels, next to its file browser.
     assert max(map(len, text.splitlines())) <= 58
 
 
-def test_of_the_real_one_what_it_says_is_read_and_the_rest_is_not_available(monkeypatch):
+def test_real_output_is_parsed_and_missing_figures_are_none(monkeypatch):
     def answer(text):
         done = subprocess.CompletedProcess([], 0, stdout=text)
         monkeypatch.setattr(smi.subprocess, "run", lambda *_, **__: done)
@@ -73,6 +73,6 @@ def test_of_the_real_one_what_it_says_is_read_and_the_rest_is_not_available(monk
     assert "Pwr:Usage/Cap  not available" in str(panel)
 
 
-def test_where_there_is_no_nvidia_smi_nothing_is_available(monkeypatch, tmp_path):
+def test_without_nvidia_smi_nothing_is_available(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert nvidia_smi("NVIDIA H200", "GPU-1") == Smi(name="NVIDIA H200")

@@ -1,4 +1,4 @@
-"""When copies and kernels run: the rules of CUDA, with the times of the fake device."""
+"""Timing of copies and kernels: the rules of CUDA, with the times of the fake device."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -23,7 +23,7 @@ def times(trace, lane):
     ("pinned", "non_blocking", "blocked_ms"),
     [(False, False, 4), (False, True, 4), (True, False, 2), (True, True, 0)],
 )
-def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(
+def test_copy_blocks_the_host_unless_pinned_and_non_blocking(
     pinned, non_blocking, blocked_ms, device
 ):
     gpu, clock = device
@@ -33,18 +33,18 @@ def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(
     assert clock.ms == blocked_ms
 
 
-def test_a_small_pageable_copy_lets_the_host_go_on_and_pinned_memory_with_gaps_does_not(device):
+def test_small_pageable_copy_returns_but_pinned_gaps_block(device):
     gpu, clock = device
     gpu.step(gpu.upload(megabytes(0.065), non_blocking=True))
     assert clock.ms == 0
     (pinned,) = gpu.pinned([megabytes(4).view(1000, 1000)])
-    gpu.upload(pinned.T, non_blocking=True)  # no gaps
+    gpu.upload(pinned.T, non_blocking=True)  # contiguous in memory
     assert clock.ms == 0
-    gpu.upload(pinned[:, :500], non_blocking=True)  # behind the step, 2 MB at the slower rate
+    gpu.upload(pinned[:, :500], non_blocking=True)  # after the step, 2 MB at the slower rate
     assert clock.ms == pytest.approx(0.065 + 20 + 2 + 2)
 
 
-def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(device):
+def test_copy_on_the_default_stream_waits_for_the_previous_step(device):
     gpu, clock = device
     first, second = gpu.pinned([megabytes(4), megabytes(4)])
     with record(clock=clock) as trace:
@@ -54,19 +54,19 @@ def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(device):
     assert times(trace, "gpu") == [(2, 22), (24, 44)]
 
 
-def test_a_copy_on_a_stream_of_its_own_runs_beside_the_step_and_behind_other_copies(device):
+def test_copy_on_a_separate_stream_overlaps_the_step(device):
     gpu, clock = device
     first, second, third = gpu.pinned([megabytes(4)] * 3)
     with record(clock=clock) as trace:
         gpu.step(gpu.upload(first, non_blocking=True))
-        for batch in (second, third):  # there is one copy engine
+        for batch in (second, third):  # the device has one copy engine
             with gpu.stream(gpu.Stream()):
                 gpu.upload(batch, non_blocking=True)
     assert times(trace, "copy") == [(0, 2), (2, 4), (4, 6)]
     assert times(trace, "gpu") == [(2, 22)]
 
 
-def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it(device):
+def test_waiting_for_an_event_ignores_later_launches(device):
     gpu, clock = device
     copies = gpu.Stream()
     first, second = gpu.pinned([megabytes(10), megabytes(10)])
@@ -83,7 +83,7 @@ def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it(devic
     assert times(trace, "gpu") == [(5, 25), (25, 45)]
 
 
-def test_an_event_tells_when_it_is_passed_and_synchronize_waits_for_all_streams(device):
+def test_event_query_and_synchronize_of_all_streams(device):
     gpu, clock = device
     batch = gpu.upload(megabytes(1))
     with gpu.stream(gpu.Stream()):
@@ -95,7 +95,7 @@ def test_an_event_tells_when_it_is_passed_and_synchronize_waits_for_all_streams(
     assert done.query()
 
 
-def test_who_asks_in_a_loop_gets_on_by_a_clock_that_only_waiting_moves(device):
+def test_polling_advances_a_virtual_clock(device):
     gpu, clock = device
     gpu.step(gpu.upload(megabytes(1)), ms=1)
     done = gpu.current_stream().record_event()
@@ -103,7 +103,7 @@ def test_who_asks_in_a_loop_gets_on_by_a_clock_that_only_waiting_moves(device):
     assert clock.ms == 2
 
 
-def test_the_current_stream_belongs_to_the_thread(device):
+def test_current_stream_belongs_to_the_thread(device):
     gpu, _ = device
     with ThreadPoolExecutor() as pool, gpu.stream(gpu.Stream()):
         inside, in_another = gpu.current_stream(), pool.submit(gpu.current_stream).result()
@@ -111,10 +111,10 @@ def test_the_current_stream_belongs_to_the_thread(device):
     assert inside is not in_another
 
 
-def test_events_are_used_as_those_of_torch(device):
+def test_events_have_the_interface_of_torch(device):
     gpu, clock = device
     start, end = (gpu.Event(enable_timing=True) for _ in range(2))
-    with pytest.raises(RuntimeError, match="not passed yet"):
+    with pytest.raises(RuntimeError, match="not reached yet"):
         start.elapsed_time(end)
     start.record()
     gpu.step(gpu.upload(megabytes(4)))
@@ -127,7 +127,7 @@ def test_events_are_used_as_those_of_torch(device):
         start.elapsed_time(gpu.current_stream().record_event())
 
 
-def test_a_recorded_event_holds_back_the_stream_that_waits_for_it(device):
+def test_recorded_event_delays_the_waiting_stream(device):
     gpu, clock = device
     copies, arrived = gpu.Stream(), gpu.Event()
     with record(clock=clock) as trace:
@@ -141,14 +141,14 @@ def test_a_recorded_event_holds_back_the_stream_that_waits_for_it(device):
     assert copies.query()
 
 
-def test_the_device_has_32_streams_and_hands_them_out_again(device):
+def test_device_reuses_its_32_streams(device):
     gpu, _ = device
     handed_out = [gpu.Stream() for _ in range(2 * STREAMS)]
     assert handed_out[STREAMS:] == handed_out[:STREAMS]
     assert len({stream.number for stream in [gpu.current_stream(), *handed_out]}) == 1 + STREAMS
 
 
-def test_a_stream_that_has_taken_a_thousand_launches_holds_up_the_host_with_the_next(device):
+def test_stream_with_1000_launches_blocks_the_host(device):
     gpu, clock = device
     for _ in range(QUEUE):
         gpu.step(None, ms=2)

@@ -7,9 +7,7 @@ from course_utils.hardware.machine.disk import measure_disk
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise here")
-def test_every_file_below_a_folder_is_written_then_dropped_and_keeps_its_content(
-    tmp_path, monkeypatch
-):
+def test_files_in_a_folder_are_flushed_dropped_and_unchanged(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     files = [tmp_path / "a", tmp_path / "deep" / "b"]
     for file in files:
@@ -25,17 +23,17 @@ def test_every_file_below_a_folder_is_written_then_dropped_and_keeps_its_content
     assert calls == ["fsync", "drop"]
 
 
-def test_where_it_is_impossible_the_answer_is_false_and_says_warm(tmp_path, monkeypatch):
+def test_unsupported_system_returns_false_and_reports_warm(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     (tmp_path / "a").write_bytes(b"1234")
     dropped = drop_cache(tmp_path)
     assert not dropped
     assert repr(dropped).startswith("Warm: 1 file")
-    with pytest.raises(FileNotFoundError, match="name a file or folder that exists"):
+    with pytest.raises(FileNotFoundError, match="Pass an existing file or folder"):
         drop_cache(tmp_path / "missing")
 
 
-def test_a_disk_is_tried_and_left_as_it_was(tmp_path):
+def test_disk_is_measured_and_left_unchanged(tmp_path):
     speed = measure_disk(tmp_path)
     assert 0 < speed.megabytes <= 68
     assert min(speed.write_mb_s, speed.read_mb_s) > 0

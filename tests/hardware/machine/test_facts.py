@@ -29,7 +29,7 @@ def page_of(monkeypatch, tmp_path):
         monkeypatch.setattr(facts, "SHM", tmp_path)
         for name, fact in machine.items():
             monkeypatch.setattr(f"{facts.__name__}.{name}", lambda *_, fact=fact: fact)
-        return probe(tmp_path / "data" / "events-M")  # a folder that is not there yet
+        return probe(tmp_path / "data" / "events-M")  # a folder that does not exist yet
 
     return page_of
 
@@ -38,18 +38,18 @@ def page_of(monkeypatch, tmp_path):
     ("change", "name", "says"),
     [
         ({}, "cores", "8 usable of 16"),
-        ({"usable_cores": 1}, "cores", "small: workers help while they wait"),
-        ({"memory": 2 * GB}, "memory", "small: take data of size S"),
+        ({"usable_cores": 1}, "cores", "small: workers help only while they wait"),
+        ({"memory": 2 * GB}, "memory", "small: use data of size S"),
         ({"start_method": "spawn"}, "start method", "%%worker_module"),
-        ({"platform.python_version": "3.15.0"}, "Python", "tried with 3.11 to 3.14"),
+        ({"platform.python_version": "3.15.0"}, "Python", "tested with 3.11 to 3.14"),
         ({"gpus": []}, "GPU", "none an emulated"),
         ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "disk ", "small: "),
         ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "/dev/shm", "--shm-size=2g"),
-        ({"measure_disk": DiskSpeed(10, 90, 67, True)}, "disk speed", "slow: "),
-        ({"measure_disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "warm, from memory"),
+        ({"measure_disk": DiskSpeed(10, 90, 67, True)}, "disk speed", "slow, so "),
+        ({"measure_disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "read back from memory"),
     ],
 )
-def test_each_line_says_what_it_means(page_of, tmp_path, change, name, says):
+def test_each_line_explains_its_fact(page_of, tmp_path, change, name, says):
     page = page_of(LARGE | change)
     row = re.search(rf"^{name}.*(\n .*)*", page, re.MULTILINE)
     assert row
@@ -59,7 +59,7 @@ def test_each_line_says_what_it_means(page_of, tmp_path, change, name, says):
     assert change or "small: " not in page
 
 
-def test_a_machine_that_tells_nothing_is_no_reason_to_fail(monkeypatch, tmp_path):
+def test_machine_without_facts_does_not_fail(monkeypatch, tmp_path):
     def silent(*_):
         raise PermissionError("not for you")
 
@@ -71,7 +71,7 @@ def test_a_machine_that_tells_nothing_is_no_reason_to_fail(monkeypatch, tmp_path
     assert "not installed" in page
 
 
-def test_probe_imports_no_torch_and_leaves_the_start_method_open():
+def test_probe_does_not_import_torch_or_set_the_start_method():
     program = """import multiprocessing, sys
 from course_utils.hardware.machine import probe
 probe('.')
@@ -87,11 +87,12 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch):
     assert facts.gpus() == ("NVIDIA H200, 143771 MiB, driver 570.1",) * 2
 
 
-def test_the_pressure_is_read_where_the_kernel_tells_it(tmp_path, monkeypatch):
+def test_pressure_is_read_if_the_kernel_reports_it(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "PRESSURE", tmp_path)
-    assert "keeps no pressure figures" in repr(pressure())
+    assert "does not report pressure" in repr(pressure())
     for name in ("io", "cpu"):
         (tmp_path / name).write_text("some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n")
     assert repr(pressure()) == (
-        "Of the last 10 s some task waited for the processor 12 %, for the disk 12 %."
+        "Share of the last 10 s in which at least one task waited: for the CPU 12 %, "
+        "for the disk 12 %."
     )

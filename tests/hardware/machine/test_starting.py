@@ -1,4 +1,4 @@
-"""Starting workers from a server that has loaded their modules."""
+"""Start workers from a server that has loaded their modules."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
-def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(tmp_path):
+def test_workers_use_preloaded_modules_and_late_preload_warns(tmp_path):
     method, in_worker, said = printed(PROGRAM, tmp_path)
     assert (method, in_worker) == ("forkserver", ["wave"])
-    assert said.startswith("Too late to preload json: the server that starts workers runs already")
+    assert said.startswith("Cannot preload json, because the server that starts workers is already")
     assert "Restart Python" in said
 
 
@@ -73,7 +73,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
-def test_a_worker_collects_its_own_garbage_and_passes_over_what_the_server_loaded(tmp_path):
+def test_worker_collects_its_own_garbage_but_not_the_servers(tmp_path):
     in_worker, in_its_fork = printed(COLLECTING, tmp_path)
     assert in_worker == [True, True]
     assert in_its_fork == [False, False], "what a worker chose holds for what it forks"
@@ -123,14 +123,14 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
-def test_an_interrupt_while_the_server_loads_leaves_no_half_and_its_workers_hear_others(tmp_path):
+def test_interrupt_during_preload_does_not_break_server_or_workers(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     in_worker, hears = printed(INTERRUPTED, tmp_path)
     assert in_worker, "the server passed over what it had half loaded"
     assert hears
 
 
-def test_a_module_that_does_not_exist_is_named():
+def test_missing_module_is_named():
     for name in ("tourch", "torch.nothing", "nothing.at.all"):
-        with pytest.raises(ValueError, match=f"no module '{name}' to preload"):
+        with pytest.raises(ValueError, match=f"Cannot preload '{name}'"):
             use_start_method(["numpy", name])

@@ -1,4 +1,4 @@
-"""The calendar of an object store, with a clock that stands still unless it is moved."""
+"""Timing of an object store, with a clock that only the test advances."""
 
 from dataclasses import replace
 
@@ -21,14 +21,12 @@ class Clock:
 
 
 @pytest.mark.parametrize(("readers", "seconds"), [(1, 2 / 10), (4, 2 / 10), (16, 32 / 40)])
-def test_a_reader_has_the_rate_of_one_stream_and_all_share_that_of_the_line_evenly(
-    readers, seconds
-):
+def test_readers_share_the_link_fairly_up_to_one_stream_each(readers, seconds):
     limits = Limits(PRESET, clock=(clock := Clock()))
     arrivals = [limits.answer() for _ in range(readers)]
     due = [(arrival(0), reader, 20) for reader, arrival in enumerate(arrivals)]
     ends = [0.0] * readers
-    while due:  # whoever is first goes on, with pieces of 0.1 MB
+    while due:  # the earliest reader continues, in pieces of 0.1 MB
         clock.now, reader, left = min(due)
         due.remove((clock.now, reader, left))
         ends[reader] = clock.now
@@ -38,7 +36,7 @@ def test_a_reader_has_the_rate_of_one_stream_and_all_share_that_of_the_line_even
     assert min(ends) > 0.95 * max(ends)
 
 
-def test_a_late_wake_up_is_made_good_by_the_next_piece_and_a_pause_is_not():
+def test_late_wake_up_is_compensated_but_a_pause_is_not():
     arrival = Limits(PRESET, clock=(clock := Clock())).answer()
     for _ in range(100):
         clock.now = arrival(MB // 100) + 0.001
@@ -47,7 +45,7 @@ def test_a_late_wake_up_is_made_good_by_the_next_piece_and_a_pause_is_not():
     assert arrival(MB) > 60 + 0.05
 
 
-def test_look_ups_queue_at_the_metadata_server_and_without_limits_all_is_there_at_once():
+def test_look_ups_queue_and_have_no_delay_without_limits():
     limits = Limits(PRESET, clock=Clock())
     assert [limits.look_up() for _ in range(3)] == pytest.approx([0.05, 0.06, 0.07])
     limits = Limits(None, clock=Clock())

@@ -1,4 +1,4 @@
-"""What a served folder answers: a real process, real sockets, requests as they go over the wire."""
+"""Answers of a served folder: a real process, real sockets, and requests as raw bytes."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows links and locks i
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder to serve, and beside it a file, and a folder whose name begins the same."""
+    """A folder to serve, next to a file and a folder whose name starts the same."""
     outside = tmp_path_factory.mktemp("around")
     inside = outside / "shards"
     for made in (inside / "sub", inside / ".git", outside / "shards-of-others"):
@@ -47,7 +47,7 @@ def store(folder):
 
 
 def ask(store, path, *, method="GET", token="right", **headers):
-    """Send a request just as it is spelled: other clients tidy a path up before."""
+    """Send a request with the exact path, because other clients normalise it."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token:
         sent["Authorization"] = f"Bearer {store.token if token == 'right' else token}"
@@ -64,7 +64,7 @@ def ask(store, path, *, method="GET", token="right", **headers):
 
 
 def raw(store, request, *, hang_up=False):
-    """Send bytes, perhaps hang up, and return all that comes until the connection closes."""
+    """Send bytes, perhaps hang up, and return everything until the connection closes."""
     address = urlsplit(store.url)
     with socket.create_connection((address.hostname, address.port), 10) as line:
         line.sendall(request)
@@ -73,7 +73,7 @@ def raw(store, request, *, hang_up=False):
         return b"".join(iter(lambda: line.recv(2**16), b""))
 
 
-def test_a_file_comes_whole(store):
+def test_file_is_sent_completely(store):
     for path, kind, content in (("a.tar", "x-tar", DATA), ("empty", "octet-stream", b"")):
         for method in ("GET", "HEAD"):
             status, headers, body = ask(store, f"/{path}", method=method)
@@ -89,15 +89,15 @@ PARTS = [
     ("bytes=-500", 206, SIZE - 500, SIZE),
     ("bytes=299000-999999999", 206, 299_000, SIZE),
     ("bytes=300000-", 416, 0, 0),
-    ("bytes=0-1,5-9", 200, 0, SIZE),  # several parts, and what is no part
+    ("bytes=0-1,5-9", 200, 0, SIZE),  # several parts, and an invalid part
     ("lines=1-2", 200, 0, SIZE),
 ]
 
 
 @pytest.mark.parametrize(("asked", "status", "start", "stop"), PARTS)
-def test_a_part_of_a_file_comes(store, asked, status, start, stop):
+def test_part_of_a_file_is_sent(store, asked, status, start, stop):
     got, headers, body = ask(store, "/a.tar", Range=asked)
-    said = b"This file has 300,000 bytes; ask for a range inside it.\n"
+    said = b"This file has 300,000 bytes. Request a range inside it.\n"
     expected = said if status == 416 else DATA[start:stop]
     assert (got, body) == (status, expected)
     named = {206: f"bytes {start}-{stop - 1}/{SIZE}", 416: f"bytes */{SIZE}"}
@@ -105,7 +105,7 @@ def test_a_part_of_a_file_comes(store, asked, status, start, stop):
     assert headers["Content-Length"] == str(len(expected))
 
 
-def test_what_a_client_has_already_is_not_sent_again_unless_it_has_changed(store, folder):
+def test_unchanged_file_is_not_sent_again(store, folder):
     changing = folder / "changing"
     changing.write_bytes(b"first")
     _, first, _ = ask(store, "/changing", method="HEAD")
@@ -122,8 +122,8 @@ def test_what_a_client_has_already_is_not_sent_again_unless_it_has_changed(store
     assert ask(store, "/changing")[0] == 404
 
 
-def test_nothing_is_said_before_the_token_was_seen(store):
-    for token, status, said in (("", 401, b"A token is needed"), ("wrong", 403, b"not the token")):
+def test_request_without_token_gets_no_information(store):
+    for token, status, said in (("", 401, b"A token is required"), ("wrong", 403, b"Wrong token")):
         for path in ("/a.tar", "/", "/nothing", "/.counters", "/../secret"):
             assert ask(store, path, method="HEAD", token=token)[::2] == (status, b"")
             status_in_url, _, sentence = ask(store, f"{path}?token={token}", token="")
@@ -135,7 +135,7 @@ def test_nothing_is_said_before_the_token_was_seen(store):
     assert ask(store, "/a.tar", token="", Authorization="Basic cmlnaHQ=")[0] == 401
 
 
-def test_a_page_from_elsewhere_cannot_ask_through_a_name_of_its_own(store):
+def test_foreign_host_header_is_rejected(store):
     port = store.url.rpartition(":")[2]
     hosts = (f"localhost:{port}", 200), ("evil.example", 403), ("127.0.0.1.evil.example", 403)
     for host, status in hosts:
@@ -144,13 +144,13 @@ def test_a_page_from_elsewhere_cannot_ask_through_a_name_of_its_own(store):
         assert "Access-Control-Allow-Origin" not in got[1]
 
 
-def test_nothing_can_be_written(store, folder):
+def test_writing_is_rejected(store, folder):
     before = sorted(folder.rglob("*"))
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"):
         for path in ("/a.tar", "/new"):
             status, headers, body = ask(store, path, method=method, Content_Length="0")
             assert (status, headers["Allow"]) == (405, "GET, HEAD")
-            assert body == b"This store only reads; use GET or HEAD.\n"
+            assert body == b"This store is read-only. Use GET or HEAD.\n"
     assert sorted(folder.rglob("*")) == before
 
 
@@ -164,7 +164,7 @@ OUTSIDE = r"""
 """
 
 
-def test_nothing_outside_the_folder_is_served_however_it_is_spelled(store, folder):
+def test_no_spelling_of_a_path_leaves_the_folder(store, folder):
     whole = [(folder / "a.tar").as_posix(), (folder.parent / "secret").as_posix()]
     spellings = [*OUTSIDE.split(), *whole, *(f"/{path}" for path in whole)]
     head = f" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {store.token}\r\n"
@@ -176,7 +176,7 @@ def test_nothing_outside_the_folder_is_served_however_it_is_spelled(store, folde
 
 
 @on_posix
-def test_links_serve_what_lies_inside_only(store, folder):
+def test_links_are_served_only_if_they_stay_inside(store, folder):
     links = {
         "in": ("a.tar", 200),
         "file": ("../secret", 403),
@@ -201,11 +201,11 @@ def test_links_serve_what_lies_inside_only(store, folder):
             (folder / name).unlink(missing_ok=True)
 
 
-def test_a_missing_file_is_one_sentence(store):
+def test_missing_file_is_reported_in_one_sentence(store):
     for path in ("/nothing", "/a.tar/", "/a.tar/x", "/" + "x" * 5_000):
         status, headers, body = ask(store, path)
         assert status == 404
-        assert body == b"There is no such file here; ask for a name from the listing at /.\n"
+        assert body == b"There is no such file here. Request a name from the listing at /.\n"
         assert headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
@@ -218,8 +218,8 @@ serve(sys.argv[1], None, token="t", ready=lambda port: print(port, flush=True))
 
 
 @on_posix
-def test_what_may_not_be_read_is_refused_without_its_path():
-    with tempfile.TemporaryDirectory() as made:  # which others may enter, unlike `tmp_path`
+def test_unreadable_file_is_rejected_without_its_path():
+    with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
         folder = Path(made)
         (folder / "locked").mkdir()
         for name in ("locked.tar", "locked/a.tar"):
@@ -237,17 +237,17 @@ def test_what_may_not_be_read_is_refused_without_its_path():
             (folder / "locked").chmod(0o755)
             server.kill()
             assert server.communicate()[1] == ""
-        refused = b"This cannot be read here; ask for something else.\n"
+        refused = b"This file cannot be read. Request a different one.\n"
         assert [(status, said) for status, _, said in got] == [(403, refused)] * 3
         assert missing[0] == 404
 
 
-def test_a_listing_has_what_can_be_had_and_fsspec_finds_it(store):
+def test_listing_shows_served_files_and_works_with_fsspec(store):
     page = ask(store, f"/?token={store.token}", token="")[2].decode()
     assert f'href="/a.tar?token={store.token}"' in page
     assert f'href="/sub/?token={store.token}"' in page
     assert "secret" not in page
-    assert store.token not in ask(store, "/")[2].decode()  # who sent a header sends it again
+    assert store.token not in ask(store, "/")[2].decode()  # clients with a header send it again
     assert "&amp; &lt;b&gt;.tar" in ask(store, "/sub")[2].decode()
     with urllib.request.urlopen(store.url_of("sub/name with ä & <b>.tar")) as answer:
         assert answer.read() == b"b"
@@ -256,7 +256,7 @@ def test_a_listing_has_what_can_be_had_and_fsspec_finds_it(store):
     assert len(fs.find(store.url)) == 3
 
 
-def test_a_request_that_cannot_be_read_harms_nobody(store):
+def test_malformed_request_does_not_affect_others(store):
     start, host = (
         "GET /a.tar HTTP/1.1\r\n",
         f"Host: localhost\r\nAuthorization: Bearer {store.token}\r\n",
@@ -271,12 +271,12 @@ def test_a_request_that_cannot_be_read_harms_nobody(store):
         f"GET /\xff\xfe HTTP/1.1\r\n{host}Connection: close\r\n\r\n",
         f"{start}{host}",
     ):
-        with suppress(OSError):  # hung up on
+        with suppress(OSError):  # the server closed the connection
             assert DATA[:100] not in raw(store, request.encode("latin1"), hang_up=True)
     assert ask(store, "/a.tar")[2] == DATA
 
 
-def test_all_that_is_given_out_with_the_token_is_right_and_counted_once(store):
+def test_parallel_downloads_are_correct_and_counted_once(store):
     store.reset_counters()
     cuts = np.sort(np.random.default_rng(1).integers(0, SIZE, (80, 2)))
 

@@ -1,4 +1,4 @@
-"""A store as its user has it: started, counted, broken, killed, started again, sent to workers."""
+"""A store from the user's view: started, counted, broken, killed, restarted, sent to workers."""
 
 import http.client
 import math
@@ -46,18 +46,18 @@ def get(store, name="a.tar", **headers):
         return answer.read()
 
 
-def test_a_store_serves_until_the_block_is_left_and_keeps_its_token_to_itself(folder):
+def test_store_serves_inside_the_block_and_hides_its_token(folder):
     before = children()
     with object_store(folder, "S3") as store:
         assert get(store) == DATA
-        # quoted but for what WebDataset expands
+        # quoted, except for the braces that WebDataset expands
         url = store.url_of("two words/{000..003}.tar")
         assert url == f"{store.url}/two%20words/{{000..003}}.tar?token={store.token}"
         assert store.headers == {"Authorization": f"Bearer {store.token}"}
         (server,) = children() - before
         assert store.token not in " ".join(server.cmdline())
-        if os.name != "nt":  # where there are no process groups of this kind
-            assert os.getpgid(server.pid) != os.getpgid(0)  # what Jupyter sends SIGINT to
+        if os.name != "nt":  # Windows has no such process groups
+            assert os.getpgid(server.pid) != os.getpgid(0)  # Jupyter sends SIGINT to this group
     with pytest.raises(urllib.error.URLError):
         get(store)
     store.close()
@@ -67,13 +67,13 @@ def test_a_store_serves_until_the_block_is_left_and_keeps_its_token_to_itself(fo
     assert not server.is_running()
 
 
-def test_all_that_hold_a_store_count_together_from_the_last_reset(folder):
+def test_all_clients_share_counters_since_the_last_reset(folder):
     (folder / "large").write_bytes(bytes(50_000_000))
     with object_store(folder, None) as store:
         copy = pickle.loads(pickle.dumps(store))
         assert len(store.token) >= 20
         with urllib.request.urlopen(store.url_of("large")) as answer:
-            answer.read(10)  # a client that leaves in the middle costs no more
+            answer.read(10)  # a client that disconnects early costs no more
         get(copy, Range="bytes=0-99")
         assert store.counters().bytes_sent < 50_000_000
         store.reset_counters()
@@ -85,7 +85,7 @@ def test_all_that_hold_a_store_count_together_from_the_last_reset(folder):
 
 
 @pytest.mark.parametrize("at", [0, 65_536, 399_999, 400_000])
-def test_a_connection_breaks_once_for_each_file_and_a_second_try_goes_on(folder, at):
+def test_connection_breaks_once_per_file(folder, at):
     with object_store(folder, None, break_after=at) as store:
         for name in ("a.tar", "b.tar"):
             if at < len(DATA):
@@ -97,19 +97,19 @@ def test_a_connection_breaks_once_for_each_file_and_a_second_try_goes_on(folder,
         assert store.counters().broken == (2 if at < len(DATA) else 0)
 
 
-def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder):
+def test_store_killed_during_an_answer_can_be_restarted(folder):
     with object_store(folder, SLOW) as store:
         with urllib.request.urlopen(store.url_of("a.tar")) as answer:
             assert answer.read(10) == DATA[:10]
             store.kill()
             with pytest.raises((http.client.IncompleteRead, ConnectionError)):
                 answer.read()
-        with pytest.raises(KeepfedError, match=r"start it again with store\.restart\(\)"):
+        with pytest.raises(KeepfedError, match=r"Restart it with store\.restart\(\)"):
             store.counters()
         url, token, port = store.url, store.token, int(store.url.rpartition(":")[2])
         with (
             socket.create_server(("127.0.0.1", port)),
-            pytest.raises(KeepfedError, match=f"^Port {port} is taken"),
+            pytest.raises(KeepfedError, match=f"^Cannot listen on port {port}"),
         ):
             store.restart()
         store.restart()
@@ -118,7 +118,7 @@ def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder):
         assert store.counters().requests == 1
 
 
-def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder):
+def test_file_truncated_during_an_answer_is_an_error(folder):
     with (
         object_store(folder, SLOW) as store,
         urllib.request.urlopen(store.url_of("a.tar")) as answer,
@@ -132,31 +132,29 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"folder": "a.tar"}, ".* is a file; name"),
-        ({"preset": "s3"}, "There is no storage 's3'; choose one of"),
-        ({"break_after": math.nan}, "An answer cannot break off after nan bytes; choose"),
+        ({"folder": "a.tar"}, r".* is a file\. Choose"),
+        ({"preset": "s3"}, "There is no storage 's3'. Choose one of"),
+        ({"break_after": math.nan}, "break_after must be a number of bytes from 0, but is nan"),
     ],
 )
-def test_what_cannot_be_served_is_said_and_leaves_no_process(folder, options, said):
+def test_invalid_arguments_are_reported_and_leave_no_process(folder, options, said):
     before = children()
     with pytest.raises((KeepfedError, ValueError), match=f"^{said}"):
         object_store(**{**options, "folder": folder / options.get("folder", "")})
     assert children() == before
 
 
-def test_a_server_that_says_nothing_is_ended_and_one_that_ended_is_said(folder, monkeypatch):
+def test_silent_server_is_killed_and_dead_server_is_reported(folder, monkeypatch):
     before = children()
     for patience, server in ((0, "import time; time.sleep(60)"), (30, "")):
         monkeypatch.setattr(module, "_PATIENCE_S", patience)
         monkeypatch.setattr(module, "_SERVER", server)
-        with pytest.raises(KeepfedError, match=r"^The store did not start; close what"):
+        with pytest.raises(KeepfedError, match=r"^The store did not start\. Close busy"):
             object_store(folder, None)
     assert children() == before
 
 
-def test_an_interrupt_while_it_starts_leaves_no_process_however_long_it_is_remembered(
-    folder, monkeypatch
-):
+def test_interrupt_during_start_leaves_no_process(folder, monkeypatch):
     def interrupt(settings):
         raise KeyboardInterrupt
 
@@ -169,13 +167,13 @@ def test_an_interrupt_while_it_starts_leaves_no_process_however_long_it_is_remem
 
 def read_and_leave(store):
     assert get(store) == DATA
-    with pytest.raises(KeepfedError, match="A worker has a copy of the store"):
+    with pytest.raises(KeepfedError, match="This is a worker's copy of the store"):
         store.kill()
     store.close()
 
 
 @pytest.mark.slow
-def test_a_worker_may_read_but_ends_nothing(folder, start_method):
+def test_worker_can_read_but_not_kill(folder, start_method):
     with object_store(folder, None) as store:
         context = multiprocessing.get_context(start_method)
         worker = context.Process(target=read_and_leave, args=(store,))
@@ -195,7 +193,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_store_ends_with_the_process_that_started_it_even_if_that_is_killed(folder):
+def test_store_ends_with_its_owner_even_if_the_owner_is_killed(folder):
     pipes = dict.fromkeys(["stdin", "stdout"], subprocess.PIPE)
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(folder)], text=True, **pipes
@@ -205,7 +203,7 @@ def test_a_store_ends_with_the_process_that_started_it_even_if_that_is_killed(fo
     assert psutil.wait_procs([server], timeout=20)[1] == []
 
 
-def test_no_more_requests_are_answered_at_once_than_there_are_slots(folder):
+def test_parallel_answers_are_limited_to_the_number_of_slots(folder):
     with (
         object_store(folder, replace(S3, request_ms=100, requests_at_once=2)) as store,
         ThreadPoolExecutor(8) as pool,

@@ -7,7 +7,7 @@ from course_utils.hardware.storage import BLOCK, storage_preset
 from course_utils.hardware.storage.calendar import Counters, attach, make_state
 
 MS = MB = 1_000_000
-# 10 ms a request, 2 at once, 1 MB/ms on the line, no more than half of it for one request
+# 10 ms per request, 2 in parallel, 1 MB/ms on the link, at most half of it for one request
 FIGURES = replace(
     storage_preset("S3"),
     open_ms=4,
@@ -21,7 +21,7 @@ CACHED = replace(FIGURES, cache_mb=100 * BLOCK / 1e6)
 
 
 class FakeClock:
-    """Time that passes only while somebody sleeps."""
+    """Clock that advances only while code sleeps."""
 
     now = oversleep = 0
 
@@ -47,9 +47,9 @@ def read(storage, start, stop, *, file=1, size=10**9, **options):
     return storage.reserve(file, start, stop, size=size, **options) / MS
 
 
-def test_reads_share_the_line_and_wait_for_a_slot(clock):
+def test_reads_share_the_link_and_wait_for_a_slot(clock):
     storage = device(clock)
-    clock.now = 1_000 * MS  # an idle storage saves nothing up
+    clock.now = 1_000 * MS  # unused bandwidth is lost
     assert read(storage, 0, MB) == 1_000 + 10 + 2
     fast = device(clock, replace(FIGURES, stream_mb_s=1_000))
     assert [read(fast, 0, 5 * MB), read(fast, 0, 5 * MB)] == [1_015, 1_020]
@@ -61,9 +61,7 @@ def test_reads_share_the_line_and_wait_for_a_slot(clock):
 
 
 @pytest.mark.parametrize(("readahead", "ms"), [(True, 2), (False, 12)])
-def test_a_read_that_continues_another_pays_no_latency_where_the_system_reads_ahead(
-    clock, readahead, ms
-):
+def test_sequential_read_skips_latency_with_readahead(clock, readahead, ms):
     storage = device(clock, replace(FIGURES, readahead=readahead))
     clock.now = round(read(storage, 0, MB)) * MS
     assert read(storage, MB, 2 * MB) == 12 + ms
@@ -87,36 +85,36 @@ def test_opens_queue_at_the_metadata_server(clock):
     storage = device(clock)
     storage.look_up(opening=True)
     assert clock.now == 4 * MS
-    clock.now = 0  # a second process asks at the same time
+    clock.now = 0  # a second process sends a request at the same time
     storage.look_up(opening=False)
     assert clock.now == (2 + 4) * MS
     assert (storage.counters().opens, storage.counters().lookups) == (1, 1)
 
 
-def test_an_overslept_wait_is_made_good_by_the_next_request(clock):
+def test_oversleeping_is_compensated_by_the_next_request(clock):
     storage = device(clock)
     clock.oversleep = MS // 10
     for _ in range(100):
         storage.wait(storage.reserve(1, 0, 1, size=10))
     assert clock.now / MS == pytest.approx(100 * 10, rel=1e-3)
-    clock.oversleep = 50 * MS  # a long pause of the system is not
+    clock.oversleep = 50 * MS  # a long pause of the system is not compensated
     storage.wait(storage.reserve(1, 0, 1, size=10))
     assert read(storage, 0, 1) == pytest.approx(1000 + 60 - 1 + 10, abs=0.2)
 
 
-def test_with_a_page_cache_whole_blocks_are_read_once(clock):
+def test_page_cache_reads_complete_blocks_once(clock):
     storage = device(clock, CACHED)
     clock.now = round(read(storage, BLOCK + 5, BLOCK + 105) * MS)
-    assert read(storage, BLOCK + 200, BLOCK + 300) == clock.now / MS  # at once
+    assert read(storage, BLOCK + 200, BLOCK + 300) == clock.now / MS  # immediately
     seen = storage.counters()
     assert (seen.requests, seen.bytes_read, seen.bytes_used) == (1, BLOCK, 200)
     assert (seen.hits, seen.misses, seen.hit_share) == (1, 1, 0.5)
     assert seen.read_amplification == BLOCK / 200
-    read(storage, 0, 3_000, file=2, size=3_000)  # the last block is as long as the file
+    read(storage, 0, 3_000, file=2, size=3_000)  # the last block ends with the file
     assert storage.counters().bytes_read == BLOCK + 3_000
 
 
-def test_neighbouring_missing_blocks_are_one_request_until_the_cache_is_dropped(clock):
+def test_adjacent_missing_blocks_are_one_request(clock):
     storage = device(clock, CACHED)
     read(storage, 2 * BLOCK, 3 * BLOCK)
     storage.reset_counters()
@@ -130,14 +128,14 @@ def test_neighbouring_missing_blocks_are_one_request_until_the_cache_is_dropped(
     assert storage.counters().misses == 9
 
 
-def test_the_block_in_hand_is_no_hit_and_one_on_its_way_is_waited_for(clock):
+def test_block_in_hand_is_not_a_hit_and_one_in_flight_is_awaited(clock):
     storage = device(clock, CACHED)
     arrives = read(storage, 0, 100)
     assert read(storage, 100, 200, in_hand=0) == arrives
     assert (storage.counters().hits, storage.counters().misses) == (0, 1)
 
 
-def test_counters_read_as_a_sentence():
+def test_counters_are_printed_as_a_sentence():
     seen = Counters(opens=1, requests=12, bytes_read=6_000_000, bytes_used=1_500, hits=1, misses=3)
     assert str(seen) == (
         "1 open, 0 look-ups, 12 requests; 6.0 MB read for 1.5 kB used (4000.00x); "

@@ -1,4 +1,4 @@
-"""The storage as a file system; that every format reads through it is tested with the formats."""
+"""The storage as a file system; the tests of the formats check that all of them can read it."""
 
 import io
 import pickle
@@ -36,7 +36,7 @@ def fs(folder):
     return slow_storage(folder, INSTANT)
 
 
-def test_numpy_reads_a_small_npz_in_one_request_and_npy_by_url(folder, fs):
+def test_numpy_reads_npz_with_one_request_and_npy_by_url(folder, fs):
     with fs.open("event.npz") as file, np.load(file) as event:
         np.testing.assert_array_equal(event["pulses"], PULSES[:100])
         assert event["label"] == 3
@@ -46,7 +46,7 @@ def test_numpy_reads_a_small_npz_in_one_request_and_npy_by_url(folder, fs):
         np.testing.assert_array_equal(np.load(file), PULSES)
 
 
-def test_an_interrupt_while_it_looks_for_a_file_is_no_answer(fs, monkeypatch):
+def test_interrupt_in_exists_is_not_treated_as_false(fs, monkeypatch):
     def interrupted(*, opening):
         raise KeyboardInterrupt
 
@@ -56,7 +56,7 @@ def test_an_interrupt_while_it_looks_for_a_file_is_no_answer(fs, monkeypatch):
         fs.exists("nothing")
 
 
-def test_text_is_read_line_by_line_and_bytes_up_to_the_end_and_not_past_it(fs):
+def test_text_lines_and_bytes_are_read_up_to_the_end(fs):
     with fs.open("sub/lines.csv", "r") as file:
         assert file.readline() == "x,y\n"
         assert len(file.readlines()) == 5_000
@@ -68,7 +68,7 @@ def test_text_is_read_line_by_line_and_bytes_up_to_the_end_and_not_past_it(fs):
 
 
 @pytest.mark.parametrize("cache_mb", [0, 10])
-def test_each_read_is_one_request_for_just_the_bytes_asked_for(folder, cache_mb):
+def test_each_read_is_one_request_for_the_requested_bytes(folder, cache_mb):
     fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
     with fs.open("pulses.npy") as file:
         for block in range(3):
@@ -79,7 +79,7 @@ def test_each_read_is_one_request_for_just_the_bytes_asked_for(folder, cache_mb)
     assert seen.bytes_read == (3 * BLOCK if cache_mb else 3_000)
 
 
-def test_a_counting_storage_counts_each_read_but_those_ahead_that_were_asked_for(folder):
+def test_counting_storage_counts_each_read_but_not_readahead(folder):
     storage = counting_storage(folder)
     clock = VirtualClock(storage, computing=lambda: 0)
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_counting_storage_counts_each_read_but_those_ahead_that_were_asked_for
     assert clock.waited == 0
 
 
-def test_names_are_given_back_as_they_were_asked_for(folder, fs):
+def test_names_are_returned_as_requested(folder, fs):
     assert fs.ls("", detail=False) == ["event.npz", "pulses.npy", "sub"]
     assert fs.ls(folder / "sub", detail=False) == [(folder / "sub" / "lines.csv").as_posix()]
     assert fs.glob("*.np?") == ["event.npz", "pulses.npy"]
@@ -103,7 +103,7 @@ def test_names_are_given_back_as_they_were_asked_for(folder, fs):
     assert fs.counters().lookups > 0
 
 
-def test_a_pickled_copy_shares_counters_and_cache_and_another_storage_does_not(folder, fs):
+def test_pickled_copy_shares_counters_and_cache(folder, fs):
     slow_storage(folder, INSTANT).cat_file("pulses.npy")
     pickle.loads(pickle.dumps(fs)).cat_file("pulses.npy")
     fs.cat_file("pulses.npy")
@@ -114,7 +114,7 @@ def test_a_pickled_copy_shares_counters_and_cache_and_another_storage_does_not(f
             assert copy.read(5) == file.read(5) == b"NUMPY"
 
 
-def test_a_changed_file_is_not_in_the_cache(folder, fs):
+def test_changed_file_is_not_in_the_cache(folder, fs):
     fs.cat_file("sub/lines.csv")
     (folder / "sub" / "new.csv").write_bytes(b"new")
     (folder / "sub" / "new.csv").replace(folder / "sub" / "lines.csv")
@@ -122,7 +122,7 @@ def test_a_changed_file_is_not_in_the_cache(folder, fs):
     assert fs.counters().hits == 0
 
 
-def test_it_says_what_it_emulates_also_of_a_file_that_was_open_before_the_recording(folder, fs):
+def test_trace_names_the_emulation_even_for_open_files(folder, fs):
     assert repr(fs).startswith("SlowFileSystem(emulated busy Lustre (")
     assert str(folder) in repr(fs)
     with fs.open("pulses.npy") as file, record() as trace:
@@ -131,7 +131,7 @@ def test_it_says_what_it_emulates_also_of_a_file_that_was_open_before_the_record
     assert trace.note == "emulated busy Lustre"
 
 
-def test_writing_is_refused(folder, fs):
+def test_writing_is_rejected(folder, fs):
     before = sorted(folder.rglob("*"))
     for write in (
         lambda: fs.open("new", "wb"),
@@ -140,22 +140,22 @@ def test_writing_is_refused(folder, fs):
         lambda: fs.cp_file("pulses.npy", "new"),
         lambda: fs.touch("new"),
     ):
-        with pytest.raises(io.UnsupportedOperation, match="only reads; write to"):
+        with pytest.raises(io.UnsupportedOperation, match=r"is read-only\. Write to"):
             write()
     assert sorted(folder.rglob("*")) == before
 
 
-def test_bad_arguments_get_a_sentence_with_the_next_step(tmp_path, fs):
+def test_invalid_arguments_are_reported_with_a_next_step(tmp_path, fs):
     for make in (slow_storage, counting_storage):
-        with pytest.raises(FileNotFoundError, match="none; make the data first"):
+        with pytest.raises(FileNotFoundError, match=r"none\. Create the data first"):
             make(tmp_path / "none")
-    with pytest.raises(ValueError, match="choose one of laptop SSD, HDD, NFS, busy Lustre, S3"):
+    with pytest.raises(ValueError, match="Choose one of laptop SSD, HDD, NFS, busy Lustre, S3"):
         slow_storage(tmp_path, "floppy")
-    with pytest.raises(ValueError, match="take 0 for none"):
+    with pytest.raises(ValueError, match="must be at least 0"):
         slow_storage(tmp_path, cache_mb=-1)
     with pytest.raises(ValueError, match=r"fs = slow_storage\(folder\)"):
         SlowFileSystem()
-    with pytest.raises(ValueError, match="ask for a file under"):
+    with pytest.raises(ValueError, match="Open a file under"):
         fs.open("../elsewhere")
     with pytest.raises(FileNotFoundError, match=r"none\.npy"):
         fs.open("none.npy")

@@ -7,7 +7,7 @@ from course_utils.hardware.storage.page_cache import PageCache
 
 
 @pytest.mark.parametrize("capacity", [1, 5, 64])
-def test_it_agrees_with_an_ordered_dictionary_on_blocks_of_random_weight(capacity):
+def test_cache_agrees_with_an_ordered_dictionary(capacity):
     rng = random.Random(capacity)
     memory = memoryview(bytearray(PageCache.memory_size(capacity)))
     cache, model = PageCache(memory, capacity), OrderedDict()

@@ -23,14 +23,14 @@ def device():
 
 
 def fork(action, *arguments):
-    """Start the action in a forked process."""
+    """Run the action in a forked process."""
     child = multiprocessing.get_context("fork").Process(target=action, args=arguments)
     child.start()
     return child
 
 
 def ending(child):
-    """Return how a process ended; None if it hung."""
+    """Return the exit code of a process, or None if it hung."""
     child.join(20)
     code = child.exitcode
     child.kill()
@@ -47,7 +47,7 @@ def killed():
 
 
 @pytest.mark.parametrize("end", [interrupted, pytest.param(killed, marks=forks)])
-def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(device, end):
+def test_process_killed_inside_the_lock_frees_it(device, end):
     def end_inside():
         with device.state.locked():
             end()
@@ -63,18 +63,16 @@ def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(device,
 
 
 @forks
-def test_a_stopped_holder_is_named_and_waiting_for_it_ends_with_an_interrupt_or_its_death(
-    device, monkeypatch
-):
+def test_stopped_holder_is_named_and_waiting_can_be_interrupted(device, monkeypatch):
     def stop_inside():
         with device.state.locked():
             os.kill(os.getpid(), signal.SIGSTOP)
 
     monkeypatch.setattr(storage_state, "_PATIENCE_S", 0.1)
     child = fork(stop_inside)
-    os.waitpid(child.pid, os.WUNTRACED)  # until it is stopped
+    os.waitpid(child.pid, os.WUNTRACED)  # waits until it is stopped
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    said = rf"waits for process {child.pid}, which has been in it for 0\.1 s"
+    said = rf"is waiting for process {child.pid}, which has held its lock for 0\.1 s"
     with pytest.warns(RuntimeWarning, match=said), pytest.raises(KeyboardInterrupt):
         device.counters()
     child.kill()
@@ -83,7 +81,7 @@ def test_a_stopped_holder_is_named_and_waiting_for_it_ends_with_an_interrupt_or_
 
 
 @pytest.mark.parametrize("how", ["thread", pytest.param("fork", marks=forks)])
-def test_threads_take_turns_and_a_forked_child_does_not_own_its_parents_lock(device, how):
+def test_threads_exclude_each_other_and_a_fork_holds_no_lock(device, how):
     kind = threading if how == "thread" else multiprocessing.get_context("fork")
     entered = kind.Event()
 
@@ -100,8 +98,8 @@ def test_threads_take_turns_and_a_forked_child_does_not_own_its_parents_lock(dev
 
 
 @forks
-def test_two_processes_may_use_two_storages_crosswise_in_threads(device):
-    """The system would see a deadlock: each process holds what the other waits for."""
+def test_two_processes_may_use_two_storages_crosswise(device):
+    """The system would report a deadlock: each process holds the lock the other one waits for."""
     other, failed = attach(make_state(".", PRESET)), []
     both_inside = multiprocessing.get_context("fork").Barrier(2, timeout=20)
 
@@ -127,7 +125,7 @@ def test_two_processes_may_use_two_storages_crosswise_in_threads(device):
 
 
 def run_python(program):
-    """Make a state in a fresh Python that takes every warning for an error; return its output."""
+    """Create a state in a new Python with warnings as errors; return its output."""
     make = (
         "import os, signal, sys; from course_utils.hardware.storage.calendar import *\n"
         "from course_utils.hardware.storage.presets import storage_preset\n"
@@ -139,7 +137,7 @@ def run_python(program):
     return run.stdout.strip()
 
 
-def test_the_state_goes_with_the_process_that_made_it_even_if_it_is_looked_at_not_with_a_fork():
+def test_state_is_removed_with_its_creator_but_not_with_a_fork():
     program = (
         "if hasattr(os, 'fork'):\n    if os.fork() == 0: sys.exit()\n    os.wait()\n"
         "print(os.path.exists(folder), folder); view = attach(folder).state.memory[:9]"
@@ -150,7 +148,7 @@ def test_the_state_goes_with_the_process_that_made_it_even_if_it_is_looked_at_no
 
 
 @forks
-def test_what_a_killed_process_left_goes_when_the_next_storage_is_made():
+def test_leftovers_of_a_killed_process_are_removed():
     left = run_python("print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)")
     os.utime(left, (0, 0))
     mine = make_state(".", PRESET)
@@ -161,13 +159,13 @@ def test_what_a_killed_process_left_goes_when_the_next_storage_is_made():
     assert other != mine
 
 
-def test_a_state_that_has_gone_says_what_to_do(tmp_path):
-    with pytest.raises(FileNotFoundError, match="make a new one with slow_storage"):
+def test_removed_state_is_reported_with_a_next_step(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Create a new one with slow_storage"):
         attach(str(tmp_path / "none"))
 
 
 def no_room(monkeypatch, tmp_path, *full):
-    """Let nothing be written in the places that are full."""
+    """Make writing fail in the locations that are full."""
     write = Path.write_bytes
 
     def write_bytes(path, data):
@@ -179,19 +177,19 @@ def no_room(monkeypatch, tmp_path, *full):
     monkeypatch.setattr(storage_state.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
-def test_no_room_in_memory_takes_the_disk_and_none_anywhere_is_one_sentence(tmp_path, monkeypatch):
+def test_full_memory_uses_the_disk_and_a_full_disk_raises(tmp_path, monkeypatch):
     no_room(monkeypatch, tmp_path, "/dev/shm")
     made = Path(storage_state.create({}, 100))
     assert made.parent == tmp_path
     no_room(monkeypatch, tmp_path, "/dev/shm", tmp_path)
-    with pytest.raises(OSError, match=r"needs .* MB in .*; free some room there"):
+    with pytest.raises(OSError, match=r"needs .* MB in .*\. Free some space there"):
         storage_state.create({}, 10**6)
     assert list(tmp_path.iterdir()) == [made]
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")
 @pytest.mark.parametrize(("free_mb", "in_memory"), [(64, False), (640, True)])
-def test_a_small_memory_is_left_to_batches(free_mb, in_memory, tmp_path, monkeypatch):
+def test_small_memory_is_left_to_batches(free_mb, in_memory, tmp_path, monkeypatch):
     class Usage:
         free = free_mb * 10**6
 

@@ -1,4 +1,4 @@
-"""Real processes on one storage: ratios only, so that a busy machine does not matter."""
+"""Real processes on one storage: only ratios, so that a busy machine does not matter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LUSTRE = storage_preset("busy Lustre")
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_processes_together_get_no_more_than_the_line_carries(tmp_path, start_method):
+def test_processes_together_do_not_exceed_the_link(tmp_path, start_method):
     fs = slow_storage(tmp_path, replace(LUSTRE, mb_s=40, stream_mb_s=40))
     rate = rate_together(fs, 4, total=20_000_000, piece=2**18, start_method=start_method)
     assert 0.7 < rate / 40e6 < 1.05
@@ -22,7 +22,7 @@ def test_processes_together_get_no_more_than_the_line_carries(tmp_path, start_me
 
 @pytest.mark.full
 @pytest.mark.alone
-def test_reading_bound_by_latency_grows_with_processes(tmp_path):
+def test_latency_bound_reading_scales_with_processes(tmp_path):
     preset = replace(LUSTRE, request_ms=40, cache_mb=0, requests_at_once=4)
 
     def rate(processes):
