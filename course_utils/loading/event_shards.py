@@ -1,4 +1,4 @@
-"""Stream the events of a folder as shards."""
+"""Stream the events of a folder in shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keepfed.loaders.stream import ShardedStream, blocks, interleave
 
 
 class EventShards(ShardedStream[Sample, range]):
-    """The events of a folder as contiguous shards, each of which one worker of one rank reads.
+    """The events of a folder as contiguous shards, each read by one worker of one rank.
 
         stream = EventShards(data_path("events"), shards=16, buffer=500)
         loader = DataLoader(stream, batch_size=64, num_workers=2, collate_fn=pad_collate)
@@ -23,7 +23,7 @@ class EventShards(ShardedStream[Sample, range]):
             stream.set_epoch(epoch)
             for batch in loader: ...
 
-    A worker holds `buffer` events and at most `interleave` x `chunk` that it has read ahead.
+    A worker buffers `buffer` events, and prefetches at most `interleave` x `chunk` more.
     """
 
     def __init__(
@@ -39,31 +39,31 @@ class EventShards(ShardedStream[Sample, range]):
         slot: WorkerSlot | None = None,
         fs: Any = None,
     ):
-        """Read labels and offsets, and no pulses.
+        """Read labels and offsets, but no pulses.
 
         Args:
-            folder: events as make_events writes them.
-            shards: number of contiguous runs, equal to within one event.
-            interleave: shards that a worker reads in turn.
-            chunk: events that a worker reads with one request.
-            buffer: events that a worker holds to draw from; 1 draws nothing.
-            shuffle_shards: whether the order of shards changes; False: order on disk.
-            seed: what the order depends on, besides the epoch.
-            place: rank that this stream serves; None: the rank of the process.
-            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+            folder: Folder that make_events has written.
+            shards: Number of contiguous shards; their sizes differ by at most one event.
+            interleave: Number of shards that a worker reads alternately.
+            chunk: Number of events that a worker reads with one request.
+            buffer: Number of events in the shuffle buffer of a worker. 1 does not shuffle.
+            shuffle_shards: Whether the order of shards is random. False: the order on disk.
+            seed: Seed of the order, together with the epoch.
+            slot: Rank that this stream serves. None: the rank of the process.
+            fs: fsspec file system to read from, such as `slow_storage(...)`. None: local disk.
 
         Raises:
-            FileNotFoundError: the folder holds no events, or not in this format.
-            ValueError: a number is less than 1, or there are more shards than events.
+            FileNotFoundError: If the folder contains no events, or not in this format.
+            ValueError: If an argument is less than 1, or there are more shards than events.
         """
         self.events = MemmapEvents(folder, fs=fs)
         for name, value in {"interleave": interleave, "chunk": chunk}.items():
             if value < 1:
-                raise ValueError(f"{name}={value} cannot be; take at least 1.")
+                raise ValueError(f"{name} must be at least 1, but is {value}.")
         if not 1 <= shards <= len(self.events):
             raise ValueError(
-                f"{len(self.events):,} events make no {shards:,} shards; take 1 to "
-                f"{len(self.events):,}."
+                f"Cannot split {len(self.events):,} events into {shards:,} shards. Use 1 to "
+                f"{len(self.events):,} shards."
             )
         edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
         super().__init__(
@@ -76,11 +76,11 @@ class EventShards(ShardedStream[Sample, range]):
         self.interleave, self.chunk = interleave, chunk
 
     def read(self, shards: Sequence[range]) -> Iterator[Sample]:
-        """Yield events of `interleave` shards in turn, `chunk` at a time."""
+        """Yield events of `interleave` shards alternately, `chunk` at a time."""
         return interleave(map(self._read, shards), self.interleave)
 
     def close(self) -> None:
-        """Close the files of this process; the next loop opens them again."""
+        """Close the files in this process; the next loop opens them again."""
         super().close()
         self.events.close()
 

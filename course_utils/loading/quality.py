@@ -1,4 +1,4 @@
-"""Measure how good a shuffle is: who sits with whom, and how far batches are from the mean.
+"""Measure the quality of a shuffle: co-occurrence in batches, and scatter of batch means.
 
 result = mixing(batches, labels, memory=1000)
 print(result)
@@ -19,46 +19,46 @@ from course_utils.loading.events import colours
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = 3  # of panels
-BRIGHTEST = 3.0  # times as often as in a full shuffle; what meets more often looks the same
+COLUMNS = 3  # panels per row
+BRIGHTEST = 3.0  # top of the colour scale, in units of a full shuffle
 Batches = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """How well the samples of one epoch were mixed."""
+    """Measured shuffle quality of one epoch."""
 
     std: float  # standard deviation of the mean label of a batch, in units of the label
-    ideal: float  # what a full shuffle would give: sigma / sqrt(batch_size)
+    ideal: float  # std of a full shuffle: sigma / sqrt(batch_size)
     batch_size: int
-    together: NDArray[np.float64]  # of who_sits_with_whom
-    memory: int | None  # samples that were held to mix so; None: not told
+    together: NDArray[np.float64]  # result of who_sits_with_whom
+    memory: int | None  # samples kept in memory to shuffle; None: unknown
     samples: int
     distinct: int
-    missing: int  # samples on disk that never came
+    missing: int  # samples on disk that were never served
 
     @property
     def ratio(self) -> float:
-        """How many times as much as in a full shuffle the batch means scatter; 1 is ideal."""
+        """Scatter of the batch means compared with a full shuffle; 1 is ideal."""
         return self.std / self.ideal
 
     @property
     def worth(self) -> float:
-        """How many independent samples would scatter as much as a batch does."""
+        """Number of independent samples that would scatter as much as one batch."""
         return self.batch_size / max(1.0, self.ratio) ** 2
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
-        held = "" if self.memory is None else f" {self.memory:,} samples were held in memory."
+        """Return a summary of a few lines."""
+        held = "" if self.memory is None else f" {self.memory:,} samples were kept in memory."
         ledger = f"{self.samples:,} samples, each exactly once."
         if self.samples != self.distinct or self.missing:
             ledger = (
-                f"{self.samples:,} samples came, only {self.distinct:,} of them distinct, and "
-                f"{self.missing:,} never: this is no epoch."
+                f"{self.samples:,} samples were served, but only {self.distinct:,} unique ones, "
+                f"and {self.missing:,} never: this is not an epoch."
             )
         return (
-            f"The mean of a batch scatters by {self.std:.3g}; in a full shuffle by "
-            f"{self.ideal:.3g} ({self.ratio:.1f} times).\nA batch of {self.batch_size:,} is worth "
+            f"The mean of a batch scatters by {self.std:.3g}, and by {self.ideal:.3g} in a full "
+            f"shuffle ({self.ratio:.1f} times).\nA batch of {self.batch_size:,} is worth "
             f"{self.worth:.3g} independent samples.{held}\n{ledger}"
         )
 
@@ -66,27 +66,29 @@ class Mixing:
 def mixing(
     batches: Batches, labels: ArrayLike, *, blocks: int = 32, memory: int | None = None
 ) -> Mixing:
-    """Measure one epoch.
+    """Measure how well the samples of one epoch are shuffled.
 
     Args:
-        batches: for each batch the indices of its samples on disk. Only full batches count for the
-            scatter; all count for the rest.
-        labels: one number for each sample, in the order on disk, shape (samples,).
-        blocks: into how many runs the disk is cut for the matrix.
-        memory: samples that the shuffle holds, such as the size of its buffer, to be told with it.
+        batches: Indices on disk of the samples of each batch. Incomplete batches do not count for
+            the scatter, but for all other results.
+        labels: One number per sample, in the order on disk, shape (samples,).
+        blocks: Number of blocks into which the disk is divided for the matrix.
+        memory: Number of samples that the shuffle keeps in memory. Only shown in the result.
 
     Raises:
-        ValueError: there are fewer than two full batches, an index is no sample, or all labels are
-            the same.
+        ValueError: If there are fewer than two full batches, an index is out of range, or all
+            labels are equal.
     """
     values = np.asarray(labels, np.float64)
     taken = _checked(batches, len(values))
     batch_size = max((len(batch) for batch in taken), default=0)
     means = [values[batch].mean() for batch in taken if len(batch) == batch_size]
     if len(means) < 2:
-        raise ValueError("Scatter needs two full batches; take smaller batches or more samples.")
+        raise ValueError("The scatter needs two full batches. Use smaller batches or more samples.")
     if not (sigma := float(values.std())):
-        raise ValueError("All labels are the same, so every order is as good; take another label.")
+        raise ValueError(
+            "All labels are equal, so every order is equally good. Use a different label."
+        )
     counts = np.bincount(np.concatenate(taken), minlength=len(values))
     return Mixing(
         std=float(np.std(means)),
@@ -103,39 +105,42 @@ def mixing(
 def who_sits_with_whom(
     batches: Iterable[NDArray[np.int64]], n_samples: int, *, blocks: int
 ) -> NDArray[np.float64]:
-    """Return how often samples of two blocks of the disk share a batch; 1: as in a full shuffle.
+    """Return how often samples of two blocks share a batch; 1 means as in a full shuffle.
 
     Args:
-        batches: for each batch the indices of its samples on disk.
-        n_samples: how many samples there are on disk.
-        blocks: into how many runs, equal to within a sample, the disk is cut.
+        batches: Indices on disk of the samples of each batch.
+        n_samples: Number of samples on disk.
+        blocks: Number of blocks of the disk. Their sizes differ by at most one sample.
 
     Returns:
-        float64 (blocks, blocks), symmetric: pairs that met, over those that would meet on average
-        if all samples were shuffled.
+        float64 (blocks, blocks), symmetric: number of pairs in the same batch, divided by the
+        expected number in a full shuffle.
 
     Raises:
-        ValueError: blocks would have fewer than two samples.
+        ValueError: If blocks would have fewer than two samples.
     """
     if not 1 <= blocks <= n_samples / 2:
         raise ValueError(
-            f"{n_samples:,} samples make no {blocks} blocks of two or more; take fewer blocks."
+            f"Cannot divide {n_samples:,} samples into {blocks} blocks of at least two. Use fewer "
+            "blocks."
         )
     sizes = np.diff(np.linspace(0, n_samples, blocks + 1).astype(int))
     block_of = np.repeat(np.arange(blocks), sizes)
     met = np.zeros((blocks, blocks))
     for batch in batches:
         from_block = np.bincount(block_of[batch], minlength=blocks)
-        met += np.outer(from_block, from_block) - np.diag(from_block)  # nobody sits with himself
+        met += np.outer(from_block, from_block) - np.diag(
+            from_block
+        )  # no pair of a sample with itself
     possible = np.outer(sizes, sizes) - np.diag(sizes)
     together: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
     return together
 
 
 def draw_together(ways: Mapping[str, Mixing]) -> Figure:
-    """Draw a matrix for each way to shuffle: the file from front to back, against itself.
+    """Draw one co-occurrence matrix per way to shuffle; both axes are the position in the file.
 
-    All share one scale of colours. The title says how much more than ideal the batch means scatter.
+    All panels share one colour scale. The title shows the scatter relative to a full shuffle.
     """
     import matplotlib.pyplot as plt
 
@@ -158,8 +163,8 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
         for panel in panels[-1]:
             panel.set_xlabel("start → end of file")
         bar = figure.colorbar(drawn, ax=list(panels.flat[: len(ways)]), extend="max", shrink=0.8)
-        bar.set_label("share a batch\n(1: as in a full shuffle)")
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
+        bar.set_label("share a batch\n(1 = full shuffle)")
+    plt.close(figure)  # otherwise the notebook shows the figure twice
     return figure
 
 
@@ -168,7 +173,7 @@ def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:
     for batch in taken:
         if batch.size and not 0 <= batch.min() <= batch.max() < n_samples:
             raise ValueError(
-                f"A batch holds index {batch.max() if batch.min() >= 0 else batch.min()}, but the "
-                f"samples are 0 to {n_samples - 1}; give the indices on disk."
+                f"A batch contains index {batch.max() if batch.min() >= 0 else batch.min()}, but "
+                f"samples are numbered 0 to {n_samples - 1}. Pass the indices on disk."
             )
     return taken

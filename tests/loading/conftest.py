@@ -1,4 +1,4 @@
-"""What the tests of loading share: small data, a place to stage, and no rank."""
+"""Fixtures for the tests of loading: small data, a folder for staging, and no rank."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from course_utils.loading.events import CONVERTED
 
 @pytest.fixture(scope="session")
 def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 600 events in all formats. Do not write into it."""
+    """Return a folder with 600 events in all formats. Do not write to it."""
     folder = tmp_path_factory.mktemp("all") / "events"
     shutil.copytree(events_folder, folder)
     add_formats(folder, CONVERTED)
@@ -24,7 +24,7 @@ def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 200 images. Do not write into it."""
+    """Return a folder with 200 images. Do not write to it."""
     folder = tmp_path_factory.mktemp("data") / "images"
     assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
     return folder
@@ -32,7 +32,7 @@ def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    """Return an empty folder in /dev/shm, or where this system keeps what is temporary."""
+    """Return an empty folder in /dev/shm, or in the temporary folder of this system."""
     root = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=root) as folder:
         yield Path(folder)
@@ -40,7 +40,7 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Return a file of 12 MB, to be staged."""
+    """Return a file of 12 MB for staging."""
     path = tmp_path / "pulses.npy"
     path.write_bytes(os.urandom(12_000_000))
     return path
@@ -48,6 +48,6 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget a rank that the environment of the tests gives."""
+    """Remove a rank from the environment of the tests."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

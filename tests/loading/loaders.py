@@ -1,4 +1,4 @@
-"""Every loader, sampler and stream of the course, as the tests of their contract use them."""
+"""Every loader, sampler and stream of the course, prepared for the tests of their contract."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from keepfed.loaders.records import RecordLoader, write_records
 from keepfed.loaders.resume import ResumableBatches
 from keepfed.loaders.stream import BlockSampler
 
-N = 41  # samples of all but the streams; odd, so that ranks cannot share them equally
-LENGTH = 5  # inputs of a window of tokens
+N = 41  # samples, except for streams; odd, so ranks get unequal shares
+LENGTH = 5  # inputs per window of tokens
 
 
 class Numbers(Dataset[int]):
-    """Sample n is the number n."""
+    """Dataset whose sample n is the number n."""
 
     def __len__(self) -> int:
         return N
@@ -35,7 +35,7 @@ class Numbers(Dataset[int]):
 
 
 class Kind(NamedTuple):
-    """A loader: how to make it, how to loop over it, and which samples a batch holds."""
+    """A loader: how to create it, loop over it, and list the samples of a batch."""
 
     make: Callable[..., EpochLoader]  # (folder, **options); options: place, seed, batch_size
     load: Callable[..., Iterable[Any]]  # (loader, folder, **options of DataLoader)
@@ -70,7 +70,7 @@ def windows(folder: Path) -> PackedWindows:
 
 
 def blend(folder: Path) -> Blend:
-    """Return as many windows of two corpora."""
+    """Return as many windows, from two corpora."""
     corpora = [Corpus(folder, name) for name in ("low", "high")]
     return Blend(corpora, [2, 1], length=LENGTH, count=N)
 

@@ -1,4 +1,4 @@
-"""Run every loader in one rank of torchrun, and write which samples it served.
+"""Run every loader in one rank of torchrun, and write the samples that it served.
 
 python rank_loaders.py FOLDER OUT START_METHOD
 """
@@ -12,12 +12,12 @@ from torch import distributed
 
 from tests.loading.loaders import KINDS
 
-# kinds by number of workers: the others do all their own work in the main process
+# Kinds by number of workers; all others load in the main process.
 KINDS_OF = {0: tuple(KINDS), 1: ("records", "batches", "events", "tar"), 2: ("records", "events")}
 
 
 def served(name: str, folder: Path, workers: int, method: str | None) -> list[list[int]]:
-    """Return the samples of two epochs; the loader gets no rank, only its environment has one."""
+    """Return the samples of two epochs; the loader finds the rank in the environment."""
     kind = KINDS[name]
     options = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
     loader = kind.make(folder)
@@ -35,9 +35,12 @@ if __name__ == "__main__":
     folder, out, method = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     distributed.init_process_group("gloo")
     rank = distributed.get_rank()
-    for name in ("RANK", "WORLD_SIZE"):  # workers that are not forked get the rank from the loader
+    for name in (
+        "RANK",
+        "WORLD_SIZE",
+    ):  # other workers than forked ones get the rank from the loader
         os.environ.pop(name)
-    # a worker that is not forked imports all of this for a second, so only two kinds have such
+    # A worker that is not forked needs a second for imports, so only two kinds use such workers.
     methods = {0: None, 1: "fork" if hasattr(os, "fork") else method, 2: method}
     found = {
         f"{name} {workers}": served(name, folder, workers, methods[workers])

@@ -34,7 +34,7 @@ WITHOUT = [name for name, kind in KINDS.items() if not kind.has_position]
 
 @pytest.fixture(scope="module")
 def folder(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with small data for all kinds. Do not write into it."""
+    """Return a folder with small data for all kinds. Do not write to it."""
     path = tmp_path_factory.mktemp("loaders")
     prepare(path, events_folder)
     return path
@@ -42,7 +42,7 @@ def folder(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Return one kind of loader after the other."""
+    """Return each kind of loader."""
     return KINDS[request.param]
 
 
@@ -77,7 +77,7 @@ def test_ranks_together_serve_every_sample_once(kind: Kind, folder: Path, ranks:
         assert len(set(lengths)) == 1
 
 
-def test_rank_is_read_when_a_loop_begins(
+def test_rank_is_read_when_a_loop_starts(
     kind: Kind, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loader: Any = kind.make(folder)
@@ -124,7 +124,7 @@ def test_plain_loops_advance_or_warn_once(kind: Kind, folder: Path) -> None:
     batches(kind, loader, folder, follow=False)
 
 
-def test_only_rank_0_warns_of_a_repeated_epoch(kind: Kind, folder: Path) -> None:
+def test_only_rank_0_warns_about_a_repeated_epoch(kind: Kind, folder: Path) -> None:
     loader = kind.make(folder, slot=WorkerSlot(1, 2))
     first, again = (batches(kind, loader, folder, follow=False) for _ in range(2))
     assert (first == again) != kind.follows_itself
@@ -139,10 +139,10 @@ def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folde
     served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
     state = jobs[0].state_dict()
     assert state == jobs[1].state_dict()
-    state = json.loads(json.dumps(state))  # it is made of plain values
+    state = json.loads(json.dumps(state))  # the state consists of plain values
     resumed: Any = kind.make(folder, batch_size=5)
     resumed.load_state_dict(state)
-    resumed.set_epoch(state["epoch"])  # which scripts do before each loop
+    resumed.set_epoch(state["epoch"])  # scripts call this before each loop
     length = len(resumed)
     rest = batches(kind, resumed, folder)
     assert len(rest) == length
@@ -150,7 +150,7 @@ def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folde
     every = [*chain(*served, *rest)]
     assert len(set(every)) == len(every) == N
     jobs[0].load_state_dict(state)
-    jobs[0].set_epoch(1)  # another epoch begins at its beginning
+    jobs[0].set_epoch(1)  # a different epoch starts at its first sample
     assert sum(map(len, batches(kind, jobs[0], folder))) == N // 2
 
 
@@ -159,7 +159,7 @@ def test_state_without_position_repeats_the_epoch(name: str, folder: Path) -> No
     kind = KINDS[name]
     loader, resumed = kind.make(folder), kind.make(folder)
     loader.set_epoch(3)
-    resumed.load_state_dict(loader.state_dict())  # between two epochs nothing is repeated
+    resumed.load_state_dict(loader.state_dict())  # between two epochs, nothing is repeated
     next(loader.follow(kind.load(loader, folder)))
     state = json.loads(json.dumps(loader.state_dict()))
     with pytest.warns(UserWarning, match=r"during epoch 3, but has no position.*set_epoch\(4\)"):
@@ -169,14 +169,14 @@ def test_state_without_position_repeats_the_epoch(name: str, folder: Path) -> No
     assert resumed.epoch.value == 4
 
 
-def test_state_of_another_order_is_refused(kind: Kind, folder: Path) -> None:
+def test_state_of_a_different_order_is_rejected(kind: Kind, folder: Path) -> None:
     state, other = kind.make(folder, seed=1).state_dict(), kind.make(folder, seed=2)
     with pytest.raises(ValueError, match=r"belongs to the order of .*set_epoch\(1\)\."):
         other.load_state_dict(state)
     assert other.epoch.value == 0
 
 
-def test_leaving_early_begins_the_epoch_again(kind: Kind, folder: Path) -> None:
+def test_leaving_a_loop_restarts_the_epoch(kind: Kind, folder: Path) -> None:
     whole = batches(kind, kind.make(folder), folder)
     loader = kind.make(folder)
     for follow in (True, False):
@@ -189,14 +189,14 @@ def test_leaving_early_begins_the_epoch_again(kind: Kind, folder: Path) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("images")]
 
 
-def test_close_ends_a_loop_that_an_exception_holds(kind: Kind, folder: Path) -> None:
+def test_close_ends_a_loop_that_an_exception_keeps_alive(kind: Kind, folder: Path) -> None:
     loader, held = kind.make(folder), None
     whole = batches(kind, kind.make(folder), folder)
     try:
         for _ in loader.follow(kind.load(loader, folder)):
             raise RuntimeError("the step failed")
     except RuntimeError as error:
-        held = error  # with its traceback, and so with the loop
+        held = error  # its traceback keeps the loop alive
     with loader:
         assert held is not None
     loader.close()
@@ -205,8 +205,8 @@ def test_close_ends_a_loop_that_an_exception_holds(kind: Kind, folder: Path) -> 
     assert batches(kind, loader, folder) != whole or not kind.shuffles
 
 
-def test_a_loop_that_was_left_counts_no_more(folder: Path) -> None:
-    """Its end comes when Python drops the traceback, maybe after a state was loaded."""
+def test_unfinished_loop_does_not_change_the_state(folder: Path) -> None:
+    """The loop ends when Python drops the traceback, maybe after a state was loaded."""
     kind = KINDS["batches"]
     loader = kind.make(folder)
     left: Iterator[Any] = loader.follow(kind.load(loader, folder))
@@ -224,7 +224,7 @@ def test_a_loop_that_was_left_counts_no_more(folder: Path) -> None:
 def test_workers_of_a_rank_serve_its_epochs(
     name: str, start_method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two persistent workers; if they are not forked, only the loader can tell them the rank."""
+    """Two persistent workers. Unless they are forked, only the loader can give them the rank."""
     kind = KINDS[name]
     start_server(start_method)
     set_rank(monkeypatch, 1, 2)
@@ -272,8 +272,8 @@ def test_close_unmaps_the_file_of_records(folder: Path, tmp_path: Path) -> None:
         assert str(file) not in Path("/proc/self/maps").read_text("utf-8")
 
 
-def test_a_default_device_changes_no_loader(kind: Kind, folder: Path) -> None:
-    """A DataLoader fails under the device "meta", so this loops over the loaders themselves."""
+def test_default_device_does_not_affect_loaders(kind: Kind, folder: Path) -> None:
+    """A DataLoader fails with the default device "meta", so this test loops over loaders."""
     expected = sum(1 for _ in kind.make(folder))
     with torch.device("meta"):
         items = [*kind.make(folder)]
@@ -282,7 +282,7 @@ def test_a_default_device_changes_no_loader(kind: Kind, folder: Path) -> None:
     assert {field.device.type for field in fields if isinstance(field, torch.Tensor)} <= {"cpu"}
 
 
-def test_a_default_device_changes_no_helper(events_folder: Path) -> None:
+def test_default_device_does_not_affect_helpers(events_folder: Path) -> None:
     with torch.device("meta"):
         epoch = SharedEpoch()
         epoch.value = 3

@@ -181,9 +181,7 @@ def test_damaged_file_is_detected(broken: Path) -> None:
 def test_foreign_array_and_missing_file_are_rejected(tmp_path: Path) -> None:
     for array in (np.zeros((3, 4)).T, np.array([{}, 1], object)):
         np.save(tmp_path / "other.npy", array, allow_pickle=True)
-        with pytest.raises(
-            OSError, match=r"other\.npy (is truncated|contains no records)"
-        ):
+        with pytest.raises(OSError, match=r"other\.npy (is truncated|contains no records)"):
             RecordLoader(tmp_path / "other.npy", 64)
     with pytest.raises(FileNotFoundError, match=r"none\.npy does not exist"):
         RecordLoader(tmp_path / "none.npy", 64)

@@ -1,4 +1,4 @@
-"""Batches that go on after a restart: all samples once, whatever has changed meanwhile."""
+"""Batches that continue after a restart: all samples once, even if the job has changed."""
 
 from itertools import chain, product
 from pathlib import Path
@@ -16,7 +16,7 @@ from keepfed.loaders.workers import SharedEpoch
 
 
 class Noisy(Dataset[torch.Tensor]):
-    """Sample n is n, and a number that is drawn for it in this epoch."""
+    """Dataset whose sample n is n and a random number for this epoch."""
 
     def __init__(self, epoch: SharedEpoch):
         self.epoch = epoch
@@ -29,20 +29,20 @@ class Noisy(Dataset[torch.Tensor]):
 
 
 def taken(batches: ResumableBatches, steps: int | None = None) -> list[list[int]]:
-    """Return what the loop takes in so many steps, or until the epoch ends."""
+    """Return the batches of the next `steps` steps, or until the epoch ends."""
     loop = batches.follow(batches)
     return [batch for _, batch in zip(range(steps or 1000), loop, strict=False)]
 
 
 def goes_on(state: dict[str, Any], *arguments: int, **options: Any) -> ResumableBatches:
-    """Make batches anew, as after a restart, and load the position."""
+    """Create new batches, as after a restart, and load the position."""
     batches = ResumableBatches(*arguments, **options)
     batches.load_state_dict(state)
     return batches
 
 
 @pytest.mark.parametrize("block", [None, 7])
-def test_stopped_after_any_step_the_rest_comes_and_then_the_next_epoch(block: int | None) -> None:
+def test_job_stopped_after_any_step_serves_the_rest(block: int | None) -> None:
     whole = ResumableBatches(50, 8, seed=1, block=block)
     wanted = [*taken(whole), *taken(whole)]
     assert sorted(chain(*wanted[:7])) == sorted(chain(*wanted[7:])) == list(range(50))
@@ -55,7 +55,7 @@ def test_stopped_after_any_step_the_rest_comes_and_then_the_next_epoch(block: in
         assert before + taken(second) + taken(second) == wanted
 
 
-def test_every_rank_has_as_many_batches_and_none_is_empty() -> None:
+def test_all_ranks_have_equally_many_batches() -> None:
     for samples, size, ranks, drop in product((1, 5, 12, 13, 23), (1, 3, 4), (1, 2, 5), (0, 1)):
         places = [WorkerSlot(rank, ranks) for rank in range(ranks)]
         jobs = [ResumableBatches(samples, size, slot=p, drop_last=bool(drop)) for p in places]
@@ -67,14 +67,14 @@ def test_every_rank_has_as_many_batches_and_none_is_empty() -> None:
         assert len(set(served)) == len(served) > samples - (size * ranks if drop else ranks)
 
 
-def test_a_batch_of_all_ranks_is_the_same_samples_whatever_their_number() -> None:
+def test_global_batch_does_not_depend_on_the_number_of_ranks() -> None:
     alone = taken(ResumableBatches(48, 12, seed=5))
     jobs = [taken(ResumableBatches(48, 3, seed=5, slot=WorkerSlot(rank, 4))) for rank in range(4)]
     together = [sorted(chain(*parts)) for parts in zip(*jobs, strict=True)]
     assert together == [sorted(batch) for batch in alone]
 
 
-def test_state_counts_the_batch_in_hand_and_a_left_loop_begins_again() -> None:
+def test_state_counts_the_current_batch() -> None:
     batches = ResumableBatches(40, 8)
     states = []
     for _ in batches.follow(batches):
@@ -86,9 +86,7 @@ def test_state_counts_the_batch_in_hand_and_a_left_loop_begins_again() -> None:
     assert (batches.epoch.value, batches.taken) == (1, 0)
 
 
-def test_without_shuffling_samples_come_in_their_order_and_after_a_restart_the_rest_of_them() -> (
-    None
-):
+def test_without_shuffling_samples_are_served_in_order() -> None:
     batches = ResumableBatches(10, 4, shuffle=False)
     wanted = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert taken(batches) == taken(batches) == wanted
@@ -97,14 +95,14 @@ def test_without_shuffling_samples_come_in_their_order_and_after_a_restart_the_r
 
 
 @pytest.mark.parametrize("number", ["n_samples", "batch_size", "block"])
-def test_a_number_too_small_is_refused(number: str) -> None:
+def test_too_small_number_is_rejected(number: str) -> None:
     with pytest.raises(ValueError, match=rf"`{number}` must be at least 1, but is 0"):
         ResumableBatches(**{"n_samples": 4, "batch_size": 2, number: 0})
 
 
 @pytest.mark.slow
-def test_what_workers_hold_is_served_by_others_with_the_same_noise(start_method: str) -> None:
-    """Two persistent workers and a thread are ahead; one goes on, or none."""
+def test_resume_serves_prefetched_batches_with_the_same_noise(start_method: str) -> None:
+    """Two persistent workers and a thread prefetch before the restart; one resumes, or none."""
 
     def load(batches: ResumableBatches, workers: int) -> Any:
         options: dict[str, Any] = {"num_workers": workers}
@@ -126,7 +124,7 @@ def test_what_workers_hold_is_served_by_others_with_the_same_noise(start_method:
         assert torch.cat(part + rest).tolist() == wanted
 
 
-def test_each_sample_of_each_epoch_draws_numbers_of_its_own() -> None:
+def test_each_sample_of_each_epoch_has_its_own_random_numbers() -> None:
     cases = product((0, 1), (0, 1), (0, 1, 2))
     draws = [sample_rng(*case).random() for case in cases]
     draws += [epoch_rng(seed, epoch).random() for seed, epoch in product((0, 1), (0, 1))]
@@ -134,7 +132,7 @@ def test_each_sample_of_each_epoch_draws_numbers_of_its_own() -> None:
     np.testing.assert_equal(sample_rng(1, 2, 3).random(4), sample_rng(1, 2, 3).random(4))
 
 
-def test_a_checkpoint_that_fails_half_way_leaves_the_former_one(
+def test_failed_checkpoint_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.pt"

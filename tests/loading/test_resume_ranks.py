@@ -1,4 +1,4 @@
-"""Jobs of several real ranks that are killed and go on with another number of ranks."""
+"""Jobs with several real ranks that are killed and resume with a different number of ranks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from keepfed.loaders.resume import ResumableBatches, load_checkpoint, save_check
 
 if not hasattr(os, "fork"):
     pytest.skip("forks its ranks", allow_module_level=True)
-SAMPLES, TOGETHER, EPOCHS = 60, 12, 3  # 12 samples a step, however many ranks share them
+SAMPLES, TOGETHER, EPOCHS = 60, 12, 3  # 12 samples per step, for any number of ranks
 
 
 class Numbers(Dataset[int]):
-    """Sample n is the number n."""
+    """Dataset whose sample n is the number n."""
 
     def __len__(self) -> int:
         return SAMPLES
@@ -32,7 +32,7 @@ class Numbers(Dataset[int]):
 
 
 def work(rank: int, ranks: int, folder: Path, meet: Path, tell: int) -> None:
-    """Train as one rank; rank 0 notes what all of them had in a step, and saves it."""
+    """Train as one rank; rank 0 records the samples of all ranks in a step, and saves them."""
     distributed.init_process_group(
         "gloo",
         store=distributed.FileStore(str(meet), ranks),
@@ -58,7 +58,7 @@ def work(rank: int, ranks: int, folder: Path, meet: Path, tell: int) -> None:
 
 
 def live(folder: Path, life: int, *, ranks: int, kill_after: int | None = None) -> None:
-    """Run a job, to its end or until all its ranks are killed."""
+    """Run a job to its end, or until all its ranks are killed."""
     hear, tell = os.pipe()
     arguments = ranks, folder, folder / f"meet-{life}", tell
     context = get_context("fork")
@@ -78,7 +78,7 @@ def live(folder: Path, life: int, *, ranks: int, kill_after: int | None = None) 
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
-def test_every_step_has_the_samples_that_it_would_have_had(tmp_path: Path) -> None:
+def test_every_step_has_the_samples_of_an_uninterrupted_job(tmp_path: Path) -> None:
     draw = random.Random(0)
     for life, ranks in enumerate((2, 4, 1, 3)):
         live(tmp_path, life, ranks=ranks, kill_after=draw.randint(1, 4))

@@ -1,4 +1,4 @@
-"""Events of the telescope: what a sample is, its labels, its batch, its picture, its formats."""
+"""Events of the telescope: sample, labels, batch, picture and file formats."""
 
 from course_utils.loading.events.contract import Batch, Events, Sample, pad_collate
 from course_utils.loading.events.draw import colours, draw_event

@@ -1,12 +1,13 @@
-"""Keep the rules that every dataset of events keeps, whatever its file format.
+"""Base classes for datasets of events, with rules that hold for every file format.
 
-- `__init__` is light: it keeps paths, labels and offsets; pulses are read when they are asked for.
-- A file is opened by the process that reads it. Processes that share a handle share its position,
-  and most handles cannot be sent to a worker at all.
-- `__getitems__` gets the indices of a whole batch and fetches them with as few requests as it can.
-- What was read is compared with its checksum: most formats would hand out wrong numbers in silence.
+- `__init__` is light. It reads paths, labels and offsets; pulses are read on request.
+- The process that reads a file opens it. Processes that share a handle share its position, and
+  most handles cannot be pickled for a worker.
+- `__getitems__` gets the indices of a whole batch and reads them with as few requests as possible.
+- Every event is checked against its checksum, because most formats would silently return wrong
+  numbers.
 
-The formats differ in one thing only: what must be read to get at one event.
+The formats differ only in how much must be read for one event.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from keepfed.measure.spans import stage
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
 
-# the columns of the pulses, and the smallest types that hold them, where a format has types
+# columns of the pulses, with the smallest types that hold them, for formats with types
 PULSE = {"time": "float32", "charge": "float32", "sensor_id": "int16", "auxiliary": "bool"}
 
 
@@ -46,9 +47,9 @@ class Sample(TypedDict):
 
 
 class Batch(TypedDict):
-    """B events, as wide as the T pulses of the longest."""
+    """B events, padded to the T pulses of the longest one."""
 
-    pulses: torch.Tensor  # float32 (B, T, 4), zeros behind the last pulse of an event
+    pulses: torch.Tensor  # float32 (B, T, 4), zeros after the last pulse
     mask: torch.Tensor  # bool (B, T), true where there is a pulse
     n_pulses: torch.Tensor  # int64 (B,)
     event_id: torch.Tensor  # int64 (B,)
@@ -59,7 +60,7 @@ class Batch(TypedDict):
 
 
 def pad_collate(samples: Sequence[Sample]) -> Batch:
-    """Pad all events of a batch to the longest and say in `mask` which pulses are real."""
+    """Pad all events of a batch to the longest one; `mask` marks the real pulses."""
     pulses = pad_sequence([sample["pulses"] for sample in samples], batch_first=True)
     n_pulses = torch.tensor([sample["n_pulses"] for sample in samples], device="cpu")
     return {
@@ -75,29 +76,29 @@ def pad_collate(samples: Sequence[Sample]) -> Batch:
 
 
 class Events(Dataset[Sample]):
-    """What all share; each says where its file is, how to open it and how to read pulses."""
+    """Base class; subclasses define the file, how to open it and how to read pulses."""
 
-    entry: str  # the file or folder of the format, beside events.parquet
+    entry: str  # file or folder of the format, next to events.parquet
 
     def __init__(self, folder: str | Path, *, fs: Any = None, entry: str | None = None):
-        """Read the labels, and no pulses.
+        """Read the labels, but no pulses.
 
         Args:
-            folder: events as make_events writes them.
-            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
-            entry: a file or folder in `folder` that differs in its options; None: the usual one.
+            folder: Folder that make_events has written.
+            fs: fsspec file system to read from, such as `slow_storage(...)`. None: local disk.
+            entry: File or folder in `folder`, for variants of a format. None: the default one.
 
         Raises:
-            FileNotFoundError: the folder holds no events, or not in this format.
-            OSError: the labels, or the places of the events, are corrupted.
+            FileNotFoundError: If the folder contains no events, or not in this format.
+            OSError: If the labels or the index of the events is corrupted.
         """
         self.folder, self.fs = str(folder), fs
         self.entry = entry or self.entry
         self.labels = read_labels(folder, fs)
         if not exists(self.path, fs):
             raise FileNotFoundError(
-                f"There is no {self.path}; `python -m course_data.convert_events --help` says how "
-                "to add a file format."
+                f"{self.path} does not exist. To add a file format, see "
+                "`python -m course_data.convert_events --help`."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
         try:
@@ -107,21 +108,21 @@ class Events(Dataset[Sample]):
 
     @property
     def path(self) -> str:
-        """The file or folder that holds the pulses."""
+        """File or folder that contains the pulses."""
         return f"{self.folder}/{self.entry}"
 
     @property
     def index_path(self) -> str:
-        """The file that tells where the pulses of each event are."""
+        """File that contains the positions of the events."""
         return self.path
 
     def path_of(self, index: int) -> str:
-        """Return the file that holds the pulses of one event."""
+        """Return the file that contains the pulses of one event."""
         return self.path
 
     @property
     def file(self) -> Any:
-        """The file, opened by this very process: a forked worker opens its own."""
+        """The file, opened by this process; a forked worker opens it again."""
         return self._lazy.file
 
     def close(self) -> None:
@@ -130,11 +131,11 @@ class Events(Dataset[Sample]):
 
     @staticmethod
     def _open(path: str, fs: Any) -> Any:
-        """Open `path`; no method of an instance, so that file and dataset end together."""
+        """Open `path`; a static method, so that the file does not keep the dataset alive."""
         raise NotImplementedError
 
     def _find(self) -> None:
-        """Read where the pulses of each event are, if that takes more than the labels."""
+        """Read the positions of the events, if the format has an index."""
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         raise NotImplementedError
@@ -149,20 +150,20 @@ class Events(Dataset[Sample]):
         """Return the samples of one batch; DataLoader prefers this to `__getitem__`.
 
         Raises:
-            OSError: the pulses of an event are missing or not as they were written.
+            OSError: If the pulses of an event are missing or changed.
         """
         wanted = [range(len(self))[index] for index in indices]
         try:
             pulses = self._read(wanted)
-        except Exception as error:  # corrupted bytes make each library fail in ways of its own
-            if half := len(wanted) // 2:  # until the error names the event at fault
+        except Exception as error:  # libraries raise different errors for corrupted bytes
+            if half := len(wanted) // 2:  # bisect, so that the error names the damaged event
                 return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
             raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
         return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
         labels = self.labels
-        # equal bytes of another type are not what was written
+        # The same bytes with a different type are also wrong.
         typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
         if not typed or zlib.crc32(pulses.data) != labels.crc32[index]:
             raise self._cannot_be_read(index, self.path_of(index))
@@ -178,24 +179,26 @@ class Events(Dataset[Sample]):
 
     def _cannot_be_read(self, index: int, path: str) -> OSError:
         return OSError(
-            f"Event {index} cannot be read, {path} is missing or corrupted; to see what to do "
-            f"about it, run `python -m course_data.make_events --check --out {self.folder}`."
+            f"Cannot read event {index}: {path} is missing or corrupted. To find out how to fix "
+            f"it, run `python -m course_data.make_events --check --out {self.folder}`."
         )
 
 
 class RowEvents(Events):
-    """All pulses in one table: event i has its rows offsets[i] to offsets[i + 1]."""
+    """All pulses in one table: event i is rows offsets[i] to offsets[i + 1]."""
 
     offsets: NDArray[np.int64]
-    max_gap = 4096  # rows between two events: to read them along costs less than one more request
+    max_gap = 4096  # rows between two events that cost less than another request
 
     def _rows(self, first: int, last: int) -> Pulses:
         raise NotImplementedError
 
     def _in_order(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Refuse offsets that nobody wrote; those below are never compared with a checksum."""
+        """Check that offsets increase from 0, because they are not covered by a checksum."""
         if len(offsets) != len(self) + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise ValueError("the offsets do not rise from 0, one for each event and one more")
+            raise ValueError(
+                "the offsets do not increase from 0, or there are not len(events) + 1 of them"
+            )
         return offsets
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
@@ -213,7 +216,7 @@ class RowEvents(Events):
 def neighbours(
     indices: Sequence[int], offsets: NDArray[np.int64], max_gap: int
 ) -> Iterator[list[int]]:
-    """Yield the events that one request can fetch: sorted, with gaps of at most `max_gap` rows."""
+    """Yield groups of sorted events that one request can read (gaps up to `max_gap` rows)."""
     run: list[int] = []
     for index in sorted(set(indices)):
         if run and offsets[index] - offsets[run[-1] + 1] > max_gap:
@@ -225,10 +228,10 @@ def neighbours(
 
 
 class GroupEvents(Events):
-    """The least that can be read is a group of events."""
+    """Format whose smallest readable unit is a group of events."""
 
     def _place(self, index: int) -> tuple[int, int]:
-        """Return the group of an event, and its number in there."""
+        """Return the group of an event, and its index in that group."""
         raise NotImplementedError
 
     def _group(self, group: int) -> list[Pulses]:

@@ -1,4 +1,4 @@
-"""Draw an event: where the light was seen, when, and how much of it."""
+"""Draw an event: where, when and how much light was detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from course_utils.loading.events.contract import Sample
 from course_utils.loading.events.labels import CASCADE, TRACK
 
-if TYPE_CHECKING:  # workers import this package, and matplotlib takes a second
+if TYPE_CHECKING:  # workers import this package, and importing matplotlib takes 1 s
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
@@ -20,22 +20,22 @@ SENSORS_PER_STRING = 60
 
 @cache
 def colours() -> ListedColormap:
-    """Return the colours of all that has a scale: safe for colour-blind eyes, on any page."""
+    """Return the colour map of all pictures: colour-blind safe, on light and dark pages."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    # the darkest end of viridis would vanish on a dark page
+    # The dark end of viridis would be invisible on a dark page.
     return ListedColormap(colormaps["viridis"](np.linspace(0.2, 1.0, 256)))
 
 
 def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     """Draw one event in space, and as depth against time.
 
-    Colour is time and size is charge. Small grey dots are pulses marked as auxiliary, mostly noise.
-    The arrow shows the true direction; it runs through the middle of the light.
+    Colour is time and size is charge. Small grey dots are auxiliary pulses, mostly noise. The arrow
+    shows the true direction and passes through the centre of the light.
 
     Args:
-        event: a sample of any of the datasets.
+        event: Sample of any dataset of events.
         sensors: x, y, z of all sensors, as `read_sensors` returns them.
     """
     import matplotlib.pyplot as plt
@@ -45,15 +45,15 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     time, charge, sensor_id, auxiliary = pulses.T
     time, where, noise = time / 1000, sensors[sensor_id.astype(int)], auxiliary == 1
     light = {"c": time[~noise], "s": 5 + 12 * np.sqrt(charge[~noise].clip(max=100))}
-    # single noise pulses far away in time must not take up the range of colours
+    # Isolated noise pulses at distant times must not use up the colour range.
     light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
     light |= {"cmap": colours(), "edgecolors": "gray", "linewidths": 0.3}
     with plt.style.context("course_utils.plots"):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
-        # in the order given: matplotlib would hide the arrow behind the light of a bright event
+        # Draw in the given order, because matplotlib would hide the arrow behind bright light.
         space = figure.add_subplot(1, 2, 1, projection="3d", computed_zorder=False)
         _draw_detector(space, sensors)
-        # an arrow from where the particle came to where it went
+        # The arrow points from the origin of the particle to its destination.
         way = 450 * event["direction"].numpy()
         start = np.average(where[~noise], axis=0, weights=charge[~noise]) + way
         rim = [withStroke(linewidth=3.5, foreground="white")]
@@ -69,12 +69,12 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         depth.spines[["top", "right"]].set_visible(False)
         figure.colorbar(drawn, ax=depth, label="time (µs)")
         figure.suptitle(_title(event))
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
+    plt.close(figure)  # otherwise the notebook shows the figure twice
     return figure
 
 
 def _draw_detector(space: Any, sensors: NDArray[np.float32]) -> None:
-    """Draw each string as a thin line from its top to its bottom sensor."""
+    """Draw each string as a thin line from its top sensor to its bottom sensor."""
     for string in sensors.reshape(-1, SENSORS_PER_STRING, 3):
         space.plot(*string[[0, -1]].T, color="gray", linewidth=0.4, alpha=0.6)
     for axis in (space.xaxis, space.yaxis, space.zaxis):
@@ -88,6 +88,6 @@ def _draw_detector(space: Any, sensors: NDArray[np.float32]) -> None:
 
 def _title(event: Sample) -> str:
     kind = {CASCADE: "cascade", TRACK: "track"}.get(event["kind"], "unknown kind")
-    # the public IceCube data do not tell the energy
+    # The public IceCube data do not contain the energy.
     energy = "" if np.isnan(event["energy"]) else f", {10 ** event['energy']:,.0f} GeV"
     return f"event {event['event_id']}, {kind}{energy}, {event['n_pulses']:,} pulses"

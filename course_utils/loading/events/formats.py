@@ -1,4 +1,4 @@
-"""Name the file formats of events: a new one is a module that reads and writes it, and a line here.
+"""Registry of file formats for events; a new format is a module and one line here.
 
 events = open_events(data_path("events"), "tar")  # after `convert_events data/events-M --to tar`
 """
@@ -23,10 +23,10 @@ from course_utils.loading.events.tar import TarEvents, write_tar
 
 @dataclass(frozen=True)
 class Format:
-    """A way to keep events."""
+    """A file format for events."""
 
-    title: str  # how tables and pictures call it
-    entry: str  # the file or folder that it makes beside events.parquet
+    title: str  # name in tables and pictures
+    entry: str  # file or folder that it creates next to events.parquet
     reader: type[Events]
     write: Callable[[EventArrays, Path], None]
 
@@ -51,21 +51,21 @@ FORMATS = {
     "tar": Format("tar shards", "tar", TarEvents, write_tar),
     "root": Format("ROOT", "events.root", RootEvents, write_root),
 }
-CONVERTED = [name for name in FORMATS if name != "npy"]  # which they are all made from
+CONVERTED = [name for name in FORMATS if name != "npy"]  # all others are converted from npy
 
 
 def open_events(folder: str | Path, name: str, *, fs: Any = None) -> Events:
-    """Return the events of a folder as the dataset that reads this format.
+    """Return the dataset that reads the events of a folder in this format.
 
     Args:
-        folder: events as make_events writes them.
-        name: one of FORMATS: "npy", which is always there, or what `convert_events` has written.
-        fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+        folder: Folder that make_events has written.
+        name: A name from FORMATS: "npy" always exists, others after `convert_events`.
+        fs: fsspec file system to read from, such as `slow_storage(...)`. None: local disk.
 
     Raises:
-        FileNotFoundError: the folder holds no events, or not in this format.
-        ValueError: there is no such format.
+        FileNotFoundError: If the folder contains no events, or not in this format.
+        ValueError: If there is no such format.
     """
     if name not in FORMATS:
-        raise ValueError(f"There is no format {name!r}; take one of {', '.join(FORMATS)}.")
+        raise ValueError(f"There is no format {name!r}. Choose one of {', '.join(FORMATS)}.")
     return FORMATS[name].reader(folder, fs=fs, entry=FORMATS[name].entry)

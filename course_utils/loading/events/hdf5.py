@@ -1,4 +1,4 @@
-"""One HDF5 file: with chunks that suit the reader, that do not, or with none."""
+"""One HDF5 file, with chunks that suit the reader, with bad chunks, or without chunks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tqdm import tqdm
 from course_utils.loading.events.contract import Pulses, RowEvents
 from course_utils.loading.events.npy import EventArrays
 
-FIT = (512, 4)  # 8 KiB: a few events with all that belongs to them
-MISFIT = (65536, 1)  # 256 KiB: one column of hundreds of events; an event needs four of them
+FIT = (512, 4)  # 8 KiB, a few complete events
+MISFIT = (65536, 1)  # 256 KiB, one column of hundreds of events; an event needs four chunks
 
-_CHUNK_CACHE = 2**20  # bytes: HDF5's own default until version 2 made it 8 MiB
-_ROWS_AT_ONCE = 65536  # whole chunks: one that is written in parts may be compressed for each
+_CHUNK_CACHE = 2**20  # bytes; HDF5's default before version 2, which uses 8 MiB
+_ROWS_AT_ONCE = 65536  # complete chunks, because a partial write compresses a chunk again
 
 
 class Hdf5Events(RowEvents):
@@ -42,7 +42,7 @@ def write_hdf5(
 ) -> None:
     """Write the datasets `pulses`, `offsets` and `events`.
 
-    A chunk of `pulses` has at most so many rows, and columns; None: all in one piece.
+    A chunk of `pulses` has at most `chunks` rows and columns. None stores the dataset contiguously.
     """
     import h5py
 

@@ -1,4 +1,4 @@
-"""Read and write what is known of each event, and where the sensors are."""
+"""Read and write the labels of the events and the positions of the sensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keepfed.files import exists, open_file
 
 CASCADE, TRACK = 0, 1
 
-# one row of events.parquet, which has the crc32 of the bytes of the pulses besides
+# one row of events.parquet, which also has the crc32 of the pulses
 EVENT = np.dtype(
     [
         ("event_id", "<i8"),
@@ -31,9 +31,9 @@ EVENT_COLUMNS: tuple[str, ...] = EVENT.names or ()
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of each event: one array per quantity, not one object per event.
+    """Labels of all events: one array per quantity, not one object per event.
 
-    Forked workers share arrays, while Python objects are copied into each worker that touches them.
+    Forked workers share arrays, but each worker copies the Python objects that it touches.
     """
 
     event_id: NDArray[np.int64]
@@ -41,33 +41,33 @@ class Labels:
     energy: NDArray[np.float32]  # log10 of the energy in GeV
     direction: NDArray[np.float32]  # (events, 3), unit vectors to where the particle came from
     kind: NDArray[np.uint8]  # CASCADE or TRACK
-    crc32: NDArray[np.uint32]  # of the bytes of the pulses
+    crc32: NDArray[np.uint32]  # checksum of the pulses
 
     def __len__(self) -> int:
         return len(self.event_id)
 
 
 def read_labels(folder: str | Path, fs: Any = None) -> Labels:
-    """Read events.parquet of a folder of events, through the fsspec file system `fs` if given.
+    """Read events.parquet of a folder, through the fsspec file system `fs` if given.
 
     Raises:
-        FileNotFoundError: the folder holds no events.
-        OSError: events.parquet is corrupted.
+        FileNotFoundError: If the folder contains no events.
+        OSError: If events.parquet is corrupted.
     """
     import pyarrow as pa
 
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
-            f"{folder} holds no events; make some with `python -m course_data.make_events --out "
-            f"{folder}`."
+            f"{folder} contains no events. Create some with `python -m course_data.make_events "
+            f"--out {folder}`."
         )
     try:
         with open_file(path, fs) as file:
             column = _read_columns(file)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise OSError(
-            f"The labels cannot be read, {path} is corrupted; to see what to do about it, run "
+            f"Cannot read the labels: {path} is corrupted. To find out how to fix it, run "
             f"`python -m course_data.make_events --check --out {folder}`."
         ) from error
     return Labels(
@@ -81,7 +81,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
 
 
 def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
-    """Return the columns of events.parquet; what its checksums leave out is looked at here."""
+    """Return the columns of events.parquet; check what its page checksums do not cover."""
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
@@ -90,17 +90,17 @@ def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
     types = {name: array.dtype for name, array in column.items()}
     wanted = {name: EVENT[name] for name in EVENT_COLUMNS} | {"crc32": np.dtype("<u4")}
     if len(table) != parquet.metadata.num_rows or types != wanted:
-        raise ValueError("its footer does not fit its columns")
+        raise ValueError("its footer does not match its columns")
     return column
 
 
 def write_labels(folder: Path, table: NDArray[np.void], crc32: Sequence[int]) -> None:
-    """Write events.parquet; all formats of the pulses are held to the checksums in it.
+    """Write events.parquet, with the checksums that all formats of the pulses must match.
 
     Args:
-        folder: where to write.
-        table: one row per event, dtype EVENT.
-        crc32: of the bytes of the pulses of each event.
+        folder: Folder to write to.
+        table: One row per event, dtype EVENT.
+        crc32: Checksum of the pulses of each event.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -119,7 +119,7 @@ def unit_vectors(azimuth: NDArray[np.float32], zenith: NDArray[np.float32]) -> N
 def read_sensors(folder: str | Path, fs: Any = None) -> NDArray[np.float32]:
     """Return x, y, z of all sensors in metres, shape (5160, 3); the row is the sensor_id.
 
-    The file is read through the fsspec file system `fs` if given.
+    Reads through the fsspec file system `fs` if given.
     """
     with open_file(f"{folder}/sensor_geometry.csv", fs) as file:
         rows = np.loadtxt(BytesIO(file.read()), np.float32, delimiter=",", skiprows=1)

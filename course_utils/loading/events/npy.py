@@ -1,11 +1,11 @@
-"""All pulses in one .npy file, and offsets: the course's own layout, which is always there.
+"""All pulses in one .npy file, with offsets: the course's own layout, which always exists.
 
 npy/pulses.npy        float32 (pulses, 4): time in ns, charge in pe, sensor_id, auxiliary 0 or 1
 npy/offsets.npy       int64 (events + 1,): event i has the pulses offsets[i] to offsets[i + 1]
 events.parquet        one row per event: the columns of EVENT, and crc32 of its pulses
 sensor_geometry.csv   sensor_id, x, y, z in metres
 
-All other formats are made from it.
+All other formats are converted from it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from keepfed.files import open_file
 Block = tuple[Pulses, NDArray[np.int64]]
 
 EVENTS_AT_ONCE = 256
-_HEADER, _ROW = 128, 16  # bytes: the start of pulses.npy, one pulse of four float32
+_HEADER, _ROW = 128, 16  # bytes: header of pulses.npy, one pulse (four float32)
 
 
 class MemmapEvents(RowEvents):
-    """One .npy file, mapped into memory; on an fsspec file system it is read in pieces."""
+    """One .npy file, memory-mapped, or read with requests from an fsspec file system."""
 
     entry = "npy"
 
     @property
     def path(self) -> str:
-        """The file that holds the pulses."""
+        """File that contains the pulses."""
         return f"{super().path}/pulses.npy"
 
     @property
     def index_path(self) -> str:
-        """The file that tells where the pulses of each event are."""
+        """File that contains the positions of the events."""
         return f"{super().path}/offsets.npy"
 
     def _find(self) -> None:
@@ -67,7 +67,7 @@ class MemmapEvents(RowEvents):
 
 @dataclass(frozen=True)
 class EventArrays:
-    """Ragged events, to be written in a format: in memory or, as far as the pulses go, mapped."""
+    """Ragged events to write in a format; the pulses may be memory-mapped."""
 
     table: NDArray[np.void]  # dtype EVENT
     offsets: NDArray[np.int64]
@@ -75,7 +75,7 @@ class EventArrays:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Open the events in `folder`; the pulses are mapped, not read."""
+        """Open the events in `folder`; the pulses are memory-mapped, not read."""
         import pyarrow.parquet as pq
 
         columns = pq.read_table(folder / "events.parquet")
@@ -92,20 +92,20 @@ class EventArrays:
         return self.pulses[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> Self:
-        """Return some of the events, in memory."""
+        """Return the events at `indices`, in memory."""
         offsets = np.append(0, np.cumsum(np.diff(self.offsets)[indices]))
         return type(self)(
             self.table[indices], offsets, np.concatenate([self[index] for index in indices])
         )
 
     def save(self, folder: Path) -> None:
-        """Write them into an empty folder, in the layout that `load` reads."""
+        """Write the events into an empty folder, in the layout that `load` reads."""
         write_events(folder, self.table, [(self.pulses, np.diff(self.offsets))])
 
     def blocks(self, title: str, size: int = EVENTS_AT_ONCE) -> Iterator[tuple[slice, slice]]:
-        """Yield the next `size` events and their pulses, as slices: memory stays small.
+        """Yield blocks of `size` events and their pulses as slices, with a progress bar.
 
-        A bar called `title` moves.
+        Blocks keep the memory use small.
         """
         with tqdm(total=len(self), desc=title, unit="event", disable=None) as bar:
             for block in self.slices(size):
@@ -113,26 +113,26 @@ class EventArrays:
                 bar.update(block.stop - block.start)
 
     def slices(self, size: int) -> list[slice]:
-        """Return the events in blocks of `size`; the last one may have fewer."""
+        """Return the events as slices of `size` events; the last one may be shorter."""
         firsts = range(0, len(self), size)
         return [slice(first, min(first + size, len(self))) for first in firsts]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Write events as a folder of parts: here all of them, one after the other.
+    """Writer for formats that are folders of parts, here one part at a time.
 
-    Whoever shares the work calls `write` for each part, wherever that is, and then `finish`.
+    To write in parallel, call `write` for each part in any process, and then `finish`.
     """
 
     title: str
-    size: int  # events in a part, as `EventArrays.slices` has them
-    name: Callable[[int], str]  # of the file or folder that a part is, by its number
-    write: Callable[[EventArrays, slice, Path], Any]  # one part; returns what `finish` has to know
-    finish: Callable[[Path, list[Any]], None] | None = None  # writes what needs all parts first
+    size: int  # events per part, as in `EventArrays.slices`
+    name: Callable[[int], str]  # part number -> name of its file or folder
+    write: Callable[[EventArrays, slice, Path], Any]  # writes one part; its result goes to `finish`
+    finish: Callable[[Path, list[Any]], None] | None = None  # runs after all parts are written
 
     def __call__(self, events: EventArrays, path: Path) -> None:
-        """Write the whole format into the folder `path`, which is not there yet."""
+        """Write the complete format into the new folder `path`."""
         path.mkdir()
         found = []
         for number, (block, _) in enumerate(events.blocks(self.title, self.size)):
@@ -142,7 +142,7 @@ class Parts:
 
 
 def write_npy(events: EventArrays, path: Path) -> None:
-    """Write the folder `path`, which is named npy, and the labels beside it."""
+    """Write the folder `path`, named npy, and the labels next to it."""
     events.save(path.parent)
 
 
@@ -150,9 +150,9 @@ def write_events(folder: Path, table: NDArray[np.void], blocks: Iterable[Block])
     """Write events into an empty folder and return the number of pulses.
 
     Args:
-        folder: where to write; it exists.
-        table: one row per event, dtype EVENT.
-        blocks: pulses (n, 4) of the next few events, and how many of them each event has.
+        folder: Existing folder to write to.
+        table: One row per event, dtype EVENT.
+        blocks: Pulses (n, 4) of the next events, and the number of pulses of each event.
     """
     path, counts = folder / "npy/pulses.npy", [np.zeros(1, np.int64)]
     path.parent.mkdir()
@@ -172,5 +172,5 @@ def write_events(folder: Path, table: NDArray[np.void], blocks: Iterable[Block])
 
 
 def _write_header(file: BinaryIO, rows: int) -> None:
-    """Write the start of a .npy file; numpy leaves room in it for the number of rows to grow."""
+    """Write the header of an .npy file; numpy reserves space for more digits of `rows`."""
     write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, 4)})

@@ -1,4 +1,4 @@
-"""One NumPy archive for each event, as it is or compressed."""
+"""One NumPy archive per event, uncompressed or compressed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES_PER_FOLDER = 1000
 
 
 class NpzEvents(Events):
-    """One .npz archive per event: simple, and a request and a decoding for each."""
+    """One .npz archive per event: simple, but each event needs a request and decoding."""
 
     entry = "npz"
 
@@ -30,14 +30,14 @@ class NpzEvents(Events):
         found = []
         for index in indices:
             with stage("read"), open_file(self.path_of(index), self.fs) as file:
-                content = file.read()  # one request; np.load(path) would make several small ones
+                content = file.read()  # one request; np.load(path) would send several small ones
             with stage("decode"), np.load(BytesIO(content)) as arrays:
                 found.append(arrays["pulses"])
         return found
 
 
 def npz_name(index: int) -> str:
-    """Return where event `index` is below the npz folder, such as 002/002345.npz."""
+    """Return the path of event `index` in the npz folder, such as 002/002345.npz."""
     return f"{index // _FILES_PER_FOLDER:03d}/{index:06d}.npz"
 
 

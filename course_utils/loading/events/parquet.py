@@ -1,4 +1,4 @@
-"""One Parquet file, with row groups that suit the reader, or with a large one."""
+"""One Parquet file, with row groups that suit the reader, or with one large row group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGE_GROUP = 200_000  # events
 
 
 class ParquetEvents(GroupEvents):
-    """One Parquet file with a row per pulse; the least it can read is one row group."""
+    """One Parquet file with one row per pulse; the smallest readable unit is a row group."""
 
     entry = "pulses.parquet"
 
@@ -29,8 +29,8 @@ class ParquetEvents(GroupEvents):
         import pyarrow.parquet as pq
 
         file = pq.ParquetFile(path, filesystem=fs, pre_buffer=True)
-        # It buffers one row group: a second thread would throw away what the first waits for, for
-        # ever. So one thread reads at a time.
+        # The file buffers one row group. A second thread would evict the group that the first one
+        # waits for, which then hangs. The lock lets one thread read at a time.
         file.turn = Lock()
         return file
 
@@ -48,9 +48,9 @@ class ParquetEvents(GroupEvents):
 
 
 def write_parquet(events: EventArrays, path: Path, *, large: bool = False) -> None:
-    """Write one row per pulse; a row group holds EVENTS_AT_ONCE whole events.
+    """Write one row per pulse; a row group contains EVENTS_AT_ONCE complete events.
 
-    A `large` one is as small as it gets: the least that can be read of it is nearly everything.
+    A `large` group gives the smallest file, but almost the whole file must be read for one event.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

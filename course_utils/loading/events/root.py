@@ -1,4 +1,4 @@
-"""One ROOT file, as particle physics keeps events: column by column, in baskets."""
+"""One ROOT file, the usual format in particle physics: column by column, in baskets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keepfed.measure.spans import stage
 
 
 class RootEvents(GroupEvents):
-    """One ROOT file with an entry per event; the least it can read is a basket of each column."""
+    """One ROOT file with an entry per event; the smallest readable unit is a basket per column."""
 
     entry = "events.root"
 
@@ -29,7 +29,7 @@ class RootEvents(GroupEvents):
 
         file = open_file(path, fs)
         try:
-            # all threads read through the one that uproot starts, so that none moves another's file
+            # uproot reads with a single thread, so threads do not move each other's file position.
             return uproot.open(file, array_cache=None, object_cache=None)["events"]
         except BaseException:
             file.close()
@@ -49,9 +49,9 @@ class RootEvents(GroupEvents):
 
 
 def write_root(events: EventArrays, path: Path) -> None:
-    """Write the tree `events` with an entry per event; its baskets hold EVENTS_AT_ONCE entries.
+    """Write the tree `events` with an entry per event; a basket has EVENTS_AT_ONCE entries.
 
-    The bytes differ from one time to the next, since ROOT notes when a file was written.
+    The bytes differ on each call, because ROOT stores the time of writing.
     """
     import awkward
     import uproot

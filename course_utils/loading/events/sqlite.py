@@ -1,4 +1,4 @@
-"""One SQLite database: a row per pulse and an index, as many experiments do."""
+"""One SQLite database with a row per pulse and an index, as in many experiments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def connect(path: str, fs: Any = None) -> apsw.Connection:
-    """Open a database that nobody writes to: SQLite locks nothing and looks for no journal.
+    """Open a database that is never written to: SQLite uses no locks and no journal.
 
     Raises:
-        apsw.Error: there is no database at `path` that can be opened.
+        apsw.Error: If there is no readable database at `path`.
     """
     if fs is None:
         return apsw.Connection(f"{Path(path).absolute().as_uri()}?immutable=1", _FLAGS)
@@ -34,7 +34,7 @@ def connect(path: str, fs: Any = None) -> apsw.Connection:
 
 
 class _FileSystem(apsw.VFS):
-    """Shows SQLite one file of fsspec; the connection keeps it alive."""
+    """SQLite file system with a single file from fsspec; the connection keeps it alive."""
 
     def __init__(self, path: str, fs: Any):
         self.path, self.fs, self.name = path, fs, f"fsspec-{id(self)}"
@@ -48,7 +48,7 @@ class _FileSystem(apsw.VFS):
 
 
 class _Pages:
-    """A file as SQLite reads it: each page is one request."""
+    """A file, read by SQLite page by page: each page is one request."""
 
     def __init__(self, file: BinaryIO):
         self.file = file
@@ -68,7 +68,7 @@ class _Pages:
 
 
 class SqliteEvents(Events):
-    """One SQLite database with a row per pulse, and an index: one query for a batch."""
+    """One SQLite database with a row per pulse, and an index: one query per batch."""
 
     entry = "events.db"
     _open = staticmethod(connect)
@@ -89,15 +89,15 @@ class SqliteEvents(Events):
 
 
 def write_sqlite(events: EventArrays, path: Path) -> None:
-    """Write the tables `events` and `pulses`; pulses.event_row is the row of their event, from 0.
+    """Write the tables `events` and `pulses`; pulses.event_row is the row of the event, from 0.
 
-    SQLite has neither -0.0 nor NaN, and pulses have none.
+    SQLite cannot store -0.0 or NaN, but pulses contain neither.
     """
     kinds = {"i": "INTEGER", "u": "INTEGER", "f": "REAL"}
     columns = [f"{name} {kinds[EVENT[name].kind]}" for name in EVENT_COLUMNS]
     values = ", ".join("?" for _ in columns)
     with closing(sqlite3.connect(path)) as database:
-        # no second file that a writer who is killed would leave
+        # Without a journal, a killed writer leaves only one file behind.
         database.execute("PRAGMA journal_mode = OFF")
         database.execute(
             f"CREATE TABLE events (event_row INTEGER PRIMARY KEY, {', '.join(columns)})"

@@ -1,4 +1,4 @@
-"""Tar shards for webdataset, and where in its shard each event is."""
+"""Tar shards for webdataset, with an index of the position of each event."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _EVENTS_PER_SHARD = 250
 
 
 def shard_name(shard: int) -> str:
-    """Return what a shard is called."""
+    """Return the file name of a shard."""
     return f"events-{shard:05d}.tar"
 
 
 class Shards:
-    """The shards of a folder; the last few stay open."""
+    """The shards of a folder; the last `open_at_once` stay open."""
 
     open_at_once = 64
 
@@ -47,21 +47,21 @@ class Shards:
             return self._files[shard].read(stop - start)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all shards."""
         while self._files:
             self._files.popitem()[1].close()
 
 
 class TarEvents(Events):
-    """Shards as webdataset reads them, and an index: one range of bytes for an event."""
+    """Shards in webdataset's layout, with an index: one byte range per event."""
 
     entry = "tar"
     _open = staticmethod(Shards)
-    max_gap = 65536  # bytes between two events: to read them along costs less than one more request
+    max_gap = 65536  # bytes between two events that cost less than another request
 
     @property
     def index_path(self) -> str:
-        """The file that tells where the pulses of each event are."""
+        """File that contains the positions of the events."""
         return f"{self.path}/index.npy"
 
     def _find(self) -> None:
@@ -69,10 +69,12 @@ class TarEvents(Events):
             places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
             self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
             if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
-                raise ValueError("the shards do not follow one another, or are too large to be")
+                raise ValueError(
+                    "the shard numbers are not consecutive, or a position is too large"
+                )
 
     def path_of(self, index: int) -> str:
-        """Return the shard of one event."""
+        """Return the path of the shard of one event."""
         return f"{self.path}/{shard_name(self.shard[index])}"
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
@@ -90,7 +92,7 @@ class TarEvents(Events):
 
 
 def _write_shard(events: EventArrays, block: slice, path: Path) -> list[tuple[int, int]]:
-    """Write the members 000123.json and 000123.npy of each event; return where each .npy is."""
+    """Write 000123.json and 000123.npy for each event; return position and size of each .npy."""
     import webdataset
 
     with path.open("wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
@@ -104,7 +106,7 @@ def _write_shard(events: EventArrays, block: slice, path: Path) -> list[tuple[in
 
 
 def _write_index(path: Path, shards: list[list[tuple[int, int]]]) -> None:
-    """Write index.npy, int64 (events, 3): the shard, where in it the .npy begins, its bytes."""
+    """Write index.npy, int64 (events, 3): shard, position of the .npy in it, size in bytes."""
     places = [(shard, *place) for shard, found in enumerate(shards) for place in found]
     np.save(path / "index.npy", np.array(places, np.int64))
 

@@ -1,12 +1,12 @@
-"""Augment a whole batch at a time, every sample with random parameters of its own.
+"""Augment a whole batch at once, with separate random parameters for every sample.
 
     augment = Augment(size=224)
     draws = augment.draw(images.shape, generator=torch.Generator().manual_seed(epoch))
     batch = augment(images, draws.to(images.device))    # uint8 in, float32 out, on their device
 
-What is drawn is kept apart from what is done: the same draws give the same picture on the CPU and
-on the device, one at a time and in a batch. All is plain torch, without a loop over the samples.
-`per_sample` does the same to one sample at a time, for workers.
+Drawing the parameters is separate from applying them. The same draws give the same images on the
+CPU and on the device, for single samples and for batches. It uses only torch, without a loop over
+samples. `per_sample` does the same for single samples, in workers.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from keepfed.loaders.images.crops import (
     choose_windows,
 )
 
-GREY = (0.2989, 0.587, 0.114)  # weights of red, green, blue in the grey of torchvision
+GREY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random resized crop, horizontal flip, brightness and contrast, normalise: for a batch."""
+    """Random resized crop, flip, brightness, contrast and normalisation of a batch."""
 
-    size: int = 224  # pixels of a side
+    size: int = 224  # side of the result in pixels
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip_share: float = 0.5
-    spread: float = 0.3  # of brightness and contrast around 1
+    spread: float = 0.3  # largest change of brightness and contrast
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
 
     def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
-        """Draw the parameters for images of `shape` (batch, channels, height, width)."""
+        """Draw parameters for images of `shape` (batch, channels, height, width)."""
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
         factors = [
@@ -62,17 +62,17 @@ class Augment:
         """Return float32 (batch, 3, size, size) on the device of the images.
 
         Args:
-            images: uint8 (batch, 3, height, width).
-            draws: on the same device; None: new ones.
+            images: uint8 tensor of shape (batch, 3, height, width).
+            draws: Parameters, on the same device. None draws new ones.
 
         Raises:
-            ValueError: if the images are no batch of uint8 images in three colours.
+            ValueError: If `images` is not a uint8 batch with three colour channels.
         """
         draws = draws or self.draw(_checked(images).shape).to(images.device)
         return normalise(self.visible(images, draws), self.mean, self.std)
 
     def visible(self, images: Tensor, draws: Draws) -> Tensor:
-        """Return the same before it is normalised: 0..1, to be looked at."""
+        """Return the augmented images before normalisation: values in 0..1, for display."""
         cropped = crop_resize(_checked(images), draws.windows, self.size) / 255
         return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
 
@@ -80,19 +80,19 @@ class Augment:
 def _checked(images: Tensor) -> Tensor:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise ValueError(
-            f"The images are {images.dtype} of {tuple(images.shape)}; give a batch in uint8 of "
-            "(batch, 3, height, width), as decoded."
+            f"The images are {images.dtype} of shape {tuple(images.shape)}. Pass a uint8 batch of "
+            "shape (batch, 3, height, width), as decoded."
         )
     return images
 
 
 def per_sample(augment: Augment) -> Any:
-    """Return what `augment` does to a batch as transforms of torchvision, for a single image.
+    """Return torchvision transforms that do the same as `augment`, for a single image.
 
-    They go to workers: `Jpegs(folder, per_sample(augment))`.
-    They take uint8 (3, height, width) and return float32 (3, size, size). What they draw has the
-    same distribution, save that torchvision also draws whether brightness or contrast comes first,
-    and computes both on uint8: the values are rounded in between.
+    Pass them to the dataset of the workers: `Jpegs(folder, per_sample(augment))`. They turn uint8
+    (3, height, width) into float32 (3, size, size). Their parameters have the same distribution.
+    However, torchvision draws the order of brightness and contrast too, and computes both in uint8,
+    which rounds the values in between.
     """
     from torchvision.transforms import v2
 
@@ -111,16 +111,16 @@ def per_sample(augment: Augment) -> Any:
 
 @dataclass(frozen=True)
 class Draws:
-    """What is random in an augmentation, drawn for each sample of a batch."""
+    """Random parameters of an augmentation, for each sample of a batch."""
 
-    windows: Tensor  # int64 (batch, 4): top, left, height and width of what is cut out, in pixels
+    windows: Tensor  # int64 (batch, 4): top, left, height and width of the crop, pixels
     flips: Tensor  # bool (batch,)
-    brightness: Tensor  # float32 (batch,), 1 leaves it as it is
-    contrast: Tensor  # the same
+    brightness: Tensor  # float32 (batch,); 1 means no change
+    contrast: Tensor  # float32 (batch,); 1 means no change
 
     def to(self, device: torch.device | str) -> Draws:
-        """Return the same draws on `device`; a copy to CUDA does not make the host wait."""
-        # Other devices than CUDA may read the source after Python has freed it, and copy garbage.
+        """Return the parameters on `device`; a copy to CUDA does not block the host."""
+        # Devices other than CUDA may read the source after Python has freed it.
         on_cuda, parts = torch.device(device).type == "cuda", list(vars(self).values())
         if on_cuda:
             parts = [part if part.is_cuda else part.pin_memory() for part in parts]
@@ -134,24 +134,24 @@ def draw_windows(
     ratio: tuple[float, float],
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Draw a window for each sample as `RandomResizedCrop` of torchvision draws one.
+    """Draw one window per sample, like torchvision's `RandomResizedCrop`.
 
-    Its area is uniform in `scale` times the image, the logarithm of width over height uniform in
-    `ratio`. Of ten such windows the first one that fits counts; if none does, the largest one in
-    the middle.
+    The area is uniform in `scale` times the area of the image. The logarithm of width over height
+    is uniform in `ratio`. The first of ten windows that fits is used; if none fits, the largest
+    possible one in the middle.
 
     Args:
-        batch: number of samples.
-        size: height and width of the images.
-        scale: smallest and largest share of the image.
-        ratio: smallest and largest width over height.
-        generator: of the CPU, where all is drawn: so the draws are the same for every device.
+        batch: Number of samples.
+        size: Height and width of the images.
+        scale: Smallest and largest share of the image area.
+        ratio: Smallest and largest width over height.
+        generator: CPU generator, so that the windows are the same for every device.
 
     Returns:
         int64 (batch, 4): top, left, height, width.
 
     Raises:
-        ValueError: `scale` or `ratio` is no range of positive numbers.
+        ValueError: If `scale` or `ratio` is not a range of positive numbers.
     """
     areas, ratios = (
         torch.rand(batch, TRIES, generator=generator, device="cpu").numpy() for _ in range(2)
@@ -162,20 +162,20 @@ def draw_windows(
 
 
 def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:
-    """Cut a window out of each image and scale it to `size` by `size` pixels.
+    """Crop a window from each image and resize it to `size` by `size` pixels.
 
-    Bilinear with antialias, the numbers of `torchvision.transforms.v2.functional.resized_crop` on
-    float images; on uint8 images torchvision rounds the result, this does not. A window has a
-    size of its own, so the scaling is two products with matrices of weights, one pair per sample:
-    in float32 also under autocast. (TF32, if you allow it for products, rounds them.)
+    Bilinear with antialiasing, with the same values as `resized_crop` of
+    `torchvision.transforms.v2.functional` for float images (torchvision rounds uint8 images).
+    Windows differ in size, so each sample is multiplied by two weight matrices, in float32 even
+    under autocast. (If you allow TF32 for matrix products, it rounds them.)
 
     Args:
         images: (batch, channels, height, width), uint8 or float32.
         windows: int64 (batch, 4) inside the images, on their device: top, left, height, width.
-        size: pixels of a side.
+        size: Side of the result in pixels.
 
     Returns:
-        float32 (batch, channels, size, size), on the scale of the images.
+        float32 (batch, channels, size, size), in the value range of the images.
     """
     top, left, height, width = windows[:, :, None, None].unbind(1)
     down = _weights(top, height, size, images.shape[-2])
@@ -185,7 +185,7 @@ def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:
 
 
 def _weights(first: Tensor, length: Tensor, size: int, pixels: int) -> Tensor:
-    """Return float32 (batch, size, pixels): how much of each old pixel a new one takes."""
+    """Return the weight of each input pixel for each output pixel, (batch, size, pixels)."""
     new = torch.arange(size, device=first.device)[:, None] + 0.5
     old = torch.arange(pixels, device=first.device)
     ratio = length / size
@@ -196,15 +196,15 @@ def _weights(first: Tensor, length: Tensor, size: int, pixels: int) -> Tensor:
 
 
 def flip(images: Tensor, flips: Tensor) -> Tensor:
-    """Swap left and right of the images (batch, channels, height, width) where `flips` is True."""
+    """Mirror the images (batch, channels, height, width) whose `flips` is True."""
     return torch.where(_per_sample(flips), images.flip(-1), images)
 
 
 def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
-    """Change brightness, then contrast, of float images of (batch, 3, height, width) in 0..1.
+    """Change brightness, then contrast, of float images (batch, 3, height, width) in 0..1.
 
-    Brightness multiplies; contrast stretches around the mean grey of the sample. Both clamp to
-    0..1, as `adjust_brightness` and `adjust_contrast` of torchvision do.
+    Brightness multiplies. Contrast scales around the mean grey of the sample. Both clamp to 0..1,
+    like torchvision's `adjust_brightness` and `adjust_contrast`.
     """
     bright = (images * _per_sample(brightness)).clamp(0, 1)
     grey = _constant(GREY, images.device)
@@ -221,7 +221,7 @@ def normalise(
 
 @lru_cache(maxsize=64)
 def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Return one value per channel, float32 (channels, 1, 1); made once, since that waits."""
+    """Return float32 (channels, 1, 1); cached, because creating it makes the host wait."""
     return torch.tensor(values, device=device)[:, None, None]
 
 

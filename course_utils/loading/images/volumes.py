@@ -1,11 +1,11 @@
-"""Read 3-D volumes, or one plane of them, from each of the formats that make_volumes writes.
+"""Read 3-D volumes, or single planes, from each format that make_volumes writes.
 
     volumes = Volumes(data_path("volumes"), "npy")
-    density = volumes[0]  # float32 (z, y, x), compared with its checksum
-    plane = volumes.plane(0, 17)  # density[17]; nothing can vouch for a part
+    density = volumes[0]  # float32 (z, y, x), with its checksum verified
+    plane = volumes.plane(0, 17)  # density[17]; a part has no checksum
 
-A whole volume takes one request from .npy and a few from HDF5; from .npz, np.load takes one for
-every 256 KiB. A plane takes one, a few, and everything.
+Reading a volume takes one request from .npy, a few from HDF5, and one per 256 KiB from .npz with
+np.load. Reading a plane takes one request from .npy, a few from HDF5, and the complete .npz file.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from torch.utils.data import Dataset
 from keepfed.files import exists, open_file
 from keepfed.measure.spans import stage
 
-NPY_HEADER = 128  # bytes: the start of an .npy file
+NPY_HEADER = 128  # bytes, length of the header of an .npy file
 Values = NDArray[np.float32]
 
 
 class Volumes(Dataset[torch.Tensor]):
-    """Volumes of any shapes, float32 (z, y, x), from files such as volumes-M/002.npz.
+    """Volumes of any shape, float32 (z, y, x), from files such as volumes-M/002.npz.
 
-    A file is opened for each read and closed after it: an open is little beside megabytes.
+    Each read opens and closes its file, because an open is cheap compared with megabytes.
     """
 
     def __init__(self, folder: str | Path, form: str = "npy", *, fs: Any = None):
-        """Read shapes and checksums, and no volume.
+        """Read shapes and checksums, but no volume.
 
         Args:
-            folder: volumes as make_volumes writes them.
+            folder: Folder that make_volumes has written.
             form: "npz", "npy" or "h5".
-            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+            fs: fsspec file system to read from, such as `slow_storage(...)`. None: local disk.
 
         Raises:
-            FileNotFoundError: the folder holds no volumes.
-            ValueError: there is no such format.
+            FileNotFoundError: If the folder contains no volumes.
+            ValueError: If there is no such format.
         """
         if form not in _READERS:
-            raise ValueError(f"There are no volumes as {form!r}; choose npz, npy or h5.")
+            raise ValueError(f"There is no volume format {form!r}. Choose npz, npy or h5.")
         if not exists(f"{folder}/volumes.json", fs):
             raise FileNotFoundError(
-                f"{folder} holds no volumes; make some with `python -m course_data.make_volumes "
-                f"--out {folder}`."
+                f"{folder} contains no volumes. Create some with "
+                f"`python -m course_data.make_volumes --out {folder}`."
             )
         self.folder, self.form, self.fs = str(folder), form, fs
         with open_file(f"{folder}/volumes.json", fs) as file:
@@ -62,32 +62,32 @@ class Volumes(Dataset[torch.Tensor]):
         return len(self.shapes)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return a whole volume, as it was written.
+        """Return a complete volume.
 
         Raises:
-            OSError: the file is missing, truncated, or any of its values has changed.
+            OSError: If the file is missing, truncated or changed.
         """
         return self._read(range(len(self))[index], None)
 
     def plane(self, index: int, z: int) -> torch.Tensor:
-        """Return plane `z` of a volume, float32 (y, x), reading as little as the format allows.
+        """Return plane `z` of a volume, float32 (y, x), with as few reads as possible.
 
-        A file that ends too early is noticed. A changed value is not, except in .npz, which is read
-        whole: the checksum is that of the volume.
+        A truncated file raises an error. A changed value is noticed only in .npz, which is read
+        completely, because the checksum covers the complete volume.
 
         Raises:
-            IndexError: there is no such plane.
-            OSError: the file is missing or damaged.
+            IndexError: If there is no such plane.
+            OSError: If the file is missing or damaged.
         """
         index = range(len(self))[index]
         return self._read(index, range(self.shapes[index][0])[z])
 
     def path(self, index: int) -> str:
-        """Return the file of a volume."""
+        """Return the path of a volume's file."""
         return f"{self.folder}/{index:03d}.{self.form}"
 
     def _read(self, index: int, z: int | None) -> torch.Tensor:
-        """Read a plane, or all where `z` is None."""
+        """Read a plane, or the complete volume if `z` is None."""
         shape = self.shapes[index]
         wanted = shape if z is None else shape[1:]
         try:
@@ -99,24 +99,24 @@ class Volumes(Dataset[torch.Tensor]):
                 with stage("decode"):
                     if crc32(values.data) != self._crcs[index]:
                         raise ValueError("its values have changed")
-        except Exception as error:  # corrupted bytes make each library fail in ways of its own
+        except Exception as error:  # libraries raise different errors for corrupted bytes
             raise OSError(
-                f"Volume {index} cannot be read, {self.path(index)} is missing or corrupted; to "
-                "see what to do about it, run `python -m course_data.make_volumes --check --out "
+                f"Cannot read volume {index}: {self.path(index)} is missing or corrupted. To find "
+                "out how to fix it, run `python -m course_data.make_volumes --check --out "
                 f"{self.folder}`."
             ) from error
         return torch.from_numpy(values)
 
 
 def _read_npz(file: Any, shape: tuple[int, ...], z: int | None) -> Values:
-    """Read through zip and numpy, as everybody does: all of it, in pieces of 256 KiB."""
+    """Read with zip and numpy, as usual: the complete file, 256 KiB at a time."""
     with np.load(file) as arrays:
         values: Values = arrays["volume"]
     return values if z is None else values[z].copy()
 
 
 def _read_npy(file: Any, shape: tuple[int, ...], z: int | None) -> Values:
-    """Read in one piece; np.load would do the same on a disk, but ask a server 256 KiB a time."""
+    """Read with one request; np.load would request 256 KiB at a time from a server."""
     values = np.empty(shape if z is None else shape[1:], np.float32)
     file.seek(NPY_HEADER + (0 if z is None else z * values.nbytes))
     if file.readinto(values.data) != values.nbytes:

@@ -1,4 +1,4 @@
-"""Samples in tar shards: written, read from anywhere, and streamed exactly once."""
+"""Samples in tar shards: write them, read them from anywhere, stream each exactly once."""
 
 from course_utils.loading.shards.read import open_shards, read_members, stream_shards
 from course_utils.loading.shards.samples import (

@@ -1,4 +1,4 @@
-"""Stream samples out of tar shards: from a disk, a server or an object store, each exactly once.
+"""Stream samples from tar shards on a disk, a server or an object store, each exactly once.
 
     stream = stream_shards("shards", decode=decode_event, buffer=500)
     loader = DataLoader(stream, batch_size=64, num_workers=2, collate_fn=pad_collate)
@@ -6,9 +6,9 @@
         stream.set_epoch(epoch)
         for batch in loader: ...
 
-A shard is read to its last byte, or there is an error. The two steps that do so are plain
-generators for pipelines of webdataset too, in the places of its `url_opener` and
-`tar_file_expander`: they read through fsspec, and go on where a connection broke.
+A shard is read to its last byte, or an error is raised. The two reading steps are plain generators,
+so webdataset pipelines can use them instead of `url_opener` and `tar_file_expander`. They read
+through fsspec, and resume after a broken connection.
 
     stages = (partial(open_shards, headers=headers), read_members, group_by_keys)
     samples = wds.DataPipeline(wds.SimpleShardList(urls), wds.split_by_worker, *stages)
@@ -36,10 +36,10 @@ from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.stream import ShardedStream
 from keepfed.measure.spans import stage
 
-_REQUEST_BYTES = 4 * 2**20  # what one request asks for, and what a stream holds at most
-_LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke
-_END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros that end a tar file
-_ATTEMPTS = 5  # how often in a row a request may fail
+_REQUEST_BYTES = 4 * 2**20  # size of a request, and the most that a stream buffers
+_LEAST_BYTES = 64 * 2**10  # smallest size of a request after broken connections
+_END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros at the end of a tar file
+_ATTEMPTS = 5  # consecutive attempts before a request fails
 
 
 def stream_shards(
@@ -56,24 +56,24 @@ def stream_shards(
     """Return a dataset that streams the samples of shards.
 
     Args:
-        urls: a folder, or its address, that `write_shards` wrote; or shards: a list of them, or a
-            pattern such as "http://host/shard-{000000..000009}.tar". A folder has a list, from
-            which length and checksums are known. All are on one storage. An address may end with
-            what the server wants, such as "?token=...".
-        fs: fsspec file system that has them, such as `slow_storage(...)` or
-            `fsspec.filesystem("s3", ...)`; None: the one that the urls name, or the local disk.
-        headers: sent with every request over HTTP, such as a token.
-        decode: what to make of a sample, a dictionary of bytes: `decode_event`, `decode_image`, or
-            another function that a worker can import. None: nothing.
-        shuffle_shards: whether each epoch has the shards in another order.
-        buffer: samples that a worker holds to draw from; 1 draws nothing. They are held as bytes,
-            and decoded afterwards.
-        seed: what the order depends on, besides the epoch.
-        place: rank that this stream serves; None: the rank of the process.
+        urls: Folder or URL of a folder that `write_shards` wrote, or the shards themselves: a list,
+            or a pattern such as "http://host/shard-{000000..000009}.tar". A folder contains a list
+            with the length and checksum of each shard. All shards are on one storage. URLs may end
+            with a query for the server, such as "?token=...".
+        fs: fsspec file system of the shards, such as `slow_storage(...)` or
+            `fsspec.filesystem("s3", ...)`. None: chosen by the URL, or the local disk.
+        headers: HTTP headers of every request, such as a token.
+        decode: Function from a sample (a dictionary of bytes) to its final form: `decode_event`,
+            `decode_image`, or any function that a worker can import. None: no decoding.
+        shuffle_shards: Whether each epoch uses a different order of shards.
+        buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle. The buffer
+            contains bytes, which are decoded afterwards.
+        seed: Seed of the order, together with the epoch.
+        slot: Rank that this stream serves. None: the rank of the process.
 
     Raises:
-        FileNotFoundError: the folder has no shards.
-        ValueError: there are no urls, or `buffer` is less than 1.
+        FileNotFoundError: If the folder has no shards.
+        ValueError: If `urls` is empty or `buffer` is less than 1.
     """
     return TarStream(
         _find(urls, fs, headers),
@@ -88,7 +88,7 @@ def stream_shards(
 
 
 class TarStream(ShardedStream[Any, Shard]):
-    """The samples of tar shards, drawn as bytes and decoded afterwards; see `stream_shards`."""
+    """Samples of tar shards, shuffled as bytes and then decoded; see `stream_shards`."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TarStream(ShardedStream[Any, Shard]):
         decode: Callable[[dict[str, Any]], Any] | None,
         **order: Any,
     ):
-        """Read nothing yet; `order` is what the base takes."""
+        """Store the settings, read nothing; `order` goes to the base class."""
         super().__init__(shards, **order)
         self.fs, self.headers, self.decode = fs, headers, decode
 
@@ -107,7 +107,7 @@ class TarStream(ShardedStream[Any, Shard]):
         return map(self.decode, drawn) if self.decode else drawn
 
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
-        """Yield samples of bytes, one shard after the other."""
+        """Yield samples of bytes, shard by shard."""
         opened = open_shards(map(asdict, shards), fs=self.fs, headers=self.headers)
         samples: Iterator[Any] = group_by_keys(read_members(opened))
         return samples
@@ -116,12 +116,12 @@ class TarStream(ShardedStream[Any, Shard]):
         """Return the number of samples of a shard.
 
         Raises:
-            TypeError: there is no list that says so.
+            TypeError: If there is no list with this number.
         """
         if shard.samples is None:
             raise TypeError(
-                "Shards do not say how many samples they hold; give the folder that has their "
-                f"{LIST}, or count as you go."
+                "The number of samples is unknown, because the shards have no list. Pass the "
+                f"folder that contains their {LIST}, or count the samples while reading."
             )
         return shard.samples
 
@@ -140,12 +140,12 @@ def _find(
         (found,) = open_shards([{"url": f"{place}/{LIST}{query}"}], fs=fs, headers=headers)
         return read_list(found["stream"].read(), place, query)
     if not named:
-        raise ValueError("There are no shards to stream; give their paths, or their folder.")
+        raise ValueError("There are no shards to stream. Pass their paths or their folder.")
     return [Shard(url) for url in named]
 
 
 def _parted(folder: str) -> tuple[str, str]:
-    """Return the folder, and the query that an address may end with, such as ?token=..."""
+    """Return the folder, and the query of its URL, such as ?token=..."""
     if not folder.startswith(("http://", "https://")):
         return folder.rstrip("/"), ""
     place, mark, query = folder.partition("?")
@@ -155,16 +155,16 @@ def _parted(folder: str) -> tuple[str, str]:
 def open_shards(
     shards: Iterable[Mapping[str, Any]], *, fs: Any = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield each shard with a `stream` of its bytes, and look afterwards whether all came.
+    """Yield each shard with a `stream` of its bytes, then verify its checksum.
 
-    A request that fails is made again, five times in all, each time for half as many bytes.
+    A failed request is repeated up to five times, each time for half as many bytes.
 
     Args:
-        shards: dictionaries with the `url`; where they have `bytes` and `crc32`, the shard is held
-            against them.
-        fs: fsspec file system that has the urls, such as `slow_storage(...)`; None: the one that a
-            url names, or the local disk.
-        headers: sent with every request over HTTP, such as a token.
+        shards: Dictionaries with the key `url`. If they have `bytes` and `crc32`, each shard is
+            verified.
+        fs: fsspec file system of the URLs, such as `slow_storage(...)`. None: chosen by the URL, or
+            the local disk.
+        headers: HTTP headers of every request, such as a token.
     """
     for shard in shards:
         storage, path = _locate(shard["url"], fs, headers)
@@ -172,17 +172,17 @@ def open_shards(
         yield {**shard, "stream": stream}
         if shard.get("crc32") not in (None, stream.crc32):
             raise OSError(
-                f"{stream.url} is not what was written, its CRC-32 is another; write or fetch "
-                "the shard again."
+                f"{stream.url} has changed: its CRC-32 is wrong. Write the shard again, or "
+                "download it again."
             )
 
 
 def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the files in each opened shard as webdataset's `group_by_keys` takes them.
+    """Yield the files of each opened shard, in the format for webdataset's `group_by_keys`.
 
     Raises:
-        OSError: a shard is cut off or corrupted. Python's tarfile itself ends in silence where it
-            meets a header that it cannot read, or no end.
+        OSError: If a shard is truncated or corrupted. Python's tarfile ends silently if it cannot
+            read a header, or if the end of the file is missing.
     """
     for shard in shards:
         stream: ShardStream = shard["stream"]
@@ -192,17 +192,17 @@ def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
                     if member.isreg():
                         data = archive.extractfile(member).read()
                         yield {"fname": member.name, "data": data, "__url__": shard["url"]}
-                    archive.members = []  # else it would keep them all
+                    archive.members = []  # otherwise tarfile keeps all members
             end = stream.rest(archive.offset)
         except tarfile.TarError as error:
             raise _corrupted(stream.url, stream.position) from error
         if len(end) < _END_BYTES or any(end):
             raise _corrupted(stream.url, archive.offset)
-        yield {}  # the next file is of another sample, whatever its name
+        yield {}  # ends the sample, whatever the next file is called
 
 
 def _locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tuple[Any, str]:
-    """Return the file system that has `url`, fit for use in this process, and the path on it."""
+    """Return the file system of `url`, usable in this process, and the path on it."""
     if fs is None:
         options = {}
         if url.startswith(("http://", "https://")):
@@ -210,28 +210,28 @@ def _locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tupl
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
     if fs.async_impl and fs._pid != os.getpid():
-        # its requests are made by a thread, which did not come along in a fork
+        # After a fork, create it again, because the thread for its requests does not survive.
         fs = type(fs)(*fs.storage_args, **fs.storage_options)
     return fs, fs._strip_protocol(url)
 
 
 class ShardStream:
-    """The bytes of one shard from first to last, read in few large requests."""
+    """Bytes of one shard from first to last, read with few large requests."""
 
     def __init__(self, shard: Mapping[str, Any], fs: Any, path: str):
-        """Ask for the size where it is not known, and for nothing else."""
-        self.url, token, _ = shard["url"].partition("?")  # what may follow, no message should tell
-        self._tells_cause = not token  # fsspec and aiohttp give the whole address
+        """Request the size of the shard if it is unknown."""
+        self.url, token, _ = shard["url"].partition("?")  # messages must not show the query
+        self._tells_cause = not token  # errors of fsspec and aiohttp show the full URL
         self.fs, self.path = fs, path
-        self.position = 0  # bytes that were given out
-        self.crc32 = 0  # of these
+        self.position = 0  # bytes returned
+        self.crc32 = 0  # checksum of these bytes
         self._ahead = memoryview(b"")
         self._last = b""
         listed = shard.get("bytes")
         self.size: int = self._insist(self._ask_size) if listed is None else listed
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next `size` bytes, fewer only at the end; -1: all that are left."""
+        """Return the next `size` bytes, or fewer at the end; -1 returns the rest."""
         wanted = self.size - self.position if size < 0 else min(size, self.size - self.position)
         parts = []
         while wanted > 0:
@@ -247,7 +247,7 @@ class ShardStream:
         return data
 
     def rest(self, offset: int) -> bytes:
-        """Return everything from `offset` on; of what was given out, only the last part is held."""
+        """Return all bytes from `offset`, which must be in the last block returned or later."""
         held = self.position - offset
         given = self._last[-held:] if held > 0 else b""
         return given + self.read()
@@ -260,57 +260,57 @@ class ShardStream:
         if len(data) > stop - start:
             raise UnsupportedOperation
         if not data:
-            raise EOFError(f"it ends there, but should have {self.size:,} bytes")
+            raise EOFError(f"the file ends there, but should have {self.size:,} bytes")
         return data
 
     def _ask_size(self, attempt: int) -> int:
         size = self.fs.info(self.path)["size"]
         if size is None:
-            raise EOFError("the server does not say how long it is")
+            raise EOFError("the server does not report its size")
         return int(size)
 
     def _insist(self, request: Callable[[int], Any]) -> Any:
-        """Call `request` with the number of the attempt until it does not fail."""
+        """Call `request` with the number of the attempt until it succeeds."""
         for attempt in range(_ATTEMPTS):
             if attempt:
                 sleep(0.1 * 2 ** (attempt - 1))
             try:
                 return request(attempt)
-            except Exception as error:  # every file system has exceptions of its own
+            except Exception as error:  # every file system has its own exceptions
                 if (final := self._final(error)) is not None:
                     raise final from (error if self._tells_cause else None)
                 reason = error
         raise ConnectionError(
-            f"{self.url} cannot be read from byte {self.position:,} on, after {_ATTEMPTS} "
-            f"attempts ({_words(reason)}); see that the server runs, and run again."
+            f"Reading {self.url} from byte {self.position:,} failed {_ATTEMPTS} times "
+            f"({_words(reason)}). Check that the server is running, and try again."
         ) from (reason if self._tells_cause else None)
 
     def _final(self, error: Exception) -> OSError | None:
-        """Return what to raise at once, if another attempt would not help."""
+        """Return the final error if another attempt would not help, otherwise None."""
         causes = list(_causes(error))
         statuses = {getattr(cause, "status", None) for cause in causes}
         if statuses & {401, 403} or any(isinstance(cause, PermissionError) for cause in causes):
             return PermissionError(
-                f"{self.url} is not given out without the right token or key; look at what you "
-                "pass as headers= or fs=, and run again."
+                f"Access to {self.url} is denied without the right token or key. Check the "
+                "arguments headers= and fs=, and try again."
             )
-        # asked for a size over HTTP, fsspec says so whatever went wrong: there the cause counts
+        # For sizes over HTTP, fsspec always raises FileNotFoundError, so its cause decides.
         is_missing = isinstance(error, FileNotFoundError) and (
             error.__cause__ is None or "http" not in self.fs.protocol
         )
         if is_missing or 404 in statuses:
             return FileNotFoundError(
-                f"There is no {self.url}; look at the address, and whether the shards are written."
+                f"{self.url} does not exist. Check the URL, and whether the shards were written."
             )
         if isinstance(error, UnsupportedOperation):
             return UnsupportedOperation(
-                f"{self.url} comes whole where a part was asked for; take a server that "
-                "understands Range."
+                f"The server sent {self.url} completely instead of the requested part. Use a "
+                "server that supports Range requests."
             )
         if isinstance(error, EOFError) or 416 in statuses:
             return OSError(
-                f"{self.url} cannot be read from byte {self.position:,} on: {_words(error)}; "
-                "write or fetch the shard again."
+                f"Cannot read {self.url} from byte {self.position:,}: {_words(error)}. "
+                "Write the shard again, or download it again."
             )
         return None
 
@@ -323,11 +323,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _words(error: BaseException) -> str:
     *_, root = _causes(error)
-    text = re.sub(r"\?[^\s'\")]*", "", str(root))  # what follows an address may be a token
+    text = re.sub(r"\?[^\s'\")]*", "", str(root))  # the query may contain a token
     return " ".join(text.split()) or type(root).__name__
 
 
 def _corrupted(url: str, at: int) -> OSError:
     return OSError(
-        f"{url} is cut off or corrupted near byte {at:,}; write or fetch the shard again."
+        f"{url} is truncated or corrupted near byte {at:,}. Write or download the shard again."
     )

@@ -1,4 +1,4 @@
-"""Say what a sample is in a shard: how events and images go in, and how they come out again."""
+"""Encode events and images as samples of shards, and decode them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def event_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[di
     """Yield the events of a folder with the fields pulses.npy and labels.json.
 
     Args:
-        folder: events as make_events writes them.
-        seed: of the order, shuffled once for good; None: as on disk, which is sorted by energy.
+        folder: Folder that make_events has written.
+        seed: Seed of a fixed random order. None: the order on disk, sorted by energy.
     """
     events = MemmapEvents(folder)
     for index in _order(len(events), seed):
@@ -39,7 +39,7 @@ def event_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[di
 
 
 def decode_event(sample: Mapping[str, Any]) -> Sample:
-    """Return the event in a sample of bytes, as `MemmapEvents` gives it."""
+    """Return the event in a sample of bytes, in the form of `MemmapEvents`."""
     with stage("decode"):
         pulses = torch.from_numpy(np.load(BytesIO(sample["pulses.npy"])))
         labels = json.loads(sample["labels.json"])
@@ -55,11 +55,11 @@ def decode_event(sample: Mapping[str, Any]) -> Sample:
 
 
 def image_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the images of class folders with the fields jpg (the file as it is) and cls.
+    """Yield the images of class folders with the fields jpg (the original file) and cls.
 
     Args:
-        folder: one folder per class, each with .jpg files.
-        seed: of the order, shuffled once for good; None: as on disk, one class after the other.
+        folder: Folder with one folder of .jpg files per class.
+        seed: Seed of a fixed random order. None: the order on disk, class by class.
     """
     images = Jpegs(folder)
     for index in _order(len(images), seed):
@@ -72,7 +72,7 @@ def image_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[di
 
 
 def decode_image(sample: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
-    """Return image, uint8 (3, height, width), and class number of a sample of bytes."""
+    """Return the image, uint8 (3, height, width), and the class index of a sample of bytes."""
     with stage("decode"), Image.open(BytesIO(sample["jpg"])) as image:
         pixels = np.array(image.convert("RGB"))
         return torch.from_numpy(pixels).permute(2, 0, 1), int(sample["cls"])

@@ -1,10 +1,10 @@
-"""Write samples into tar shards that webdataset reads, with a list of them beside.
+"""Write samples into tar shards for webdataset, with a list of the shards.
 
     write_shards(event_samples(data_path("events"), seed=1), "shards", per_shard=100)
 
-The list, `shards.json`, is written last: a folder that has it is whole. It says how many samples,
-how many bytes and which CRC-32 each shard has, so that a reader knows the length of an epoch, and
-knows a shard that lacks a byte from one that has all of them.
+The list, `shards.json`, is written last, so a folder with a list is complete. It stores the number
+of samples, the size and the CRC-32 of each shard. With it, a reader knows the length of an epoch
+and detects truncated shards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LIST = "shards.json"
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard, and what its list says of it; None: there is no list."""
+    """One shard, with its entries in the list; None if there is no list."""
 
-    url: str  # a path, or an address such as http://host/shard-000000.tar
+    url: str  # path, or URL such as http://host/shard-000000.tar
     samples: int | None = None
     bytes: int | None = None
     crc32: int | None = None
@@ -39,24 +39,25 @@ class Shard:
 def write_shards(
     samples: Iterable[Mapping[str, Any]], folder: str | Path, *, per_shard: int
 ) -> list[Path]:
-    """Write shards of `per_shard` samples (the last one may be smaller) and return their paths.
+    """Write shards of `per_shard` samples (fewer in the last one) and return their paths.
 
-    A sample has a `__key__`, and fields named by their file endings: bytes as they are, or what
-    webdataset encodes by the ending, such as an array as "npy" or a dictionary as "json". The same
-    samples give the same bytes. What fails leaves no shard behind.
+    A sample has a `__key__` and fields named like file extensions. A field contains bytes, or a
+    value that webdataset encodes by the extension, such as an array for "npy" or a dictionary for
+    "json". The same samples give the same bytes. After an error, no shard remains.
 
     Raises:
-        FileExistsError: the folder has shards.
-        ValueError: there is no sample, or one that would not come back as it is: a key that is
-            missing, was there before or has a dot, a field that is not lower case or begins with
-            "_", or none. Fields that begin with "__" are webdataset's, and left out.
+        FileExistsError: If the folder already contains shards.
+        ValueError: If there is no sample, or a sample would be read back differently. Its key must
+            exist, be unique and contain no dot. It needs at least one field, and field names must
+            be lower case without a leading "_". Fields starting with "__" belong to webdataset and
+            are not written.
     """
     target = Path(folder)
     if per_shard < 1:
-        raise ValueError(f"{per_shard} samples in a shard cannot be; take at least 1.")
+        raise ValueError(f"per_shard must be at least 1, but is {per_shard}.")
     if (target / LIST).exists() or any(target.glob("shard-*.tar")):
         raise FileExistsError(
-            f"{target} has shards already; delete them or take another folder, and run again."
+            f"{target} already contains shards. Delete them, or choose a different folder."
         )
     target.mkdir(parents=True, exist_ok=True)
     stream = _checked(samples)
@@ -68,19 +69,19 @@ def write_shards(
             path = target / f"shard-{number:06d}.tar"
             shards.append(_write(chain([first], islice(stream, per_shard - 1)), path))
         if not shards:
-            raise ValueError("There are no samples to write; look at what should give them.")
+            raise ValueError("There are no samples to write. Check the `samples` argument.")
         replace_file(target / LIST, json.dumps({"shards": list(map(asdict, shards))}, indent=1))
     except BaseException:
         for shard in shards:
             (target / shard.url).unlink(missing_ok=True)
-        with suppress(OSError):  # it held something else before
+        with suppress(OSError):  # the folder contains other files
             target.rmdir()
         raise
     return [target / shard.url for shard in shards]
 
 
 def url_of(path: PurePath) -> str:
-    """Return a path as webdataset takes it: a drive letter would pass for the scheme of a URL."""
+    """Return a path for webdataset, which would take a drive letter for a URL scheme."""
     text = path.as_posix()
     if not path.drive:
         return text
@@ -88,28 +89,30 @@ def url_of(path: PurePath) -> str:
 
 
 def read_list(text: str | bytes, place: str, query: str = "") -> list[Shard]:
-    """Return the shards of a `shards.json` that lies at `place`, with their full addresses.
+    """Return the shards of the `shards.json` in `place`, with their full URLs.
 
     Args:
-        text: what it says.
-        place: its folder, without a "/" at the end; messages tell it.
-        query: what each address ends with, such as "?token=..."; no message tells it.
+        text: Contents of the file.
+        place: Its folder, without a trailing "/". Messages show it.
+        query: End of each URL, such as "?token=...". Messages do not show it.
 
     Raises:
-        ValueError: the text is no such list.
+        ValueError: If the text is not a list of shards.
     """
     try:
         entries = [Shard(**entry) for entry in json.loads(text)["shards"]]
         whole = all(shard.samples is not None and shard.bytes is not None for shard in entries)
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{place}/{LIST} is no list of shards; write the shards again.") from error
+        raise ValueError(
+            f"{place}/{LIST} is not a list of shards. Write the shards again."
+        ) from error
     if not entries or not whole:
-        raise ValueError(f"{place}/{LIST} does not say what it should; write the shards again.")
+        raise ValueError(f"{place}/{LIST} is incomplete. Write the shards again.")
     return [Shard(f"{place}/{at.url}{query}", at.samples, at.bytes, at.crc32) for at in entries]
 
 
 def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
-    """Write one shard under another name, and give it its own once it is whole."""
+    """Write one shard under a temporary name, and rename it when it is complete."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
@@ -125,7 +128,7 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
 
 
 class _Counted:
-    """A file for writing that knows how many bytes went in, and their CRC-32."""
+    """Writable file that counts bytes and computes their CRC-32."""
 
     def __init__(self, file: Any):
         self.file, self.bytes, self.crc32 = file, 0, 0
@@ -137,21 +140,21 @@ class _Counted:
 
 
 def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Refuse what a reader would merge, cut or lose; all keys are held to find one that repeats."""
+    """Reject samples that a reader would merge, truncate or lose; stores all keys."""
     seen: set[str] = set()
     for number, sample in enumerate(samples):
         key = sample.get("__key__")
         if not isinstance(key, str) or not key:
-            raise ValueError(f"Sample {number} has no __key__; give each a text that is its own.")
+            raise ValueError(f"Sample {number} has no __key__. Give each sample a unique string.")
         if "." in key.rpartition("/")[2]:
             raise ValueError(
-                f"The key {key!r} has a dot, and a reader would cut it there; take another sign."
+                f"The key {key!r} contains a dot, where readers would cut it. Remove the dot."
             )
         if key in seen:
-            raise ValueError(f"The key {key!r} comes twice; give each sample a key of its own.")
+            raise ValueError(f"The key {key!r} is used twice. Give each sample a unique key.")
         fields = [field for field in sample if not field.startswith("__")]
         if not fields:
-            raise ValueError(f"Sample {key!r} has no field; give it one, such as 'npy'.")
+            raise ValueError(f"Sample {key!r} has no field. Add one, such as 'npy'.")
         for field in fields:
             _check_field(field, key)
         seen.add(key)
@@ -161,11 +164,11 @@ def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 def _check_field(field: str, key: str) -> None:
     if field.startswith("_"):
         raise ValueError(
-            f"The field {field!r} of sample {key!r} begins with _, and webdataset would leave it "
-            "out; take another name."
+            f"The field {field!r} of sample {key!r} begins with _, so webdataset would ignore "
+            "it. Choose a different name."
         )
     if field != field.lower():
         raise ValueError(
-            f"The field {field!r} of sample {key!r} would come back as {field.lower()!r}; write "
-            "it in lower case."
+            f"The field {field!r} of sample {key!r} would be read as {field.lower()!r}. Write it "
+            "in lower case."
         )

@@ -1,4 +1,4 @@
-"""Tokens: corpora of uint16, cut into windows, blended in exact proportions."""
+"""Token corpora in uint16: cut into windows, and blended in exact proportions."""
 
 from course_utils.loading.tokens.blend import Blend
 from course_utils.loading.tokens.corpus import END, END_TEXT, Corpus

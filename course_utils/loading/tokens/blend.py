@@ -1,12 +1,13 @@
-"""Blend corpora in exact proportions: at every moment each has served its share, to a sample.
+"""Blend corpora in exact proportions: at any point, each count is right to within one sample.
 
     corpora = [Corpus(folder, name) for name in ("code", "docs", "prose")]
     blend = Blend(corpora, [0.5, 0.3, 0.2], length=256, count=100_000)
-    [one.epochs for one in blend.windows]  # how often each is served: prose, the smallest, most
-    loader = DataLoader(blend, 16, num_workers=2)  # no shuffle: that would undo the proportions
+    [one.epochs for one in blend.windows]  # the smallest corpus, prose, is repeated most
+    loader = DataLoader(blend, 16, num_workers=2)  # no shuffle, to keep proportions
 
-Whoever draws the corpus of each sample at random gets the proportions on average. For a small share
-that is not close: of 1,000 samples with a share of 1 %, chance makes 7 or 14.
+Drawing the corpus of each sample at random gives the right proportions only on average. For a small
+share they are imprecise: of 1,000 samples with a share of 1 %, random draws give for example 7 or
+14.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from course_utils.loading.tokens.windows import PackedWindows
 
 
 class Blend(Dataset[torch.Tensor]):
-    """Windows of several corpora, taken in turns; each corpus begins anew when it is through."""
+    """Windows of several corpora, interleaved; each corpus starts again when it ends."""
 
     def __init__(
         self,
@@ -35,22 +36,22 @@ class Blend(Dataset[torch.Tensor]):
         count: int,
         seed: int = 0,
     ):
-        """Work out whose turn it is at each sample.
+        """Compute the corpus of each sample.
 
         Args:
-            corpora: what to take windows from.
-            weights: the shares of the corpora, in any unit.
-            length: inputs of a window, and targets.
-            count: windows in all.
-            seed: what the order within each corpus depends on.
+            corpora: Corpora to take windows from.
+            weights: Shares of the corpora, in any unit.
+            length: Number of inputs of a window, which equals its number of targets.
+            count: Total number of windows.
+            seed: Seed of the order within each corpus.
 
         Raises:
-            ValueError: a weight is missing, or is not positive.
+            ValueError: If a weight is missing or not positive.
         """
         if len(weights) != len(corpora) or not all(weight > 0 for weight in weights):
             raise ValueError(
-                f"{len(corpora)} corpora cannot be blended with the weights {[*weights]}; give "
-                "each one a weight above 0."
+                f"The weights {[*weights]} do not fit {len(corpora)} corpora. Pass one weight "
+                "above 0 for each corpus."
             )
         self.sources, self.numbers = take_turns(weights, count)
         served = np.bincount(self.sources, minlength=len(corpora))
@@ -68,9 +69,9 @@ class Blend(Dataset[torch.Tensor]):
 
 
 def take_turns(weights: Sequence[float], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each of `count` samples its source, and which one of that source's it is.
+    """Return the source of each of `count` samples, and the sample's index in that source.
 
-    Sample j of a source with share w is due at (j + 1/2) / w; the turns are those times in order.
+    Sample j of a source with share w is due at (j + 1/2) / w. Samples are sorted by due time.
     """
     shares = np.asarray(weights, float) / sum(weights)
     each = [np.arange(ceil(share * count) + 1) for share in shares]

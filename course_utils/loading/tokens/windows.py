@@ -1,22 +1,22 @@
-"""Pack documents end to end and cut them into windows, each epoch in another order.
+"""Concatenate documents and cut them into windows, in a different order each epoch.
 
     windows = PackedWindows(Corpus(folder, "code"), 256, count=100_000)
-    for batch in DataLoader(windows, 16):  # int64 (16, 257), in an order that is random already
+    for batch in DataLoader(windows, 16):  # int64 (16, 257), already shuffled
         inputs, targets = batch[:, :-1], batch[:, 1:]
 
-In a training with several ranks, or one that must resume, the sampler decides who serves which
-window. It does not shuffle, because the windows are shuffled already:
+If training uses several ranks or must be able to resume, a sampler assigns the windows. It does not
+shuffle, because the windows are already shuffled:
 
     batches = ResumableBatches(len(windows), 16, shuffle=False)
     for batch in batches.follow(DataLoader(windows, batch_sampler=batches)): ...
 
-A window has one token more than `length`: its last one is only a target, and the first input of the
-next window. So every token is a target once an epoch, but for the few that are left at its end.
+A window has `length + 1` tokens. Its last token is only a target, and also the first input of the
+next window. Every token is a target once per epoch, except for a few at the end of the epoch.
 
-Nothing is copied. Like Megatron's GPTDataset, it keeps three arrays for an epoch: the documents in
-a random order, where each of them ends when they lie in that order, and a random order of the
-windows. What window n holds depends on (seed, n) and on nothing else: not on a worker or a rank,
-and not on what was read before. So a training that stops after n windows goes on with the next.
+Tokens are not copied in advance. Like Megatron's GPTDataset, it stores three arrays per epoch: a
+random order of the documents, the end of each document in that order, and a random order of the
+windows. Window n depends only on (seed, n), not on the worker, the rank or earlier reads. Training
+that stops after n windows can therefore continue with the next one.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from course_utils.loading.tokens.corpus import Corpus
 
 
 class Index(NamedTuple):
-    """How one epoch of a corpus is put together."""
+    """Order of documents and windows in one epoch."""
 
-    documents: NDArray[np.int64]  # in the order in which they are packed
-    ends: NDArray[np.int64]  # where each of them ends, in tokens of the epoch
-    windows: NDArray[np.int64]  # in the order in which they are served
+    documents: NDArray[np.int64]  # documents in packing order
+    ends: NDArray[np.int64]  # end of each of them, in tokens since the start of the epoch
+    windows: NDArray[np.int64]  # windows in serving order
 
 
 class PackedWindows(Dataset[torch.Tensor]):
-    """Windows of `length + 1` tokens of a corpus, in as many epochs as they take."""
+    """Windows of `length + 1` tokens of a corpus, over as many epochs as needed."""
 
     def __init__(self, corpus: Corpus, length: int, *, count: int | None = None, seed: int = 0):
-        """Build nothing yet; each process builds the index of the epoch that it reads.
+        """Check the length; each process builds the index of an epoch when it reads it.
 
         Args:
-            corpus: the documents.
-            length: inputs of a window, and targets.
-            count: windows in all; None: those of one epoch.
-            seed: what the orders depend on, besides the epoch.
+            corpus: Documents to pack.
+            length: Number of inputs of a window, which equals its number of targets.
+            count: Total number of windows. None: the windows of one epoch.
+            seed: Seed of the orders, together with the epoch.
 
         Raises:
-            ValueError: the corpus is shorter than a window.
+            ValueError: If the corpus is shorter than a window.
         """
         self.per_epoch = (len(corpus.tokens) - 1) // length if length > 0 else 0
         if self.per_epoch < 1:
             raise ValueError(
-                f"Windows of {length} tokens cannot be cut from {corpus.name}, which has "
-                f"{len(corpus.tokens):,}; choose a length from 1 to {len(corpus.tokens) - 1:,}."
+                f"Cannot cut windows of {length} tokens from {corpus.name}, which has "
+                f"{len(corpus.tokens):,}. Choose a length from 1 to {len(corpus.tokens) - 1:,}."
             )
         self.corpus, self.length, self.seed = corpus, length, seed
         self.count = self.per_epoch if count is None else count
@@ -66,7 +66,7 @@ class PackedWindows(Dataset[torch.Tensor]):
 
     @property
     def epochs(self) -> float:
-        """How often the windows serve the corpus."""
+        """Number of epochs of the corpus that the windows cover."""
         return self.count / self.per_epoch
 
     def __len__(self) -> int:
@@ -79,14 +79,14 @@ class PackedWindows(Dataset[torch.Tensor]):
         tokens = np.empty(self.length + 1, np.int64)
         filled, which = 0, int(np.searchsorted(ends, first, "right"))
         while filled < len(tokens):
-            left = int(ends[which]) - first - filled  # of this document
+            left = int(ends[which]) - first - filled  # rest of this document
             piece = self.corpus[documents[which]][-left:][: len(tokens) - filled]
             tokens[filled : filled + len(piece)] = piece
             filled, which = filled + len(piece), which + 1
         return torch.from_numpy(tokens)
 
     def index(self, epoch: int) -> Index:
-        """Return the index of an epoch; the last one that was asked for is kept."""
+        """Return the index of an epoch; the index requested last is cached."""
         if self._built is None or self._built[0] != epoch:
             rng = np.random.default_rng([self.seed, epoch])
             documents = rng.permutation(len(self.corpus))

@@ -19,11 +19,11 @@ def test_every_pulse_is_drawn_once_in_space_and_once_in_time(events_folder: Path
         drawn = [len(collection.get_offsets()) for collection in panel.collections]
         assert sum(drawn[-2:]) == event["n_pulses"]
     arrow, *_, light = space.collections
-    assert arrow.zorder > light.zorder  # else the light of a bright event hides it
+    assert arrow.zorder > light.zorder  # otherwise the light of a bright event hides it
     assert not space.computed_zorder
     assert f"event {event['event_id']}" in figure.get_suptitle()
     assert "GeV" in figure.get_suptitle()
-    assert figure.get_facecolor()[3] == 0  # whatever the page behind it
+    assert figure.get_facecolor()[3] == 0  # transparent on any page
 
     pulses = event["pulses"][:1].clone()
     pulses[0, 3] = 0
@@ -35,7 +35,7 @@ def test_every_pulse_is_drawn_once_in_space_and_once_in_time(events_folder: Path
 
 
 @pytest.mark.slow
-def test_a_worker_that_imports_the_events_imports_no_library_it_does_not_use() -> None:
+def test_importing_events_does_not_import_unused_libraries() -> None:
     code = "import sys, course_utils.loading.events; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""What holds for events in every format, wherever they lie and whatever has happened to them."""
+"""Rules for events in every format, for every storage and every kind of damage."""
 
 import pickle
 import re
@@ -24,7 +24,7 @@ from course_utils.loading.events import (
 )
 
 INDICES = list(range(600))
-ONE_FILE = {  # of those that a format consists of: the one with event 300
+ONE_FILE = {  # formats with many files: the file of event 300
     "npy": "npy/pulses.npy",
     "npz": "npz/000/000300.npz",
     "npz-deflate": "npz-deflate/000/000300.npz",
@@ -45,7 +45,7 @@ def same_bits(sample: Sample, pulses: np.ndarray) -> bool:
 
 @every_format
 @pytest.mark.parametrize("emulated", [False, True])
-def test_every_event_is_bit_for_bit_what_was_made(
+def test_every_event_is_bit_for_bit_what_was_written(
     name: str, emulated: bool, all_formats: Path, truth: EventArrays
 ) -> None:
     fs = slow_storage(all_formats, "laptop SSD", cache_mb=0) if emulated else None
@@ -62,10 +62,10 @@ def test_every_event_is_bit_for_bit_what_was_made(
 
 
 @every_format
-def test_a_batch_may_name_events_twice_and_from_the_end_and_shares_no_memory(
+def test_batch_may_repeat_events_and_shares_no_memory(
     name: str, all_formats: Path, truth: EventArrays
 ) -> None:
-    """A view would drag all that it is a view of to the main process."""
+    """A view would send the complete array to the main process."""
     dataset = open_events(all_formats, name)
     twins = dataset.__getitems__([7, 300, 7, -1])
 
@@ -80,7 +80,7 @@ def test_a_batch_may_name_events_twice_and_from_the_end_and_shares_no_memory(
         _ = dataset[600]
 
 
-def test_events_without_pulses_are_read_too(tmp_path: Path) -> None:
+def test_events_without_pulses_can_be_read(tmp_path: Path) -> None:
     table = np.ones(3, EVENT)
     write_events(tmp_path, table, [(np.ones((2, 4), np.float32), np.array([0, 2, 0]))])
     events = EventArrays.load(tmp_path)
@@ -91,12 +91,12 @@ def test_events_without_pulses_are_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indices", [[0, 599, 17], [17]])
-def test_a_batch_is_as_wide_as_its_longest_event_and_says_which_pulses_are_real(
+def test_batch_is_padded_to_its_longest_event_and_masked(
     indices: list[int], all_formats: Path
 ) -> None:
     samples = open_events(all_formats, "npy").__getitems__(indices)
     counts = [sample["n_pulses"] for sample in samples]
-    batch = pickle.loads(pickle.dumps(pad_collate))(samples)  # as a worker gets it
+    batch = pickle.loads(pickle.dumps(pad_collate))(samples)  # as a worker receives it
 
     assert batch["pulses"].shape == (len(samples), max(counts), 4)
     assert batch["n_pulses"].tolist() == batch["mask"].sum(dim=1).tolist() == counts
@@ -111,12 +111,12 @@ def test_a_batch_is_as_wide_as_its_longest_event_and_says_which_pulses_are_real(
 
 
 @every_format
-def test_a_dataset_is_sent_without_file_and_pulses_and_a_forked_process_opens_its_own(
+def test_pickled_dataset_contains_no_file_and_no_pulses(
     name: str, all_formats: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = open_events(all_formats, name)
     _ = dataset[3]
-    # labels and offsets; the pulses have 1,600 bytes each
+    # labels and offsets; all pulses together have 1,600 bytes per event
     assert len(pickle.dumps(dataset)) < 80 * len(dataset)
     if "npz" not in name:
         first = dataset.file
@@ -132,7 +132,7 @@ def test_two_workers_read_every_format(
     some = INDICES[::10]
     datasets = [open_events(all_formats, name) for name in FORMATS]
     for dataset in datasets:
-        _ = dataset[5]  # opened here first, as a learner would
+        _ = dataset[5]  # opened in this process first, as learners do
     loader = DataLoader(
         ConcatDataset([Subset(dataset, some) for dataset in datasets]),
         num_workers=2,
@@ -158,7 +158,7 @@ def test_threads_may_share_a_dataset(name: str, all_formats: Path, truth: EventA
 
 @pytest.fixture
 def damaged(all_formats: Path, name: str, tmp_path: Path) -> Path:
-    """Return a file in `tmp_path` that a test may damage: one of the pulses in format `name`."""
+    """Return a file with pulses in format `name`, in `tmp_path`, which a test may damage."""
     entry = all_formats / FORMATS[name].entry
     shutil.copy(all_formats / "events.parquet", tmp_path)
     copy = shutil.copytree if entry.is_dir() else shutil.copy
@@ -167,11 +167,11 @@ def damaged(all_formats: Path, name: str, tmp_path: Path) -> Path:
 
 
 @every_format
-def test_damage_is_an_error_that_names_file_and_next_step_or_changes_nothing(
+def test_damage_raises_an_error_with_file_and_next_step(
     name: str, damaged: Path, truth: EventArrays, tmp_path: Path
 ) -> None:
     whole, complaints = damaged.read_bytes(), []
-    wanted = [299, 300] if name.startswith("npz") else INDICES  # 300 is the one that is damaged
+    wanted = [299, 300] if name.startswith("npz") else INDICES  # event 300 is damaged
     contents: list[bytes | None] = [None, b"", whole[: len(whole) // 2]]
     for turn, place in enumerate(np.linspace(0, len(whole) - 1, 9).astype(int).tolist()):
         contents.append(whole[:place] + bytes([whole[place] ^ 1 << turn % 8]) + whole[place + 1 :])
@@ -187,8 +187,8 @@ def test_damage_is_an_error_that_names_file_and_next_step_or_changes_nothing(
 
     assert len(complaints) > 3
     assert all(str(damaged) in said for said in complaints)
-    for said in complaints[1:]:  # the first: there is none, in most formats no data set at all
-        assert re.match(r"Event \d+ cannot be read, ", said)
+    for said in complaints[1:]:  # the first damage removes the file
+        assert re.match(r"Cannot read event \d+: ", said)
         assert said.endswith(f"make_events --check --out {tmp_path}`.")
 
 
@@ -198,7 +198,7 @@ def swap_two(content: bytes) -> bytes:
 
 @pytest.mark.parametrize(("name", "index"), [("npy", "npy/offsets.npy"), ("tar", "tar/index.npy")])
 @pytest.mark.usefixtures("damaged")
-def test_an_index_that_is_damaged_is_named(index: str, name: str, tmp_path: Path) -> None:
+def test_damaged_index_is_named(index: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / index
     whole = path.read_bytes()
     for content in (swap_two(whole), whole[:300], b""):
@@ -209,31 +209,29 @@ def test_an_index_that_is_damaged_is_named(index: str, name: str, tmp_path: Path
 
 @pytest.mark.usefixtures("loops_end")
 @pytest.mark.parametrize("name", ["tar", "npz"])
-def test_an_error_in_a_batch_or_a_worker_names_the_event_that_is_at_fault(
+def test_error_in_a_batch_or_worker_names_the_damaged_event(
     name: str, damaged: Path, tmp_path: Path
 ) -> None:
     damaged.write_bytes(b"")
     events = open_events(tmp_path, name)
-    with pytest.raises(OSError, match="Event 300 cannot be read"):
+    with pytest.raises(OSError, match="Cannot read event 300"):
         events.__getitems__([5, 599, 300])
 
     some = Subset(events, [5, 9, 300, 599])
     loader = DataLoader(some, batch_size=2, num_workers=1, collate_fn=pad_collate)
-    with pytest.raises(OSError, match=rf"Event 300 cannot be read, .*{damaged.name}"):
+    with pytest.raises(OSError, match=rf"Cannot read event 300: .*{damaged.name}"):
         list(loader)
 
 
 @pytest.mark.parametrize("name", ["npy"])
-def test_pulses_of_another_type_are_refused_though_their_bytes_are_right(
-    damaged: Path, tmp_path: Path
-) -> None:
+def test_pulses_of_another_dtype_are_rejected(damaged: Path, tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes().replace(b"'<f4'", b"'<i4'", 1))
-    with pytest.raises(OSError, match="Event 3 cannot be read"):
+    with pytest.raises(OSError, match="Cannot read event 3"):
         _ = open_events(tmp_path, "npy")[3]
 
 
-def test_what_is_not_there_says_how_to_make_it(all_formats: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no format 'xls'; take one of npy, npz"):
+def test_missing_data_are_reported_with_a_next_step(all_formats: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no format 'xls'\. Choose one of npy, npz"):
         open_events(all_formats, "xls")
     with pytest.raises(FileNotFoundError, match="make_events --out"):
         open_events(tmp_path, "npy")

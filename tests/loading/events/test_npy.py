@@ -1,4 +1,4 @@
-"""The course's own layout: how events are written and how all other formats find them."""
+"""The course's own layout: writing events, and finding them from other formats."""
 
 import pickle
 import zlib
@@ -21,7 +21,7 @@ from course_utils.loading.events import (
 PULSES = np.arange(24, dtype=np.float32).reshape(6, 4)
 
 
-def test_what_was_written_in_blocks_is_loaded_as_one_and_can_be_thinned(tmp_path: Path) -> None:
+def test_blocks_are_loaded_as_one_and_can_be_subsampled(tmp_path: Path) -> None:
     table = np.zeros(3, EVENT)
     table["event_id"] = [7, 3, 5]
     blocks = [(PULSES[:2], np.array([2])), (PULSES[2:], np.array([0, 4]))]
@@ -44,7 +44,7 @@ def test_what_was_written_in_blocks_is_loaded_as_one_and_can_be_thinned(tmp_path
 
 
 @pytest.mark.parametrize("rows", [0, 1, 10**6])
-def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) -> None:
+def test_file_is_identical_to_one_that_numpy_writes(tmp_path: Path, rows: int) -> None:
     pulses = np.ones((rows, 4), np.float32)
     write_events(tmp_path, np.zeros(1, EVENT), [(pulses, np.array([rows]))])
     np.save(tmp_path / "numpy.npy", pulses)
@@ -53,14 +53,14 @@ def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) ->
 
 
 @pytest.mark.slow
-def test_labels_with_a_flipped_bit_are_right_or_an_error(
+def test_labels_with_a_flipped_bit_are_correct_or_an_error(
     events_folder: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "events.parquet"
     whole = (events_folder / "events.parquet").read_bytes()
     path.write_bytes(whole)
     truth, errors = pickle.dumps(read_labels(tmp_path)), 0
-    # all over the file, and closer together in its footer, for which it has no checksum
+    # across the whole file, and denser in its footer, which has no checksum
     places = {*range(0, len(whole), 400), *range(len(whole) - 2500, len(whole), 40)}
     for place in places:
         flipped = bytearray(whole)
@@ -74,12 +74,12 @@ def test_labels_with_a_flipped_bit_are_right_or_an_error(
     assert errors > len(places) / 2
 
 
-def test_zenith_zero_is_straight_above() -> None:
+def test_zenith_zero_is_straight_up() -> None:
     vectors = unit_vectors(np.float32([0, 0, np.pi / 2]), np.float32([0, np.pi / 2, np.pi / 2]))
     np.testing.assert_allclose(vectors, [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-6)
 
 
-def test_the_geometry_keeps_a_millimetre(tmp_path: Path) -> None:
+def test_sensor_positions_are_accurate_to_a_millimetre(tmp_path: Path) -> None:
     write_sensors(tmp_path, np.array([[1.5, -2.0004, 3], [0, 0, 0]], np.float32))
 
     assert (tmp_path / "sensor_geometry.csv").read_text() == (

@@ -1,4 +1,4 @@
-"""What each format asks of the storage to get at its events."""
+"""Requests of each format to the storage for reading its events."""
 
 import gc
 from pathlib import Path
@@ -17,7 +17,7 @@ SOME = np.random.default_rng(0).permutation(600)[:64].tolist()
 
 
 def asked(dataset: Events, *batches: list[int]) -> tuple[int, int]:
-    """Return requests and bytes of reading some batches."""
+    """Return requests and bytes for reading several batches."""
     dataset.fs.reset_counters()
     for batch in batches:
         dataset.__getitems__(batch)
@@ -31,19 +31,19 @@ def asked(dataset: Events, *batches: list[int]) -> tuple[int, int]:
         ("npy", 1 / 3, 1, ["read"]),
         ("hdf5", 1 / 3, 1, ["read"]),
         ("parquet", 1 / 3, 1, ["read", "decode"] * 2),
-        ("sqlite", 0, 0, ["read", "decode"]),  # asks for no page twice
+        ("sqlite", 0, 0, ["read", "decode"]),  # requests no page twice
         ("tar", 0.8, 1, ["read", "decode"] * 2),
-        ("root", 0.8, 4, ["read", "decode"] * 2),  # a basket of each column
+        ("root", 0.8, 4, ["read", "decode"] * 2),  # a basket per column
     ],
 )
-def test_a_batch_takes_fewer_requests_than_single_events_and_its_stages_are_marked(
+def test_batch_needs_fewer_requests_than_single_events(
     name: str, share: float, one: int, stages: list[str], all_formats: Path
 ) -> None:
     fs = slow_storage(all_formats, "laptop SSD", cache_mb=0)
     dataset = open_events(all_formats, name, fs=fs)
     single, size = asked(dataset, *([index] for index in SOME))
     assert single >= 64
-    assert name != "sqlite" or size <= 4096 * single  # a page at a time
+    assert name != "sqlite" or size <= 4096 * single  # one page at a time
     assert asked(dataset, SOME)[0] <= share * single
     assert asked(dataset, [SOME[0]])[0] == one
 
@@ -52,7 +52,7 @@ def test_a_batch_takes_fewer_requests_than_single_events_and_its_stages_are_mark
     assert [span.stage for span in trace.spans] == stages
 
 
-def test_events_that_lie_close_together_are_fetched_together() -> None:
+def test_adjacent_events_are_read_together() -> None:
     offsets = np.array([0, 10, 20, 50, 60, 70])
 
     assert list(neighbours([3, 0, 1, 1], offsets, 0)) == [[0, 1], [3]]
@@ -61,7 +61,7 @@ def test_events_that_lie_close_together_are_fetched_together() -> None:
     assert list(neighbours([], offsets, 0)) == []
 
 
-def test_sqlite_forgets_the_file_system_with_the_database(all_formats: Path) -> None:
+def test_sqlite_releases_the_file_system_with_the_database(all_formats: Path) -> None:
     before = apsw.vfs_names()
     storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
     dataset = open_events(all_formats, "sqlite", fs=storage)
@@ -74,7 +74,7 @@ def test_sqlite_forgets_the_file_system_with_the_database(all_formats: Path) -> 
     assert apsw.vfs_names() == before
 
 
-def test_a_database_where_nothing_may_be_written_is_read(all_formats: Path, tmp_path: Path) -> None:
+def test_database_in_a_read_only_folder_can_be_read(all_formats: Path, tmp_path: Path) -> None:
     for name in ("events.parquet", "events.db"):
         (tmp_path / name).write_bytes((all_formats / name).read_bytes())
         (tmp_path / name).chmod(0o444)
@@ -86,7 +86,9 @@ def test_a_database_where_nothing_may_be_written_is_read(all_formats: Path, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]
 
 
-def test_only_so_many_shards_stay_open(all_formats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_open_shards_is_limited(
+    all_formats: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Shards, "open_at_once", 2)
     shards = Shards(f"{all_formats}/tar", None)
     first = [shards.read(shard, 0, 6) for shard in (0, 1, 2, 0)]

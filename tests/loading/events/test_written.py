@@ -1,4 +1,4 @@
-"""What a program that is not ours finds in the files."""
+"""Contents of the files as other programs read them."""
 
 import gc
 import sqlite3
@@ -24,7 +24,7 @@ def events(all_formats: Path) -> EventArrays:
 @pytest.mark.parametrize(
     ("name", "method"), [("npz", zipfile.ZIP_STORED), ("npz-deflate", zipfile.ZIP_DEFLATED)]
 )
-def test_npz_holds_one_event_with_its_row_of_the_table(
+def test_npz_contains_one_event_with_its_row_of_the_table(
     name: str, method: int, all_formats: Path, events: EventArrays
 ) -> None:
     path = all_formats / name / "000/000256.npz"
@@ -33,21 +33,21 @@ def test_npz_holds_one_event_with_its_row_of_the_table(
         assert {member.compress_type for member in archive.infolist()} == {method}
 
 
-def test_the_variants_of_hdf5_hold_the_same_in_other_chunks(
+def test_hdf5_variants_have_the_same_data_in_different_chunks(
     all_formats: Path, events: EventArrays
 ) -> None:
     for name, chunks, codec in (
         ("events", None, None),
         ("events-chunked", (512, 4), None),
         ("events-gzip", (512, 4), "gzip"),
-        ("events-misfit", (61354, 1), "gzip"),  # all: fewer rows than such a chunk has
+        ("events-misfit", (61354, 1), "gzip"),  # all rows, which are fewer than in a full chunk
     ):
         with h5py.File(all_formats / f"{name}.h5") as file:
             assert (file["pulses"].chunks, file["pulses"].compression) == (chunks, codec)
             np.testing.assert_array_equal(file["events"][:], events.table)
 
 
-def test_parquet_holds_the_same_in_smaller_types_and_whole_events_in_a_group(
+def test_parquet_has_smaller_dtypes_and_complete_events_per_group(
     all_formats: Path, events: EventArrays
 ) -> None:
     for name, edges, codec in (("", [256, 512, 600], "SNAPPY"), ("-zstd", [600], "ZSTD")):
@@ -63,7 +63,7 @@ def test_parquet_holds_the_same_in_smaller_types_and_whole_events_in_a_group(
         np.testing.assert_array_equal(ids, wanted)
 
 
-def test_sqlite_finds_the_pulses_of_an_event_by_an_index(
+def test_sqlite_finds_the_pulses_of_an_event_with_an_index(
     all_formats: Path, events: EventArrays
 ) -> None:
     query = "SELECT time, charge, sensor_id, auxiliary FROM pulses WHERE event_row = 300"
@@ -81,7 +81,7 @@ def test_sqlite_finds_the_pulses_of_an_event_by_an_index(
 def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> None:
     shards = sorted(map(str, (all_formats / "tar").glob("*.tar")))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # webdataset leaves its files open
+        warnings.simplefilter("ignore", ResourceWarning)  # webdataset does not close its files
         samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())
         gc.collect()
 
@@ -92,7 +92,7 @@ def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> 
         assert tuple(samples[index]["json"].values()) == events.table[index].item()
 
 
-def test_root_is_a_tree_with_an_entry_per_event(all_formats: Path, events: EventArrays) -> None:
+def test_root_has_a_tree_with_an_entry_per_event(all_formats: Path, events: EventArrays) -> None:
     import uproot
 
     with uproot.open({all_formats / "events.root": "events"}) as tree:

@@ -13,7 +13,7 @@ from keepfed.loaders.images import pack_images
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return class folders with 40 photographs of many sizes and kinds. Do not write into it."""
+    """Return class folders with 40 images of many sizes and types. Do not write to it."""
     folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
     kinds: list[dict[str, Any]] = [
         {},
@@ -36,7 +36,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def packed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the same photographs in one file. Do not write into it."""
+    """Return the same images in one packed file. Do not write to it."""
     path = tmp_path_factory.mktemp("packed") / "train.images"
     assert pack_images(path, photos) == path.stat().st_size
     return path
@@ -44,5 +44,5 @@ def packed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def one_by_one() -> ModuleType:
-    """Return what torchvision does to an image; importing it takes seconds, where it is needed."""
+    """Return torchvision's transform of one image, imported here because that takes seconds."""
     return import_module("torchvision.transforms.v2.functional")

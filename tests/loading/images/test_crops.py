@@ -5,7 +5,7 @@ from keepfed.loaders.images import Crops
 from keepfed.loaders.images.crops import uniform
 
 
-def test_numbers_are_even_and_those_of_neighbours_have_nothing_in_common() -> None:
+def test_random_numbers_are_uniform_and_uncorrelated() -> None:
     drawn = uniform(0, 0, range(4000), 8)
     assert drawn.dtype == np.float32
     assert 0 <= drawn.min() <= drawn.max() < 1
@@ -21,7 +21,7 @@ def test_numbers_are_even_and_those_of_neighbours_have_nothing_in_common() -> No
     assert abs(np.corrcoef(drawn.T) - np.eye(8)).max() < 0.08
 
 
-def test_draws_of_a_sample_do_not_depend_on_its_company() -> None:
+def test_parameters_of_a_sample_do_not_depend_on_its_batch() -> None:
     sizes = np.array([[100, 200], [300, 40], [5, 5]])
     windows, flips = Crops().draw(1, 2, [7, 8, 9], sizes)
     for place, index in enumerate([7, 8, 9]):
@@ -31,7 +31,7 @@ def test_draws_of_a_sample_do_not_depend_on_its_company() -> None:
 
 
 @pytest.mark.parametrize("size", [(350, 400), (1, 1), (10, 1000)])
-def test_windows_lie_inside_and_are_as_large_as_asked_for(size: tuple[int, int]) -> None:
+def test_windows_are_inside_the_image_with_requested_sizes(size: tuple[int, int]) -> None:
     sizes = np.tile(size, (2000, 1))
     (top, left, height, width), flips = (
         drawn.T for drawn in Crops(flip_share=0.25).draw(0, 0, range(2000), sizes)

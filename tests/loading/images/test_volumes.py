@@ -9,7 +9,7 @@ from course_utils.hardware.storage import slow_storage
 from course_utils.loading.images import Volumes
 from keepfed.measure.trace import record
 
-SHAPE = (20, 128, 128)  # planes of 64 KiB, 1.25 MiB together
+SHAPE = (20, 128, 128)  # planes of 64 KiB, 1.25 MiB in total
 PLANE = 64 * 1024
 every_form = pytest.mark.parametrize("form", ["npz", "npy", "h5"])
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @every_form
 @pytest.mark.parametrize("emulated", [False, True])
-def test_a_volume_and_a_plane_are_exact(form: str, emulated: bool, folder: Path) -> None:
+def test_volume_and_plane_are_exact(form: str, emulated: bool, folder: Path) -> None:
     truth = np.load(folder / "000.npy")
     volumes = Volumes(folder, form, fs=slow_storage(folder, "laptop SSD") if emulated else None)
 
@@ -40,7 +40,7 @@ def test_a_volume_and_a_plane_are_exact(form: str, emulated: bool, folder: Path)
         volumes.plane(0, 20)
 
 
-def test_npz_asks_for_every_256_kib_and_reads_all_for_a_plane(folder: Path) -> None:
+def test_npz_sends_one_request_per_256_kib_even_for_a_plane(folder: Path) -> None:
     whole, plane = {}, {}
     for form in ("npz", "npy", "h5"):
         fs = slow_storage(folder, "laptop SSD", cache_mb=0)
@@ -55,8 +55,8 @@ def test_npz_asks_for_every_256_kib_and_reads_all_for_a_plane(folder: Path) -> N
         plane[form] = fs.counters().bytes_read
 
     assert whole["npy"] == 1
-    assert 5 <= whole["npz"] <= 5 + 10  # 1.25 MiB, and the directory of the archive
-    assert whole["h5"] < 12  # the same for a volume of any size
+    assert 5 <= whole["npz"] <= 5 + 10  # 1.25 MiB, and the archive's directory
+    assert whole["h5"] < 12  # independent of the size of a volume
     assert plane["npy"] == PLANE
     assert plane["h5"] < 1.1 * PLANE
     assert plane["npz"] > 20 * PLANE
@@ -64,16 +64,14 @@ def test_npz_asks_for_every_256_kib_and_reads_all_for_a_plane(folder: Path) -> N
 
 @pytest.fixture
 def damaged(folder: Path, tmp_path: Path, form: str) -> Path:
-    """Return the file of volume 1 in `tmp_path`, to be damaged; volume 0 is an .npy alone."""
+    """Return the file of volume 1 in `tmp_path` to damage; volume 0 exists only as .npy."""
     for name in ("volumes.json", "000.npy", f"001.{form}"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     return tmp_path / f"001.{form}"
 
 
 @every_form
-def test_no_damage_to_a_file_can_change_the_values_of_a_volume_unnoticed(
-    form: str, folder: Path, damaged: Path
-) -> None:
+def test_damage_never_changes_values_silently(form: str, folder: Path, damaged: Path) -> None:
     truth, good, errors = np.load(folder / "001.npy"), damaged.read_bytes(), []
     broken, value = Volumes(damaged.parent, form), good.index(truth[2, 3, 4].tobytes())
     for place in [value, *np.linspace(0, len(good) - 1, 150).astype(int).tolist()]:
@@ -91,11 +89,11 @@ def test_no_damage_to_a_file_can_change_the_values_of_a_volume_unnoticed(
             errors.append(str(caught.value))
 
     for said in errors:
-        assert re.search(rf"Volume 1 .*001\.{form} is missing or corrupted; .*--check", said)
+        assert re.search(rf"volume 1: .*001\.{form} is missing or corrupted\. .*--check", said)
 
 
-def test_what_is_not_there_is_said(folder: Path, tmp_path: Path) -> None:
+def test_missing_volumes_and_formats_are_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="make_volumes --out"):
         Volumes(tmp_path)
-    with pytest.raises(ValueError, match="choose npz, npy or h5"):
+    with pytest.raises(ValueError, match="Choose npz, npy or h5"):
         Volumes(folder, "hdf5")

@@ -1,4 +1,4 @@
-"""What notebook 10 says of Hugging Face datasets: streaming over local files, without a network."""
+"""Claims of notebook 10 about Hugging Face datasets: local files, without a network."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # which datasets reads when it is imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when datasets is imported
 
 pytestmark = pytest.mark.full
 COUNT, FILES = 100, 4
@@ -21,7 +21,7 @@ Open = Callable[[], Any]
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Open:
-    """Return what opens 100 numbers in 4 files."""
+    """Return the arguments to open 100 numbers in 4 files."""
     paths = [tmp_path / f"{number}.json" for number in range(FILES)]
     for number, path in enumerate(paths):
         rows = range(25 * number, 25 * number + 25)
@@ -44,10 +44,10 @@ def order(data: Any) -> list[int]:
 
 @pytest.mark.filterwarnings(MORE_WORKERS_THAN_CORES)
 @pytest.mark.parametrize(("ranks", "num_workers"), [(1, 5), (2, 2), (3, 0), (3, 2)])
-def test_ranks_and_their_workers_together_have_every_sample_once(
+def test_ranks_and_workers_together_serve_every_sample_once(
     ranks: int, num_workers: int, numbers: Open
 ) -> None:
-    """Ranks that divide the files get files, others every n-th sample; a worker may be idle."""
+    """Ranks divide the files, or take every n-th sample; a worker may be idle."""
     from datasets.distributed import split_dataset_by_node
 
     parts = [split_dataset_by_node(numbers(), rank=n, world_size=ranks) for n in range(ranks)]
@@ -59,7 +59,7 @@ def test_ranks_and_their_workers_together_have_every_sample_once(
         assert order(parts[0]) == list(range(0, COUNT, 3))
 
 
-def test_set_epoch_changes_the_order_also_for_workers_that_persist(numbers: Open) -> None:
+def test_set_epoch_changes_the_order_for_persistent_workers(numbers: Open) -> None:
     data = numbers().shuffle(seed=1, buffer_size=30)
     loader = DataLoader(data, batch_size=None, num_workers=2, persistent_workers=True)
     first, again, of_workers = order(data), order(data), order(loader)
@@ -71,9 +71,7 @@ def test_set_epoch_changes_the_order_also_for_workers_that_persist(numbers: Open
 
 
 @pytest.mark.parametrize("buffer", [0, 30])
-def test_a_stream_goes_on_where_its_state_was_taken_and_loses_what_its_buffer_held(
-    buffer: int, numbers: Open
-) -> None:
+def test_resumed_stream_continues_but_loses_its_buffer(buffer: int, numbers: Open) -> None:
     def stream() -> Any:
         return numbers().shuffle(seed=1, buffer_size=buffer) if buffer else numbers()
 

@@ -1,4 +1,4 @@
-"""Shards read to their last byte: over connections that break, or with an error that says what."""
+"""Reading shards to their last byte, over broken connections, or with a precise error."""
 
 import tarfile
 import threading
@@ -19,12 +19,12 @@ from course_utils.loading.shards import open_shards, read_members, stream_shards
 from course_utils.loading.shards import read as module
 
 KEYS = [f"{number:03d}" for number in range(40)]
-SIZE = 50_000  # bytes of a sample
+SIZE = 50_000  # bytes per sample
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with one shard of 2 MB in it. Do not write into it."""
+    """Return a folder with one shard of 2 MB. Do not write to it."""
     folder = tmp_path_factory.mktemp("data") / "shards"
     samples = ({"__key__": key, "bin": bytes([number]) * SIZE} for number, key in enumerate(KEYS))
     write_shards(samples, folder, per_shard=40)
@@ -40,7 +40,7 @@ def breaking(shards: Path) -> Iterator[ObjectStore]:
 
 @pytest.fixture(autouse=True)
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Ask for 500,000 bytes at a time, and list the seconds between attempts, without waiting."""
+    """Use requests of 500,000 bytes, and list the delays between attempts instead of waiting."""
     seconds: list[float] = []
     monkeypatch.setattr(module, "_REQUEST_BYTES", 500_000)
     monkeypatch.setattr(module, "sleep", seconds.append)
@@ -48,7 +48,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def samples(url: object, listed: dict[str, int] | None = None, **options: Any) -> Iterator[Any]:
-    """Yield the samples in a shard, of which a list may say something."""
+    """Yield the samples in a shard, described by entries of a list if given."""
     opened = open_shards([{"url": str(url), **(listed or {})}], **options)
     found: Iterator[Any] = group_by_keys(read_members(opened))
     return found
@@ -68,18 +68,18 @@ def test_every_size_of_request_gives_the_same_samples(
     assert [sample["bin"] for sample in samples(path)] == [sample["bin"] for sample in written]
 
 
-def test_a_broken_connection_is_gone_on_from_where_it_broke(
+def test_reading_resumes_after_a_broken_connection(
     breaking: ObjectStore, waited: list[float]
 ) -> None:
     assert read(f"{breaking.url}/shard-000000.tar", headers=breaking.headers) == KEYS
     counters = breaking.counters()
     assert waited == [0.1]
     assert counters.broken == 1
-    assert counters.requests == 1 + 1 + 4  # the broken one, half as much again, the rest
+    assert counters.requests == 1 + 1 + 4  # the broken one, its half, the rest
     assert counters.lookups == 1
 
 
-def test_a_server_that_was_killed_is_gone_on_with_once_it_is_back_or_named_with_the_byte(
+def test_reading_resumes_after_a_restart_or_names_the_byte(
     shards: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with object_store(shards, None) as store:
@@ -87,7 +87,7 @@ def test_a_server_that_was_killed_is_gone_on_with_once_it_is_back_or_named_with_
         found = samples(url, headers=store.headers)
         next(found)
         store.kill()
-        message = rf"{url} cannot be read from byte 500,000 on, after 5 attempts \(.+\); see that"
+        message = rf"{url} from byte 500,000 failed 5 times \(.+\)\. Check that"
         with pytest.raises(ConnectionError, match=message):
             list(found)
         assert waited == [0.1, 0.2, 0.4, 0.8]
@@ -96,20 +96,20 @@ def test_a_server_that_was_killed_is_gone_on_with_once_it_is_back_or_named_with_
         assert read(url, headers=store.headers) == KEYS
 
 
-def test_a_wrong_token_and_a_wrong_address_are_said_at_once(
+def test_wrong_token_and_wrong_url_fail_immediately(
     breaking: ObjectStore, waited: list[float]
 ) -> None:
     url = f"{breaking.url}/nothing.tar"
-    with pytest.raises(PermissionError, match="without the right token or key; look at"):
+    with pytest.raises(PermissionError, match=r"without the right token or key\. Check the"):
         stream_shards(breaking.url, headers={"Authorization": "Bearer wrong"})
     for listed in ({}, {"bytes": 1000}):
-        with pytest.raises(FileNotFoundError, match=rf"There is no {url}; look at the address"):
+        with pytest.raises(FileNotFoundError, match=rf"{url} does not exist\. Check the URL"):
             read(url, listed, headers=breaking.headers)
     assert waited == []
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Sends whole files, whatever is asked for."""
+    """Send complete files, whatever range is requested."""
 
     def do_GET(self) -> None:
         del self.headers["Range"]
@@ -120,7 +120,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 class Busy(Quiet):
-    """Sends nothing."""
+    """Answer with status 503."""
 
     def do_GET(self) -> None:
         self.send_error(503, "Busy")
@@ -128,7 +128,7 @@ class Busy(Quiet):
 
 @contextmanager
 def serving(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
-    """Give the address of a server in a thread."""
+    """Yield the URL of a server in a thread."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -139,11 +139,13 @@ def serving(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
             thread.join()
 
 
-def test_a_server_without_range_will_do_where_a_request_is_for_all_of_a_shard(
+def test_server_without_range_works_for_complete_shards(
     shards: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(shards) as url:
-        with pytest.raises(UnsupportedOperation, match=r"take a server that understands Range\.$"):
+        with pytest.raises(
+            UnsupportedOperation, match=r"Use a server that supports Range requests\.$"
+        ):
             read(url)
         monkeypatch.setattr(module, "_REQUEST_BYTES", 10**7)
         assert read(url) == KEYS
@@ -167,19 +169,19 @@ def stays_away(store: ObjectStore) -> None:
     ],
     ids=["missing folder", "shorter than listed", "checksum", "no tar", "stays away"],
 )
-def test_no_message_tells_the_token(
+def test_messages_do_not_contain_the_token(
     fails: Callable[[ObjectStore], None], breaking: ObjectStore
 ) -> None:
     with pytest.raises(OSError, match="http://") as error:
         fails(breaking)
-    # a worker's error reaches the main process with all of its traceback
+    # a worker's error reaches the main process with its full traceback
     assert breaking.token not in "".join(traceback.format_exception(error.value))
 
 
-def test_a_status_is_said_without_the_address_that_holds_the_token(shards: Path) -> None:
-    message = r"after 5 attempts \(503, message='Busy', url='http[^?]*tar'\); see that the server"
+def test_status_is_reported_without_the_url_of_the_token(shards: Path) -> None:
+    message = r"failed 5 times \(503, message='Busy', url='http[^?]*tar'\)\. Check that the server"
     with serving(shards, Busy) as url:
-        address = f"{url}?token=abc"  # in a line that no traceback quotes
+        address = f"{url}?token=abc"  # a line that tracebacks do not quote
         with pytest.raises(ConnectionError, match=message) as error:
             read(address, {"bytes": 1000})
     assert "abc" not in "".join(traceback.format_exception(error.value))
@@ -193,7 +195,7 @@ def flip(content: bytearray, at: int) -> None:
     content[at] ^= 1
 
 
-HEADER = [offset * (SIZE // 512 + 2) * 512 for offset in range(40)]  # of each member
+HEADER = [offset * (SIZE // 512 + 2) * 512 for offset in range(40)]  # offset of each member
 DAMAGE = {
     "cut in a sample": (cut, 1_000_000),
     "cut between samples": (cut, HEADER[20]),
@@ -206,27 +208,27 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_shard_that_is_not_whole_is_an_error(damage: str, shards: Path, tmp_path: Path) -> None:
+def test_damaged_shard_raises_an_error(damage: str, shards: Path, tmp_path: Path) -> None:
     content, copy = bytearray((shards / "shard-000000.tar").read_bytes()), tmp_path / "copy.tar"
     change, at = DAMAGE[damage]
     change(content, at)
     copy.write_bytes(content)
-    with pytest.raises(OSError, match=r"copy\.tar is cut off or corrupted near byte [\d,]+; write"):
+    with pytest.raises(
+        OSError, match=r"copy\.tar is truncated or corrupted near byte [\d,]+\. Write"
+    ):
         read(copy)
-    if damage in ("cut between samples", "flip in a header"):  # Python itself takes it for whole
+    if damage in ("cut between samples", "flip in a header"):  # Python's tarfile accepts it
         with tarfile.open(copy, "r|") as archive:
             assert len(list(archive)) == 20
 
 
-def test_a_shard_without_samples_serves_none(tmp_path: Path) -> None:
+def test_empty_shard_serves_no_samples(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
     assert read(tmp_path / "empty.tar") == []
 
 
-def test_with_the_list_a_flipped_bit_in_a_sample_and_a_shorter_file_are_errors_too(
-    shards: Path, tmp_path: Path
-) -> None:
+def test_list_detects_flipped_bits_and_shorter_files(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "shards.json").write_bytes((shards / "shards.json").read_bytes())
     shard, content = (
         tmp_path / "shard-000000.tar",
@@ -234,14 +236,14 @@ def test_with_the_list_a_flipped_bit_in_a_sample_and_a_shorter_file_are_errors_t
     )
     flip(content, 1_000_000)
     shard.write_bytes(content)
-    assert len(list(stream_shards(shard))) == 40  # nobody notices
-    with pytest.raises(OSError, match=r"shard-000000\.tar is not what was written, its CRC-"):
+    assert len(list(stream_shards(shard))) == 40  # not detected without the list
+    with pytest.raises(OSError, match=r"shard-000000\.tar has changed: its CRC-"):
         list(stream_shards(tmp_path))
 
     shard.write_bytes(content[:1_000_000])
-    with pytest.raises(OSError, match=r"from byte 1,000,000 on: it ends there, but should have"):
+    with pytest.raises(OSError, match=r"from byte 1,000,000: the file ends there, but should have"):
         list(stream_shards(tmp_path))
     with object_store(tmp_path, None) as store:
         stream = stream_shards(store.url, headers=store.headers)
-        with pytest.raises(OSError, match=r"cannot be read from byte 1,000,000 on: .*fetch the"):
+        with pytest.raises(OSError, match=r"Cannot read .* from byte 1,000,000: .*download it"):
             list(stream)

@@ -1,4 +1,4 @@
-"""Shards in a bucket: s3fs, which fsspec takes for s3://, and a server on this machine, moto."""
+"""Shards in a bucket: s3fs, which fsspec uses for s3://, and moto, a local server."""
 
 import logging
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.loading.shards import stream_shards, write_shards
 
-# botocore and moto call what Python or each other has deprecated
+# botocore and moto use features that Python or each other has deprecated
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.full]
 
 
@@ -30,7 +30,7 @@ def number(sample: dict[str, Any]) -> int:
     return int(sample["cls"])
 
 
-def test_every_sample_in_a_bucket_comes_once_and_what_is_missing_or_forbidden_is_named(
+def test_bucket_serves_every_sample_once_and_errors_are_named(
     server: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("data") / "shards"
@@ -50,6 +50,6 @@ def test_every_sample_in_a_bucket_comes_once_and_what_is_missing_or_forbidden_is
     for nowhere in ("s3://no-such-bucket/shards", "s3://course/nothing"):
         with pytest.raises(FileNotFoundError, match=rf"There is no {nowhere}/shards\.json; look"):
             stream_shards(nowhere, fs=fs)
-    monkeypatch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0)  # now it looks at keys
+    monkeypatch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0)  # makes moto check keys
     with pytest.raises(PermissionError, match=r"s3://course/shards/.* without the right token"):
         stream_shards("s3://course/shards", fs=stranger)

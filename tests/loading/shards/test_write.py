@@ -32,7 +32,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_last_shard_has_what_is_left_and_the_list_says_so(tmp_path: Path) -> None:
+def test_last_shard_has_the_remaining_samples(tmp_path: Path) -> None:
     paths = write_shards(texts(10), tmp_path / "set", per_shard=4)
     listed = read_list((tmp_path / "set/shards.json").read_text(), str(tmp_path / "set"))
     assert [Path(shard.url) for shard in listed] == paths
@@ -40,7 +40,7 @@ def test_the_last_shard_has_what_is_left_and_the_list_says_so(tmp_path: Path) ->
     assert [shard.bytes for shard in listed] == [path.stat().st_size for path in paths]
 
 
-def test_webdataset_reads_what_was_written_by_nobody_at_no_time(tmp_path: Path) -> None:
+def test_webdataset_reads_shards_without_owner_and_time(tmp_path: Path) -> None:
     written = {"__key__": "v1.0/b", "npy": np.arange(3), "cls": 7, "json": {"x": 1}}
     (path,) = write_shards([written], tmp_path, per_shard=1)
     with path.open("rb") as file:
@@ -53,7 +53,7 @@ def test_webdataset_reads_what_was_written_by_nobody_at_no_time(tmp_path: Path) 
     assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
 
 
-def test_events_come_back_as_the_dataset_has_them_and_give_the_same_bytes_again(
+def test_events_are_restored_and_give_the_same_bytes_again(
     events_folder: Path, tmp_path: Path
 ) -> None:
     first, second = (
@@ -69,9 +69,7 @@ def test_events_come_back_as_the_dataset_has_them_and_give_the_same_bytes_again(
     assert index == 599
 
 
-def test_images_come_back_as_the_folder_has_them_shuffled_once_for_good(
-    images_folder: Path, tmp_path: Path
-) -> None:
+def test_images_are_restored_in_a_fixed_random_order(images_folder: Path, tmp_path: Path) -> None:
     first, again, other, in_order = (
         [sample["__key__"] for sample in image_samples(images_folder, seed=seed)]
         for seed in (1, 1, 2, None)
@@ -95,14 +93,14 @@ def test_images_come_back_as_the_folder_has_them_shuffled_once_for_good(
     [
         ([], "There are no samples to write"),
         ([{"txt": "x"}], "Sample 0 has no __key__"),
-        ([{"__key__": "a.b", "txt": "x"}], "'a.b' has a dot"),
-        ([{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}], "'a' comes twice"),
+        ([{"__key__": "a.b", "txt": "x"}], "'a.b' contains a dot"),
+        ([{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}], "'a' is used twice"),
         ([{"__key__": "a"}], "'a' has no field"),
         ([{"__key__": "a", "txt": "x", "_id": "1"}], "The field '_id' of sample 'a' begins with _"),
-        ([{"__key__": "a", "JPG": b"x"}], "'JPG' of sample 'a' would come back as 'jpg'; write"),
+        ([{"__key__": "a", "JPG": b"x"}], "'JPG' of sample 'a' would be read as 'jpg'. Write"),
     ],
 )
-def test_what_would_not_come_back_is_refused_and_leaves_nothing(
+def test_invalid_sample_is_rejected_and_leaves_no_files(
     samples: list[dict[str, Any]], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -110,7 +108,7 @@ def test_what_would_not_come_back_is_refused_and_leaves_nothing(
     assert not (tmp_path / "set").exists()
 
 
-def test_what_is_interrupted_leaves_what_was_there_before(tmp_path: Path) -> None:
+def test_interrupt_keeps_existing_files(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
 
     def samples() -> Iterator[dict[str, Any]]:
@@ -128,23 +126,23 @@ def test_what_is_interrupted_leaves_what_was_there_before(tmp_path: Path) -> Non
     assert names(tmp_path) == ["mine.txt"]
 
 
-def test_an_existing_set_stays_as_it_is_and_can_be_copied(tmp_path: Path) -> None:
+def test_existing_shards_are_not_overwritten_and_can_be_copied(tmp_path: Path) -> None:
     (path,) = write_shards(texts(1), tmp_path, per_shard=1)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match="has shards already; delete them or"):
+    with pytest.raises(FileExistsError, match=r"already contains shards\. Delete them, or"):
         write_shards(texts(2), tmp_path, per_shard=1)
-    with pytest.raises(ValueError, match="0 samples in a shard cannot be"):
+    with pytest.raises(ValueError, match="per_shard must be at least 1, but is 0"):
         write_shards(texts(1), tmp_path / "new", per_shard=0)
     assert path.read_bytes() == before
     assert names(tmp_path) == ["shard-000000.tar", "shards.json"]
     again = write_shards(stream_shards(tmp_path), tmp_path / "again", per_shard=1)
-    assert again[0].read_bytes() == before  # without what webdataset says of a sample
+    assert again[0].read_bytes() == before  # without webdataset's own fields
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"shards": []}', '{"shards": [{"url": "a"}]}'])
-def test_a_list_gives_full_addresses_or_is_refused_without_the_token(text: str) -> None:
+def test_list_gives_full_urls_or_an_error_without_the_token(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"^http://host/shards\.json .*; write the shards again\.$"
+        ValueError, match=r"^http://host/shards\.json .*\. Write the shards again\.$"
     ):
         read_list(text, "http://host", "?token=x")
     whole = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
@@ -161,17 +159,19 @@ def test_a_list_gives_full_addresses_or_is_refused_without_the_token(text: str) 
         (PurePosixPath("/data/a 1.tar"), "/data/a 1.tar"),
     ],
 )
-def test_webdataset_takes_no_part_of_a_path_for_a_scheme_or_a_host(
+def test_path_is_not_mistaken_for_a_scheme_or_host(
     path: PurePosixPath | PureWindowsPath, url: str
 ) -> None:
-    parts = urlparse(url_of(path))  # as webdataset does
+    parts = urlparse(url_of(path))  # as in webdataset
     assert url_of(path) == url
     assert (parts.scheme, parts.netloc) == ("file" if path.drive else "", "")
     assert parts.path == path.as_posix()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset's
-def test_an_address_with_the_scheme_of_files_is_read_as_the_path(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # warnings of webdataset
+def test_file_url_is_read_as_a_path(tmp_path: Path) -> None:
     (path,) = write_shards(texts(3), tmp_path, per_shard=3)
     url = f"file:{path.as_posix()}"
     for data in (stream_shards([url], buffer=1), wds.WebDataset([url], shardshuffle=False)):

@@ -1,4 +1,4 @@
-"""What the tests of divided streams share."""
+"""Helpers for the tests of divided streams."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ MORE_WORKERS_THAN_CORES = "ignore:This DataLoader will create:UserWarning"
 
 
 def set_rank(patch: pytest.MonkeyPatch, rank: int, world_size: int) -> None:
-    """Make this process one rank of several, as torchrun does."""
+    """Make this process one of several ranks, as torchrun does."""
     patch.setenv("RANK", str(rank))
     patch.setenv("WORLD_SIZE", str(world_size))
 
 
 def load(stream: IterableDataset[Any], num_workers: int = 0, **options: Any) -> DataLoader[Any]:
-    """Return a loader of events that does not wait for a hanging worker for ever."""
+    """Return a loader of events with a timeout, so that a hanging worker fails the test."""
     if num_workers:
         options["timeout"] = 120
     return DataLoader(
@@ -27,12 +27,12 @@ def load(stream: IterableDataset[Any], num_workers: int = 0, **options: Any) -> 
 
 
 def event_ids(loader: DataLoader[Any]) -> list[int]:
-    """Return the ids of all events, in the order in which they come."""
+    """Return the IDs of all events, in the order in which they are served."""
     return torch.cat([batch["event_id"] for batch in loader]).tolist()
 
 
 def start_server(start_method: str) -> None:
-    """Start what forks workers before they have a rank, which they then cannot inherit."""
+    """Start the server of workers before ranks are set, so that it cannot inherit one."""
     if start_method == "forkserver":
         from multiprocessing import forkserver  # does not exist on Windows
 

@@ -1,4 +1,4 @@
-"""What every stream of shards keeps: each sample once, in an order to count on, of known length."""
+"""Contract of every stream of shards: each sample once, a reproducible order, a known length."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ EVENTS = list(range(600))
 
 
 class Letters(ShardedStream[str, str]):
-    """A shard is a word, its samples are the letters."""
+    """Stream whose shards are words and whose samples are their letters."""
 
     def read(self, shards: Sequence[str]) -> Iterator[str]:
         return iter("".join(shards))
@@ -33,7 +33,7 @@ class Letters(ShardedStream[str, str]):
 
 
 class Kind(NamedTuple):
-    """A way to stream: makes one of five shards, names a sample, and has all names as on disk."""
+    """A stream of five shards: its factory, the names of its samples, and all names on disk."""
 
     make: Callable[..., ShardedStream[Any, Any]]
     name: Callable[[Any], Any]
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tar(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 600 events in 5 shards. Do not write into it."""
+    """Return a folder with 600 events in 5 shards. Do not write to it."""
     folder = tmp_path_factory.mktemp("data") / "shards"
     write_shards(event_samples(events_folder), folder, per_shard=130)
     return folder
@@ -58,7 +58,7 @@ def letters(**options: Any) -> Letters:
 
 @pytest.fixture(params=["letters", "events", "tar"])
 def kind(request: pytest.FixtureRequest, events_folder: Path, tar: Path) -> Kind:
-    """Return one way to stream after the other."""
+    """Return each kind of stream."""
 
     def events(**options: Any) -> EventShards:
         return EventShards(events_folder, **{"shards": 5, "interleave": 1, **options})
@@ -72,10 +72,10 @@ def kind(request: pytest.FixtureRequest, events_folder: Path, tar: Path) -> Kind
 
 
 @pytest.mark.parametrize(("world_size", "workers"), [(1, 1), (1, 3), (2, 1), (2, 2), (3, 3)])
-def test_all_workers_of_all_ranks_together_serve_every_sample_once_and_as_many_as_counted(
+def test_workers_of_all_ranks_serve_every_sample_once(
     world_size: int, workers: int, kind: Kind
 ) -> None:
-    """Also where there are more places than shards: then some serve nothing."""
+    """Includes cases with more workers than shards, in which some workers serve nothing."""
     served: Counter[Any] = Counter()
     for rank in range(world_size):
         parts = []
@@ -93,11 +93,11 @@ def test_all_workers_of_all_ranks_together_serve_every_sample_once_and_as_many_a
     assert served == Counter(kind.all)
 
 
-def test_the_order_hangs_on_seed_and_epoch_alone(kind: Kind) -> None:
+def test_order_depends_only_on_seed_and_epoch(kind: Kind) -> None:
     stream, orders = kind.make(), []
     for epoch in (0, 1, 0):
         stream.set_epoch(epoch)
-        next(iter(stream))  # an iterator that is left half way changes nothing
+        next(iter(stream))  # an unfinished iterator changes nothing
         orders.append(kind.order(stream))
     assert orders[0] == orders[2] == kind.order(kind.make()) != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == kind.all
@@ -108,7 +108,7 @@ def test_the_order_hangs_on_seed_and_epoch_alone(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-def test_persistent_workers_of_a_rank_have_its_events_and_see_the_epoch(
+def test_persistent_workers_serve_their_rank_and_see_the_epoch(
     start_method: str, tar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_server(start_method)
@@ -127,12 +127,12 @@ def test_persistent_workers_of_a_rank_have_its_events_and_see_the_epoch(
         counters = store.counters()
     assert orders[0] == orders[2] != orders[1]
     assert sorted(orders[0] + others) == EVENTS
-    # the shards of this rank in each epoch, and once those of the other
+    # the shards of this rank in each epoch, and those of the other rank once
     assert (counters.requests, counters.lookups) == (3 * 2 + 3, 0)
 
 
-def test_two_ranks_draw_from_their_buffers_differently() -> None:
-    """With the same draws, both ranks would serve the low energies of a sorted disk together."""
+def test_two_ranks_shuffle_their_buffers_differently() -> None:
+    """With equal random numbers, both ranks would serve the low energies of a sorted disk."""
     words, places = ["abcdef"] * 2, [WorkerSlot(rank, 2) for rank in range(2)]
     orders = [
         list(Letters(words, shuffle_shards=False, buffer=4, seed=0, slot=place)) for place in places

@@ -1,4 +1,4 @@
-"""How good a shuffle is, in figures and in a picture."""
+"""Quality of a shuffle, in figures and in a plot."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ BATCH = 128
 
 @pytest.fixture(scope="module")
 def labels() -> np.ndarray:
-    """Return a label as it lies on disk after sorting: mean 0, standard deviation 1."""
+    """Return labels sorted as on disk: mean 0, standard deviation 1."""
     drawn = np.sort(np.random.default_rng(0).normal(size=N))
     return (drawn - drawn.mean()) / drawn.std()
 
@@ -31,7 +31,7 @@ def measure(order: object, labels: np.ndarray) -> Mixing:
     return mixing(batched(order, BATCH), labels)  # type: ignore[arg-type]
 
 
-def test_a_full_shuffle_is_ideal_and_sorted_data_are_worth_one_sample_a_batch(
+def test_full_shuffle_is_ideal_and_sorted_data_are_worth_one_sample(
     labels: np.ndarray,
 ) -> None:
     shuffle = measure(shuffled(range(N), np.random.default_rng(1)), labels)
@@ -48,7 +48,7 @@ def test_a_full_shuffle_is_ideal_and_sorted_data_are_worth_one_sample_a_batch(
     [(N, 1_000, 0.995), (1_000, 1_000, 0.628), (1_000, 10_000, 0.222), (125, 1, 0.817)],
     ids=["a buffer alone", "shards and a buffer", "a larger buffer", "two blocks a batch"],
 )
-def test_it_scatters_as_the_course_says(
+def test_scatter_has_the_values_stated_in_the_course(
     shard: int, buffer: int, std: float, labels: np.ndarray
 ) -> None:
     rng = np.random.default_rng(1)
@@ -57,17 +57,17 @@ def test_it_scatters_as_the_course_says(
     assert result.std == pytest.approx(std, rel=close)
 
 
-def test_only_full_batches_count_and_the_sentence_names_the_figures() -> None:
+def test_only_full_batches_count_for_the_scatter() -> None:
     result = mixing([[0, 3], [1, 2], [3]], [0.0, 1.0, 2.0, 3.0], blocks=2)
     assert (result.std, result.worth) == (0, 2)
     result = mixing([[0, 1], [2, 3]], [0.0, 1.0, 2.0, 3.0], blocks=2, memory=1_000)
     assert str(result) == (
-        "The mean of a batch scatters by 1; in a full shuffle by 0.791 (1.3 times).\n"
-        "A batch of 2 is worth 1.25 independent samples. 1,000 samples were held in memory.\n"
+        "The mean of a batch scatters by 1, and by 0.791 in a full shuffle (1.3 times).\n"
+        "A batch of 2 is worth 1.25 independent samples. 1,000 samples were kept in memory.\n"
         "4 samples, each exactly once."
     )
     no_epoch = str(mixing([[0, 1], [1, 2]], [0.0, 1.0, 2.0, 3.0, 4.0], blocks=2))
-    assert "4 samples came, only 3 of them distinct, and 2 never" in no_epoch
+    assert "4 samples were served, but only 3 unique ones, and 2 never" in no_epoch
     assert "memory" not in no_epoch
 
 
@@ -76,10 +76,10 @@ def together(order: object, size: int, n_samples: int, blocks: int) -> np.ndarra
     return who_sits_with_whom(batches, n_samples, blocks=blocks)
 
 
-def test_neighbours_sit_with_neighbours_only_and_all_with_all_after_a_full_shuffle() -> None:
+def test_co_occurrence_is_diagonal_in_order_and_uniform_shuffled() -> None:
     in_order = together(range(100), 10, 100, 10)
     assert not in_order[~np.eye(10, dtype=bool)].any()
-    np.testing.assert_allclose(in_order.diagonal(), 11)  # 99 pairs a sample instead of 9
+    np.testing.assert_allclose(in_order.diagonal(), 11)  # 99 pairs per sample instead of 9
     mixed = together(shuffled(range(40_000), np.random.default_rng(0)), 100, 40_000, 8)
     np.testing.assert_allclose(mixed, 1, atol=0.1)
     np.testing.assert_allclose(mixed, mixed.T)
@@ -91,20 +91,20 @@ def test_neighbours_sit_with_neighbours_only_and_all_with_all_after_a_full_shuff
     ("batches", "labels", "n_blocks", "message"),
     [
         ([[0, 1]], [0, 1], 1, "two full batches"),
-        ([[0], [1]], [5, 5], 1, "All labels are the same"),
-        ([[0], [2]], [0, 1], 1, "index 2, but the samples are 0 to 1"),
+        ([[0], [1]], [5, 5], 1, "All labels are equal"),
+        ([[0], [2]], [0, 1], 1, "index 2, but samples are numbered 0 to 1"),
         ([[0], [-1]], [0, 1], 1, "index -1, but"),
-        ([[0], [1]], [0, 1], 2, "2 samples make no 2 blocks"),
+        ([[0], [1]], [0, 1], 2, "divide 2 samples into 2 blocks"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_invalid_input_is_rejected(
     batches: list[list[int]], labels: list[float], n_blocks: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         mixing(batches, labels, blocks=n_blocks)
 
 
-def test_every_way_has_a_panel_of_one_scale_that_says_how_good_it_is_and_what_it_holds() -> None:
+def test_every_shuffle_has_a_panel_with_a_common_scale() -> None:
     mixed, held = (mixing(batched(range(64), 8), range(64), blocks=8, memory=n) for n in (None, 99))
     figure = draw_together({"in order": mixed, "buffer": held, "c": mixed, "d": mixed})
     panels = [panel for panel in figure.axes if panel.get_images()]

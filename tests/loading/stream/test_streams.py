@@ -1,4 +1,4 @@
-"""Streams of events: what is read, and when."""
+"""Streams of events: the requests, and when they are sent."""
 
 from itertools import chain
 from pathlib import Path
@@ -13,16 +13,14 @@ from course_utils.loading.events import MemmapEvents
 
 
 @pytest.mark.parametrize("shards", [1, 7, 600])
-def test_shards_are_contiguous_and_equal_to_within_one_event(
-    shards: int, events_folder: Path
-) -> None:
+def test_shards_are_contiguous_and_equal_within_one_event(shards: int, events_folder: Path) -> None:
     cut = EventShards(events_folder, shards=shards).shards
     assert list(chain(*cut)) == list(range(600))
     assert len(cut) == shards
     assert max(map(len, cut)) - min(map(len, cut)) <= 1
 
 
-def test_a_chunk_is_one_request_and_an_event_what_the_dataset_gives(events_folder: Path) -> None:
+def test_chunk_is_one_request_and_events_equal_the_dataset(events_folder: Path) -> None:
     storage = slow_storage(events_folder, "laptop SSD", cache_mb=0)
     stream = EventShards(events_folder, shards=10, chunk=20, fs=storage)
     storage.reset_counters()
@@ -32,7 +30,7 @@ def test_a_chunk_is_one_request_and_an_event_what_the_dataset_gives(events_folde
     assert all(torch.equal(seen[event["event_id"]], event["pulses"]) for event in truth)
 
 
-def test_a_worker_reads_no_further_ahead_than_it_says(events_folder: Path) -> None:
+def test_worker_reads_ahead_no_further_than_documented(events_folder: Path) -> None:
     read: list[int] = []
 
     class Watched(MemmapEvents):
@@ -49,13 +47,13 @@ def test_a_worker_reads_no_further_ahead_than_it_says(events_folder: Path) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shards": 0}, "no 0 shards; take 1 to 600"),
-        ({"shards": 601}, "no 601 shards; take 1 to 600"),
-        ({"chunk": 0}, "chunk=0 cannot be"),
-        ({"interleave": -1}, "interleave=-1 cannot be"),
+        ({"shards": 0}, r"600 events into 0 shards\. Use 1 to 600"),
+        ({"shards": 601}, r"600 events into 601 shards\. Use 1 to 600"),
+        ({"chunk": 0}, "chunk must be at least 1, but is 0"),
+        ({"interleave": -1}, "interleave must be at least 1, but is -1"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_arguments_are_rejected(
     options: dict[str, int], message: str, events_folder: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):

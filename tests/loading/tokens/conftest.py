@@ -1,4 +1,4 @@
-"""A small corpus whose tokens tell where they are."""
+"""A small corpus whose tokens are their positions."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ LENGTHS = {"numbers": (7, 1, 30, 12, 2, 48), "few": (5, 6)}
 
 @pytest.fixture
 def corpora(tmp_path: Path) -> dict[str, Corpus]:
-    """Return corpora of tokens 1, 2, 3, ..., where each document ends with END."""
+    """Return corpora of tokens 1, 2, 3, ..., in which each document ends with END."""
     for name, lengths in LENGTHS.items():
         (tmp_path / name).mkdir()
         offsets = np.cumsum([0, *lengths])

@@ -1,4 +1,4 @@
-"""A blend: the shares at every moment, and which window of which corpus comes."""
+"""Blends: the proportions at any point, and the window chosen from each corpus."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from course_utils.loading.tokens.blend import take_turns
 
 @pytest.mark.parametrize("count", [1, 10, 1_000])
 @pytest.mark.parametrize("number", [2, 3, 5, 8])
-def test_no_source_is_ever_two_samples_away_from_its_share(number: int, count: int) -> None:
+def test_source_counts_are_within_two_samples_of_their_share(number: int, count: int) -> None:
     rng = np.random.default_rng(number)
     for _ in range(20):
         weights = rng.dirichlet(np.full(number, rng.choice([0.3, 1, 5]))) + 1e-3
@@ -26,7 +26,7 @@ def test_weights_are_shares_in_any_unit() -> None:
     assert len(take_turns([2, 1], 0)[0]) == 0
 
 
-def test_a_corpus_that_is_through_begins_anew_in_another_order(corpora: dict[str, Corpus]) -> None:
+def test_finished_corpus_starts_again_in_a_different_order(corpora: dict[str, Corpus]) -> None:
     blend = Blend([*corpora.values()], [1, 3], length=5, count=12)
     assert [len(windows) for windows in blend.windows] == [3, 9]
     assert [round(windows.epochs, 2) for windows in blend.windows] == [0.16, 4.5]
@@ -37,6 +37,6 @@ def test_a_corpus_that_is_through_begins_anew_in_another_order(corpora: dict[str
 
 
 @pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")]])
-def test_each_corpus_has_a_weight(corpora: dict[str, Corpus], weights: list[float]) -> None:
-    with pytest.raises(ValueError, match="give each one a weight above 0"):
+def test_each_corpus_needs_a_weight(corpora: dict[str, Corpus], weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="one weight above 0 for each"):
         Blend([*corpora.values()], weights, length=5, count=10)

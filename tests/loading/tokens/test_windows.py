@@ -1,4 +1,4 @@
-"""Packed windows: every token a target once an epoch, wherever and whenever they are read."""
+"""Packed windows: every token is a target once per epoch, in any process, at any time."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from course_utils.loading.tokens import END, Corpus, PackedWindows
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 50, 99])
-def test_every_token_but_a_rest_is_a_target_once_an_epoch(
+def test_every_token_except_a_rest_is_a_target_once_per_epoch(
     corpora: dict[str, Corpus], length: int
 ) -> None:
     numbers = corpora["numbers"]
@@ -26,7 +26,7 @@ def test_every_token_but_a_rest_is_a_target_once_an_epoch(
         assert len(seen.unique()) == len(seen)
 
 
-def test_a_window_holds_what_follows_in_the_order_of_the_epoch(corpora: dict[str, Corpus]) -> None:
+def test_window_contains_consecutive_tokens_of_the_epoch(corpora: dict[str, Corpus]) -> None:
     numbers = corpora["numbers"]
     windows = PackedWindows(numbers, 9)
     documents, ends, order = windows.index(0)
@@ -36,7 +36,7 @@ def test_a_window_holds_what_follows_in_the_order_of_the_epoch(corpora: dict[str
         assert windows[n].tolist() == packed[9 * place : 9 * place + 10].tolist()
 
 
-def test_the_last_target_of_a_window_is_the_first_input_of_the_next(
+def test_last_target_is_the_first_input_of_the_next_window(
     corpora: dict[str, Corpus],
 ) -> None:
     windows = PackedWindows(corpora["numbers"], 9)
@@ -44,7 +44,7 @@ def test_the_last_target_of_a_window_is_the_first_input_of_the_next(
     assert all(one[-1] == other[0] for one, other in pairwise(in_order))
 
 
-def test_epochs_and_seeds_have_orders_of_their_own(corpora: dict[str, Corpus]) -> None:
+def test_epochs_and_seeds_have_different_orders(corpora: dict[str, Corpus]) -> None:
     def epoch(seed: int, number: int) -> list[list[int]]:
         windows = PackedWindows(corpora["numbers"], 9, count=22, seed=seed)
         return [windows[11 * number + n].tolist() for n in range(11)]
@@ -53,7 +53,7 @@ def test_epochs_and_seeds_have_orders_of_their_own(corpora: dict[str, Corpus]) -
     assert epoch(0, 0) != epoch(0, 1) != epoch(1, 1)
 
 
-def test_a_window_depends_on_its_number_and_on_nothing_before(
+def test_window_depends_only_on_its_index(
     corpora: dict[str, Corpus],
 ) -> None:
     whole = PackedWindows(corpora["numbers"], 9, count=30)
@@ -72,6 +72,6 @@ def test_workers_serve_the_same_windows(corpora: dict[str, Corpus], start_method
 
 
 @pytest.mark.parametrize("length", [0, -1, 100, 500])
-def test_a_window_that_does_not_fit_is_refused(corpora: dict[str, Corpus], length: int) -> None:
-    with pytest.raises(ValueError, match="which has 100; choose a length from 1 to 99"):
+def test_window_longer_than_the_corpus_is_rejected(corpora: dict[str, Corpus], length: int) -> None:
+    with pytest.raises(ValueError, match=r"which has 100\. Choose a length from 1 to 99"):
         PackedWindows(corpora["numbers"], length)

@@ -62,7 +62,5 @@ def test_error_while_opening_is_raised_unchanged(tmp_path: Path) -> None:
 def test_opener_that_cannot_be_pickled_is_rejected(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file:
         for opener in (file, lambda: 1):
-            with pytest.raises(
-                TypeError, match=r"defined at the top level of a module"
-            ):
+            with pytest.raises(TypeError, match=r"defined at the top level of a module"):
                 LazyFile(opener)  # type: ignore[arg-type]
