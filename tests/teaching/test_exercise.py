@@ -1,4 +1,4 @@
-"""Checks: three verdicts, and nothing a learner writes stops the notebook."""
+"""Checks: three verdicts, and no learner's code stops the notebook."""
 
 import json
 import signal
@@ -62,25 +62,25 @@ def _leave(x: int) -> int:
         (lambda x: 2 * x, "right", "Doubled."),
     ],
 )
-def test_an_attempt_gets_its_verdict(attempt: Any, status: str, message: str) -> None:
+def test_attempt_gets_its_verdict(attempt: Any, status: str, message: str) -> None:
     verdict = check("90.1", attempt)
     assert (verdict.status, verdict.exercise, verdict.title) == (status, "90.1", "Double a number")
     assert message in verdict.message
 
 
-def test_an_answer_of_none_is_an_answer() -> None:
+def test_none_can_be_an_answer() -> None:
     exercise("90.3", title="Nothing")(lambda x: wrong("You gave None.", "Give a number."))
     assert check("90.3", None).message == "You gave None."
 
 
-def test_an_error_in_the_check_itself_is_not_laid_to_a_line_of_the_learner() -> None:
+def test_error_in_the_check_does_not_blame_the_learner() -> None:
     exercise("90.2", title="A number")(int)  # type: ignore[arg-type]
     verdict = check("90.2", "x")
     assert verdict.message.startswith("The check cannot use your answer: ValueError: invalid")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarms")
-def test_a_loop_without_end_is_stopped_and_named() -> None:
+def test_infinite_loop_is_stopped_and_named() -> None:
     verdict = check("90.1", _loop_for_ever)
     assert verdict.status == "wrong"
     assert "of _loop_for_ever" in verdict.message
@@ -88,7 +88,7 @@ def test_a_loop_without_end_is_stopped_and_named() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-def test_a_system_without_alarms_stops_a_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_timer_signals_stops_a_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "setitimer", raising=False)
     verdict = check("90.1", _loop_for_ever)
     assert verdict.status == "wrong"
@@ -96,7 +96,7 @@ def test_a_system_without_alarms_stops_a_loop_too(monkeypatch: pytest.MonkeyPatc
     assert "it took longer than 0.2 s" in verdict.message
 
 
-def test_an_interrupt_is_no_verdict() -> None:
+def test_interrupt_is_not_a_verdict() -> None:
     def interrupted(x: int) -> int:
         raise KeyboardInterrupt
 
@@ -104,12 +104,12 @@ def test_an_interrupt_is_no_verdict() -> None:
         check("90.1", interrupted)
 
 
-def test_an_unknown_exercise_is_named_with_those_there_are() -> None:
+def test_unknown_exercise_lists_the_existing_ones() -> None:
     with pytest.raises(KeepfedError, match=r"no exercise '90.7'. Choose one of: 00.1, .*, 90.1"):
         check("90.7", 1)
 
 
-def test_a_verdict_can_be_read_by_people_screens_and_machines() -> None:
+def test_verdict_has_text_html_and_json() -> None:
     bundle = check("90.1", lambda x: x)._repr_mimebundle_()
     assert bundle["text/plain"] == (
         "Not right yet: exercise 90.1, Double a number\nYou gave the number back.\nMultiply by two."

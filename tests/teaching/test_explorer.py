@@ -1,4 +1,4 @@
-"""The explorer: what it predicts and costs, and that a real run agrees with the model."""
+"""The explorer: predictions and costs, and agreement of a real run with the model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LOOPS = {
         read_ms=60, copy_ms=30, step_ms=50, steps=30, num_workers=1, pinned=True, overlap=True
     ),
 }
-SHORT = ("naive", "copies overlapped")  # of these, in a short run
+SHORT = ("naive", "copies overlapped")  # names in a short run
 
 
 @pytest.mark.slow
-def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:
+def test_every_strategy_is_at_least_as_good_as_the_previous_one() -> None:
     box = explorer(eur_per_hour=3.0, start={"load": 80, "step": 50, "workers": 2})
     idle = []
     for strategy in STRATEGIES:
@@ -33,11 +33,11 @@ def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:
     assert idle == sorted(idle, reverse=True)
     assert idle[0] > 0.5
     assert idle[-1] < 0.05
-    assert len(box.to_html()) < 200_000  # a static page of all states
+    assert len(box.to_html()) < 200_000  # a static page with all states
 
 
 @pytest.mark.slow
-def test_a_measurement_is_drawn_below_its_prediction() -> None:
+def test_measurement_is_drawn_below_its_prediction() -> None:
     box = explorer(start={"strategy": "workers", "load": 20, "step": 20, "workers": 1})
     measured = box.measure()
     assert measured.summary().complete
@@ -45,7 +45,9 @@ def test_a_measurement_is_drawn_below_its_prediction() -> None:
     assert "emulated" in measured.note
     assert box.picture.names == ("workers, predicted", "measured")
     starts = [trace.summary().start_up_s for trace in box.picture.traces]
-    assert starts[0] == pytest.approx(starts[1], abs=0.05)  # the start of the workers is no miss
+    assert starts[0] == pytest.approx(
+        starts[1], abs=0.05
+    )  # the start-up of the workers is predicted too
     assert f"{percent(measured.summary().au)} measured" in str(box.picture.facts)
 
 
@@ -58,9 +60,7 @@ def test_a_measurement_is_drawn_below_its_prediction() -> None:
         for name, loop in LOOPS.items()
     ],
 )
-def test_a_real_run_has_the_utilisation_that_the_model_predicts(
-    pipeline: Pipeline, retry: Any
-) -> None:
+def test_real_run_has_the_predicted_utilisation(pipeline: Pipeline, retry: Any) -> None:
     predicted = simulate(pipeline).summary().au
     measured = retry(
         lambda: run_pipeline(pipeline).summary().au, lambda au: abs(au - predicted) < 0.05

@@ -131,6 +131,8 @@ def _what(error: BaseException) -> tuple[str, str]:
     if "Original Traceback" in text:
         kind, _, text = text.splitlines()[-1].partition(": ")
         return kind.rpartition(".")[2], text
+    if text.startswith("DataLoader timed out"):
+        return "TimeoutError", "a worker did not return its batch in time"
     return type(error).__name__, text.splitlines()[0] if text else ""
 
 
@@ -145,7 +147,7 @@ def learner_line(error: BaseException) -> str:
     frames = [m for m in _FRAME.finditer(text) if not m["file"].startswith(_NOT_THE_LEARNERS)]
     own = [frame for frame in frames if _INSTALLED not in frame["file"]]
     if not own:
-        return ""
+        return learner_line(error.__cause__) if error.__cause__ else ""
     last = own[-1]
     # IPython gives a plain cell a file name that means nothing to the learner.
     path = Path(last["file"])

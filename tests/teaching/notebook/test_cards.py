@@ -1,4 +1,4 @@
-"""The cards that checks, reveals and demonstrations draw."""
+"""Cards of checks, reveals and demonstrations."""
 
 import re
 
@@ -15,7 +15,7 @@ def _luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])
-def test_every_edge_stands_out_from_a_light_and_a_dark_page_and_without_its_colour(
+def test_every_edge_is_visible_on_any_page_and_without_colour(
     page: str,
 ) -> None:
     for edge in _EDGE.values():
@@ -25,7 +25,7 @@ def test_every_edge_stands_out_from_a_light_and_a_dark_page_and_without_its_colo
     assert len({_EDGE[tone].split()[1] for tone in ("good", "bad", "open")}) == 3
 
 
-def test_a_card_escapes_text_and_sets_code_apart() -> None:
+def test_card_escapes_text_and_marks_code() -> None:
     html = card("good", "Use `<b>`", "a < b", body="<pre>x</pre>")
     assert "<b>Use <code>&lt;b&gt;</code></b>" in html
     assert "a &lt; b" in html

@@ -1,4 +1,4 @@
-"""Demonstrations that break a process: told as they ended, and nothing left behind."""
+"""Demonstrations that crash a process: their result is reported, and nothing is left behind."""
 
 import math
 import sys
@@ -31,7 +31,7 @@ BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
     ids=lambda value: value.replace("\n", " ")[:24],
 )
 @pytest.mark.slow
-def test_an_end_and_what_was_printed_are_told(program: str, ending: str, shown: str) -> None:
+def test_result_and_output_are_reported(program: str, ending: str, shown: str) -> None:
     demo = run_demo(program, memory_mb=600)
     assert demo.ending == ending
     assert demo.sentence.startswith(f"{ending}. It took ")
@@ -42,9 +42,9 @@ def test_an_end_and_what_was_printed_are_told(program: str, ending: str, shown: 
 
 
 @pytest.mark.parametrize("ending", ["while True: pass", "import os; os._exit(3)"])
-@pytest.mark.parametrize("fresh", [False, True])  # in a new Python, unwatched until the end
+@pytest.mark.parametrize("fresh", [False, True])  # True: a new Python, without memory limit
 @pytest.mark.slow
-def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str, fresh: bool) -> None:
+def test_limits_stop_the_program_and_all_descendants(ending: str, fresh: bool) -> None:
     demo = run_demo(
         f"""
         import subprocess, sys

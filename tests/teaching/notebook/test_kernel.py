@@ -1,4 +1,4 @@
-"""The magic and the clearing away, in a real kernel, under each way to start a worker."""
+"""The magic and the cleanup in a real kernel, with each start method of workers."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -42,7 +42,7 @@ def kernel(start_method: str, tmp_path: Path) -> Iterator[Kernel]:
         yield kernel
 
 
-def test_workers_see_every_edit_errors_are_one_sentence_and_pictures_are_shown(
+def test_workers_see_every_edit_and_errors_are_one_sentence(
     kernel: Kernel,
 ) -> None:
     for i in range(3):
@@ -58,7 +58,7 @@ def test_workers_see_every_edit_errors_are_one_sentence_and_pictures_are_shown(
     ):
         (line,) = kernel.result(cell).outputs[-1]["traceback"]
         assert line.startswith(sentence)
-    # whatever MPLBACKEND says
+    # for any MPLBACKEND
     shown = kernel.result("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()").outputs
     assert any("image/png" in out.get("data", {}) for out in shown)
 
@@ -83,8 +83,8 @@ class Numbers(Dataset):
         return index
 """
 
-# Says "waiting" once the loop is inside of the loader: an interrupt that lands between two calls of
-# the loop's own body leaves nothing, since nothing else holds the loader's iterator.
+# Prints "waiting" once the loop is inside the loader. An interrupt between two calls of the loop's
+# own body would leave nothing, because nothing else refers to the loader's iterator.
 LOOP = """
 import sys, threading, time
 
@@ -107,7 +107,7 @@ for batch in loader:
 
 
 def interrupted_loop(kernel: Kernel) -> str:
-    """Interrupt a loop over persistent workers, and return what it showed."""
+    """Interrupt a loop over persistent workers, and return its output."""
     kernel.run(SLOW_DATASET)
     kernel.run(
         "from torch.utils.data import DataLoader\n"
@@ -116,9 +116,7 @@ def interrupted_loop(kernel: Kernel) -> str:
     return kernel.interrupt(LOOP, at="waiting")
 
 
-def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
-    kernel: Kernel, tmp_path: Path
-) -> None:
+def test_cleanup_ends_the_workers_of_an_interrupted_loop(kernel: Kernel, tmp_path: Path) -> None:
     shown = interrupted_loop(kernel)
     assert "KeyboardInterrupt" in shown
     assert "batch 2" not in shown
@@ -129,7 +127,7 @@ def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
 
-def test_persistent_workers_that_an_interrupt_has_ended_are_started_again(
+def test_persistent_workers_killed_by_an_interrupt_are_restarted(
     kernel: Kernel, tmp_path: Path
 ) -> None:
     assert "KeyboardInterrupt" in interrupted_loop(kernel)
@@ -137,14 +135,16 @@ def test_persistent_workers_that_an_interrupt_has_ended_are_started_again(
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
 
-def test_a_kernel_that_ends_takes_its_folders_along(kernel: Kernel) -> None:
+def test_ending_kernel_removes_its_folders(kernel: Kernel) -> None:
     kernel.run(DATASET.format(0))
     kernel.run(LOAD)
     room = Path(
         kernel.run("import tempfile; room = tempfile.TemporaryDirectory(); room.name")[1:-1]
     )
     assert room.is_dir()
-    kernel.manager.shutdown_wait_time = 25  # seconds until it is killed, less than it took
+    kernel.manager.shutdown_wait_time = (
+        25  # seconds before Jupyter kills it; shutdown used to take longer
+    )
     kernel.manager.shutdown_kernel()
     assert not room.exists()
 
@@ -162,7 +162,7 @@ threading.Event().wait(10)
 """
 
 
-def test_a_worker_that_dies_is_an_error_in_a_cell_and_none_between_two(
+def test_dead_worker_raises_in_a_cell_but_not_between_cells(
     kernel: Kernel, start_method: str
 ) -> None:
     kernel.run(DATASET.format(1))
@@ -172,8 +172,8 @@ def test_a_worker_that_dies_is_an_error_in_a_cell_and_none_between_two(
         while worker.status() != psutil.STATUS_ZOMBIE:
             pass
     assert kernel.run("print('alive')") == "alive\n"
-    if start_method != "forkserver":  # whose workers are no children of the kernel
-        # Python may hear of the first death as late as here: then the cell ends with its error
+    if start_method != "forkserver":  # its workers are not children of the kernel
+        # Python may receive the signal of the first death only now; then the cell raises its error.
         assert any(kernel.run(STARTS).strip().isdigit() for _ in range(3))
         assert kernel.run(DIES_IN_A_CELL) == "RuntimeError"
 
@@ -193,7 +193,7 @@ fail(Thing())
 """
 
 
-def test_what_the_last_error_holds_goes_with_it(kernel: Kernel) -> None:
+def test_objects_of_the_last_error_are_freed(kernel: Kernel) -> None:
     assert kernel.result(FAILS).error
     assert kernel.run("print(seen() is None)") == "False\n"
     kernel.run("cu.cleanup_workers()")
@@ -214,12 +214,12 @@ print("over")
 """
 
 
-def test_an_interrupt_that_comes_in_a_finalizer_is_heard_after_it(kernel: Kernel) -> None:
+def test_interrupt_in_a_finalizer_is_raised_after_it(kernel: Kernel) -> None:
     shown = kernel.interrupt(FINALIZES, at="waiting")
     assert shown == "waiting\nKeyboardInterrupt"
 
 
-def test_an_interrupt_that_comes_as_a_cell_ends_does_not_reach_the_next(kernel: Kernel) -> None:
+def test_interrupt_at_the_end_of_a_cell_does_not_reach_the_next(kernel: Kernel) -> None:
     ends = FINALIZES.replace("threading.Event().wait(60)\n", "")
     assert kernel.interrupt(ends, at="waiting") == "waiting\nover\n"
     assert kernel.run("import time; time.sleep(0.1); print('not reached')") == "not reached\n"

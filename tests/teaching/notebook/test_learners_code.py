@@ -1,4 +1,4 @@
-"""The learner's code: what counts as not yet written, and errors told in a sentence."""
+"""Analysis of the learner's code: unwritten parts, and errors in one sentence."""
 
 import json
 import pickle
@@ -63,7 +63,7 @@ class Empty: "Nothing yet."
 """
 
 
-def test_an_unwritten_part_is_found_and_what_is_written_is_none(tmp_path: Path) -> None:
+def test_unwritten_parts_are_found_and_written_ones_are_not(tmp_path: Path) -> None:
     (tmp_path / "cell.py").write_text(UNWRITTEN)
     found = run_path(str(tmp_path / "cell.py"))
     stubs = [thing for name, thing in found.items() if not name.startswith("__")]
@@ -73,7 +73,7 @@ def test_an_unwritten_part_is_found_and_what_is_written_is_none(tmp_path: Path) 
     assert not any(map(find_stub, [*written, Settings(), DataLoader, 0, ""]))
 
 
-def test_the_unwritten_method_is_named_and_an_object_judged_by_the_class_in_the_notebook(
+def test_unwritten_method_is_named_even_for_an_instance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert find_stub(HalfWritten) == "HalfWritten.__getitem__"
@@ -96,7 +96,7 @@ def raised(action: Callable[[], object]) -> str:
     return explain(caught.value)
 
 
-def test_the_learners_own_line_is_shown_and_not_that_of_a_library() -> None:
+def test_error_shows_the_learners_line_not_the_librarys() -> None:
     assert "test_learners_code.py, `json.loads(" in raised(lambda: json.loads("{"))
     error = ValueError("no\nsecond line")
     assert (learner_line(error), explain(error)) == ("", "ValueError: no")
@@ -108,14 +108,14 @@ def test_the_learners_own_line_is_shown_and_not_that_of_a_library() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_an_error_in_a_worker_reads_like_one_at_home(num_workers: int) -> None:
+def test_error_in_a_worker_reads_like_a_local_one(num_workers: int) -> None:
     text = raised(lambda: list(DataLoader(Broken(), num_workers=num_workers)))
     assert "of __getitem__ in test_learners_code.py, `raise KeyError(" in text
     assert "KeyError: 'event 3 has no pulses'" in text
     assert "\n" not in text
 
 
-def test_usual_errors_come_with_a_next_step() -> None:
-    assert "fresh Python" in advice(NameError("np"))
+def test_common_errors_have_a_next_step() -> None:
+    assert "new Python" in advice(NameError("np"))
     assert "pickled" in advice(pickle.PicklingError("x"))
     assert advice(ZeroDivisionError()) == ""

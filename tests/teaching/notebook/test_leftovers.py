@@ -1,4 +1,4 @@
-"""What is cleared away after an interrupt, without a kernel; with one in test_kernel.py."""
+"""Cleanup after an interrupt without a kernel; test_kernel.py tests it with a kernel."""
 
 import multiprocessing
 import os
@@ -19,23 +19,21 @@ from course_utils.teaching.notebook import cleanup_workers
 @pytest.mark.parametrize(
     "state", [{}, {"_shutdown": False}, {"_shutdown": False, "_workers": []}], ids=str
 )
-def test_a_loop_that_was_interrupted_while_it_began_is_no_obstacle(
+def test_loop_interrupted_while_starting_can_be_cleaned_up(
     state: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cleanup_workers()  # of what other tests left
+    cleanup_workers()  # removes leftovers of other tests
     capsys.readouterr()
     half_made: Any = _MultiProcessingDataLoaderIter.__new__(_MultiProcessingDataLoaderIter)
     vars(half_made).update(state)
     cleanup_workers()
-    assert capsys.readouterr().out.endswith("0 worker processes.\n" if state else "over.\n")
-    half_made._shutdown = True  # for torch, which shuts it down again as it goes
+    assert capsys.readouterr().out.endswith("0 worker processes.\n" if state else "to clean up.\n")
+    half_made._shutdown = True  # torch shuts it down again when it is freed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
-def test_a_worker_that_nobody_knows_any_more_is_ended(
-    method: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_orphaned_worker_is_killed(method: str, capsys: pytest.CaptureFixture[str]) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot start processes by {method}")
     numbers = TensorDataset(torch.arange(4))
@@ -47,20 +45,22 @@ def test_a_worker_that_nobody_knows_any_more_is_ended(
     said = "Cleaned up 0 unfinished loops over a loader and 1 worker process.\n"
     assert capsys.readouterr().out == said
     assert not psutil.pid_exists(worker.pid)
-    # It counts as shut down: torch would keep its address, and refuse a later loop that gets it.
+    # Mark it as shut down; otherwise torch keeps its address and rejects a later loop that gets it.
     _utils.signal_handling._remove_worker_pids(id(batches))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there")
-def test_a_server_of_workers_that_an_interrupt_ended_is_started_again() -> None:
+def test_forkserver_killed_by_an_interrupt_is_restarted() -> None:
     from multiprocessing import forkserver
 
     server: Any = forkserver._forkserver
     forkserver.ensure_running()
     ended = server._forkserver_pid
     os.kill(ended, signal.SIGKILL)
-    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)  # all its threads, and it stays a zombie
+    os.waitid(
+        os.P_PID, ended, os.WEXITED | os.WNOWAIT
+    )  # waits for all threads, and leaves a zombie
     cleanup_workers()
     forkserver.ensure_running()
     assert server._forkserver_pid != ended

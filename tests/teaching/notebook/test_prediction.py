@@ -1,4 +1,4 @@
-"""Predictions: asked, kept over a restart, and set beside the measurement."""
+"""Predictions: asked, stored across a restart, and compared with the measurement."""
 
 import json
 from collections.abc import Iterator
@@ -38,13 +38,13 @@ def status(form: widgets.VBox) -> str:
         *[("0", "%", 0), ("40%", "%", 40), ("100 %", "%", 100), ("0", "ms", 0)],
     ],
 )
-def test_numbers_are_read_as_people_write_them(
+def test_numbers_are_read_in_common_notations(
     answers: Path, typed: str, unit: str, number: float
 ) -> None:
     form = predict("90.1", "How much?", unit=unit)
     assert "Not answered yet" in status(form)
     field(form).value = typed
-    assert status(form).startswith("Kept: ")
+    assert status(form).startswith("Saved: ")
     assert kept(answers) == number
 
 
@@ -64,28 +64,28 @@ NO_NUMBER = "{!r} is not a number. Enter a number, for example 40."
         *[(typed, "%", NO_NUMBER.format(typed)) for typed in ("much", "nan", "inf", "4 0 %")],
     ],
 )
-def test_what_cannot_be_is_refused(answers: Path, typed: str, unit: str, sentence: str) -> None:
+def test_invalid_guess_is_rejected(answers: Path, typed: str, unit: str, sentence: str) -> None:
     form = predict("90.1", "How much?", unit=unit)
     field(form).value = typed
     assert status(form) == sentence
     assert kept(answers) is None
 
 
-def test_a_choice_is_kept_and_compared_in_words(answers: Path) -> None:
+def test_choice_is_stored_and_compared_as_text(answers: Path) -> None:
     form = predict("90.2", "What is slow?", choices=["storage", "CPU"])
     assert field(form).value is None
     field(form).value = "CPU"
     assert kept(answers, "90.2") == "CPU"
-    assert repr(reveal("90.2", "storage")) == 'You said "CPU", it is "storage".'
+    assert repr(reveal("90.2", "storage")) == 'You predicted "CPU", and it is "storage".'
     assert ">predicted<" not in reveal("90.2", "storage")._repr_html_()
 
 
-def test_asking_again_shows_what_was_kept_also_where_no_widget_is_drawn() -> None:
+def test_stored_answer_is_shown_again_even_without_widgets() -> None:
     field(predict("90.1", "How busy?", unit="%")).value = "40"
     form = predict("90.1", "How busy?", unit="%")
-    assert (field(form).value, status(form)) == ("40", "Kept: 40 %")
+    assert (field(form).value, status(form)) == ("40", "Saved: 40 %")
     bundle = form._repr_mimebundle_()
-    assert bundle["text/plain"] == "Predict: How busy? Kept: 40 %"
+    assert bundle["text/plain"] == "Predict: How busy? Saved: 40 %"
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
@@ -106,7 +106,7 @@ def test_asking_again_shows_what_was_kept_also_where_no_widget_is_drawn() -> Non
         ("it/s", 1234, 1e5, "You predicted 1,234 it/s, and it is 100,000 it/s, 81 times more"),
     ],
 )
-def test_the_comparison_is_told_as_a_ratio_and_drawn_to_one_scale(
+def test_comparison_shows_a_ratio_and_bars_on_one_scale(
     unit: str, guess: float, measured: float, sentence: str
 ) -> None:
     field(predict("90.1", "How much?", unit=unit)).value = str(guess)
@@ -115,7 +115,7 @@ def test_the_comparison_is_told_as_a_ratio_and_drawn_to_one_scale(
     assert "width:100.0%" in shown._repr_html_()
 
 
-def test_without_a_guess_or_a_question_the_measurement_is_shown() -> None:
+def test_measurement_is_shown_without_a_guess_or_question() -> None:
     predict("90.1", "How busy?", unit="%")
     shown = reveal("90.1", 81)
     assert repr(shown).startswith("Measured: 81 %. You made no prediction here")

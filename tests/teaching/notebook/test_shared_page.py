@@ -1,4 +1,4 @@
-"""A notebook that is shared without a kernel keeps its pictures."""
+"""A notebook shared without a kernel still shows its pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELLS = (
 
 
 @pytest.mark.slow
-def test_plain_html_of_a_notebook_shows_each_timeline_as_an_image_and_each_form_as_words(
+def test_static_html_shows_timelines_as_images_and_forms_as_text(
     tmp_path: Path,
 ) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])

@@ -1,4 +1,4 @@
-"""The first cell: how workers start, what it says, and what it leaves alone."""
+"""The first cell: start method of workers, output, and settings that it does not change."""
 
 import multiprocessing
 import random
@@ -22,7 +22,7 @@ VERSION = '{"cells": [], "metadata": {"course": {"version": "%s"}}}'
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record what would change this process for every test after this one."""
+    """Record calls that would otherwise change this process for all later tests."""
     made: list[Any] = []
     monkeypatch.delenv("COURSE_START_METHOD", raising=False)
     monkeypatch.setattr(
@@ -36,14 +36,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
-def test_the_server_is_told_what_to_load_before_it_runs(calls: list[Any]) -> None:
+def test_preload_is_set_before_the_server_starts(calls: list[Any]) -> None:
     assert start_workers() == "forkserver"
     assert calls == ["forkserver", list(start.PRELOAD), "running"]
-    # The server would pass over a missing one in silence, and every worker would load it anew.
+    # The server would silently ignore a missing module, and every worker would import it.
     assert all(find_spec(name) for name in start.PRELOAD)
 
 
-def test_windows_can_only_spawn_and_chooses_once(
+def test_windows_uses_spawn_and_sets_it_once(
     calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
@@ -53,7 +53,7 @@ def test_windows_can_only_spawn_and_chooses_once(
     assert calls == ["spawn"]
 
 
-def test_a_wrong_choice_gets_the_same_sentence_from_the_doctor(
+def test_invalid_start_method_is_reported_by_doctor_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COURSE_START_METHOD", "teleport")
@@ -73,7 +73,7 @@ def test_a_wrong_choice_gets_the_same_sentence_from_the_doctor(
         ("{}", ""),
     ],
 )
-def test_ready_says_what_will_run_where_and_makes_data_and_chance_repeatable(
+def test_ready_describes_the_machine_and_fixes_seeds(
     text: str,
     note: str,
     calls: list[Any],
@@ -98,7 +98,7 @@ def test_ready_says_what_will_run_where_and_makes_data_and_chance_repeatable(
     assert drawn[0] == drawn[1]
 
 
-def test_a_data_set_is_made_once_in_the_size_asked_for_or_it_is_said_what_to_do(
+def test_data_set_is_created_once_or_reported_with_a_next_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made: list[Sequence[str]] = []
@@ -112,7 +112,7 @@ def test_a_data_set_is_made_once_in_the_size_asked_for_or_it_is_said_what_to_do(
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setattr("course_data.make_events.main", main)
     folder = tmp_path / "events-S"
-    folder.mkdir()  # without a manifest it is not whole
+    folder.mkdir()  # without a manifest, it is incomplete
     with pytest.raises(KeepfedError, match="Fix the problem shown above, then run `course data`"):
         data_path("events", "S")
     assert data_path("events", "S") == data_path("events", "S") == folder

@@ -1,4 +1,4 @@
-"""A script in several ranks: each knows its number, and none outlives its time."""
+"""A script in several ranks: each knows its rank, and all end in time."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ time.sleep(1000 * ("wait" in sys.argv))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [pytest.param("end", marks=pytest.mark.full), "wait"])
-def test_every_rank_runs_the_script_and_none_is_left(what: str, tmp_path: Path) -> None:
+def test_every_rank_runs_the_script_and_no_process_is_left(what: str, tmp_path: Path) -> None:
     script, left = tmp_path / "script.py", tmp_path / "left"
     script.write_text(SCRIPT)
     left.mkdir()
@@ -32,6 +32,6 @@ def test_every_rank_runs_the_script_and_none_is_left(what: str, tmp_path: Path) 
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_script_that_is_not_there_is_said_so() -> None:
+def test_missing_script_is_reported() -> None:
     with pytest.raises(KeepfedError, match="no script train_nothing; give its path"):
         torchrun("train_nothing")

@@ -1,4 +1,4 @@
-"""`%%worker_module`: what it writes, imports, prints and refuses."""
+"""`%%worker_module`: what it writes, imports, prints and rejects."""
 
 import importlib
 import re
@@ -31,7 +31,7 @@ def folder(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def magic() -> Any:
-    """The magic as IPython would call it; its names land in `magic.names`."""
+    """The magic as IPython calls it; its names go to `magic.names`."""
     registered: list[Any] = []
     names: dict[str, Any] = {}
     shell = SimpleNamespace(
@@ -42,7 +42,7 @@ def magic() -> Any:
     return SimpleNamespace(run=registered[0], names=names)
 
 
-def test_names_of_the_cell_become_names_of_the_notebook_and_missing_ones_are_listed(
+def test_names_of_the_cell_reach_the_notebook(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     magic.run("mine", "import math\n\ndef area(r):\n    return math.pi * r * r\n\n_hidden = 1\n")
@@ -56,10 +56,10 @@ def test_names_of_the_cell_become_names_of_the_notebook_and_missing_ones_are_lis
     )
     made, *_, missing = capsys.readouterr().out.splitlines()
     assert made == "mine.py defines SIZE, A."
-    assert missing.startswith("A worker will not know np, torch: it is a fresh Python")
+    assert missing.startswith("A worker will not know np, torch, because it is a new Python")
 
 
-def test_a_script_is_called_one_and_what_it_would_assign_is_not_missing(
+def test_script_is_labelled_and_its_names_are_not_missing(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     magic.run("mine", 'import sys\nif __name__ == "__main__":\n    a = sys.argv\n    print(a)\n')
@@ -67,7 +67,7 @@ def test_a_script_is_called_one_and_what_it_would_assign_is_not_missing(
     assert said == "mine.py is a script. Importing it does nothing.\n"
 
 
-def test_a_changed_cell_says_that_old_objects_stay_old(
+def test_changed_cell_warns_about_old_objects(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = "Objects created earlier keep the old code. Run the cells that create them again."
@@ -80,7 +80,7 @@ def test_a_changed_cell_says_that_old_objects_stay_old(
 
 
 @pytest.mark.parametrize("between", ["from mine_base import x", "x = 1 / 0"])
-def test_a_cell_that_another_one_came_after_is_run_again(
+def test_cell_is_run_again_after_a_different_one(
     magic: Any, capsys: pytest.CaptureFixture[str], between: str
 ) -> None:
     magic.run("mine_base", "x = 1")
@@ -92,17 +92,17 @@ def test_a_cell_that_another_one_came_after_is_run_again(
     magic.run("mine_base", "x = 2\nclass Kind: pass")
     assert "keep the old code" in capsys.readouterr().out
     magic.run("mine_base", "x = 2\ndef function(): return x")
-    assert "keep the old code" not in capsys.readouterr().out  # nothing was made of it
+    assert "keep the old code" not in capsys.readouterr().out  # no object of the old version exists
     magic.run("mine_user", "from mine_base import x")
     assert magic.names["x"] == 2
 
 
-def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_cell(
+def test_equal_length_edits_within_a_second_are_imported(
     folder: Path,
 ) -> None:
-    """Also where a worker wrote a cached version meanwhile."""
+    """Includes the case that a worker wrote a .pyc between the edits."""
     with pytest.raises(KeepfedError):
-        define("mine", "1 / 0", folder=folder)  # mended by the next one
+        define("mine", "1 / 0", folder=folder)  # fixed by the next version
     first = b""
     cached = Path(importlib.util.cache_from_source(str(folder / "mine.py")))
     for number in range(5):
@@ -110,13 +110,13 @@ def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_ce
         assert module.x == number
         first = first or cached.read_bytes()
         cached.write_bytes(first)
-    # line 1 of the cell is the magic itself, which IPython does not pass on
+    # Line 1 of the cell is the magic itself, which IPython removes.
     assert module.f.__code__.co_firstlineno == 4
     program = [sys.executable, "-c", "import mine; print(mine.x)"]
     assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "4\n"
 
 
-def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) -> None:
+def test_syntax_error_shows_the_new_line(folder: Path) -> None:
     define("mine", "x = (1 + 1) * 2", folder=folder)
     with pytest.raises(KeepfedError, match=re.escape("`x = (1 + 1 * 2`: '(' was never closed")):
         define("mine", "x = (1 + 1 * 2", folder=folder)
@@ -137,7 +137,7 @@ def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) 
         ),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(
+def test_invalid_cell_or_name_is_rejected_in_one_sentence(
     folder: Path, name: str, cell: str, sentence: str
 ) -> None:
     with pytest.raises(KeepfedError) as caught:
