@@ -1,1 +1,1 @@
-"""Make the course's data on this machine, from a seed, without a network."""
+"""Create the data of the course on this machine, from a seed, without a network."""

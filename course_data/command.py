@@ -1,4 +1,4 @@
-"""Run a script that makes a data set: its arguments, its words, its errors as sentences."""
+"""Run a script that creates a data set: arguments, output, and errors as sentences."""
 
 import argparse
 import sys
@@ -11,21 +11,22 @@ from course_data import files
 from course_utils.errors import CourseError
 from course_utils.paths import SIZES, data_root
 from keepfed.errors import KeepfedError, sentence
+from keepfed.formatting import plural
 
 Build = Callable[[Path, str, int], files.Facts]
-ELSEWHERE = "name another place in COURSE_DATA"
+ELSEWHERE = "choose another folder with COURSE_DATA"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make one data set.
+    """Instructions for creating one data set.
 
     Attributes:
-        name: "events" makes the folder events-M.
-        version: goes up when the same seed gives other bytes.
-        counts: samples of each size.
-        bytes_each: room that one sample takes on the disk, in all formats of its size.
-        build: fills a folder, given size and seed, and returns facts for the manifest.
+        name: "events" creates the folder events-M.
+        version: Increased when the same seed gives different bytes.
+        counts: Number of samples for each size.
+        bytes_each: Disk space of one sample, in all formats of its size.
+        build: Function that fills a folder, given size and seed, and returns manifest facts.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Recipe:
 
 
 def run(recipe: Recipe, argv: Sequence[str] | None, *, usage: str) -> int:
-    """Make the data set that the arguments ask for, or check it; return the exit code."""
+    """Create or check the data set that the arguments specify; return the exit code."""
     arguments = _parse(recipe, argv, usage)
     folder = arguments.out or data_root() / f"{recipe.name}-{arguments.size}"
     if arguments.check:
@@ -45,14 +46,14 @@ def run(recipe: Recipe, argv: Sequence[str] | None, *, usage: str) -> int:
 
 
 def guarded(action: Callable[[], None]) -> int:
-    """Return 0 if `action` ends well, else say what is wrong in one sentence and return 1."""
+    """Return 0 if `action` succeeds, otherwise print the error in one sentence and return 1."""
     try:
         action()
     except (KeepfedError, OSError) as error:
         print(sentence(error, elsewhere=ELSEWHERE), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped; what was unfinished is cleared away.", file=sys.stderr)
+        print("\nStopped. Unfinished files were removed.", file=sys.stderr)
         return 130
     return 0
 
@@ -61,23 +62,25 @@ def check(folder: Path, *, but: Collection[str] = ()) -> None:
     """Read every file and compare it with its checksum.
 
     Args:
-        folder: a data set.
-        but: files and folders in it that do not matter.
+        folder: Folder of a data set.
+        but: Files and folders in it to ignore.
 
     Raises:
-        CourseError: the folder holds no whole data set, or a file is corrupted.
+        CourseError: If the folder contains no complete data set, or a file is corrupted.
     """
     manifest = files.read_manifest(folder)
     if manifest is None:
-        raise CourseError(f"{folder} holds no whole data set; make it without --check.")
+        raise CourseError(
+            f"{folder} does not contain a complete data set. Create it by omitting --check."
+        )
     broken = [name for name in files.corrupted(folder) if name.partition("/")[0] not in but]
     if broken:
         named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
         raise CourseError(
-            f"{len(broken)} of the files in {folder} are not as they were made ({named}); "
+            f"{folder} contains {plural(len(broken), 'corrupted file')} ({named}). "
             f"{_remedy(folder, manifest, broken)}."
         )
-    print(f"{folder}: all files are as they were made.")
+    print(f"{folder}: all files are intact.")
 
 
 def _make(recipe: Recipe, folder: Path, arguments: argparse.Namespace) -> None:
@@ -86,7 +89,7 @@ def _make(recipe: Recipe, folder: Path, arguments: argparse.Namespace) -> None:
     facts = {"data": recipe.name, "version": recipe.version, "size": size, "seed": seed}
     with files.locked(folder):
         if _is_there(folder, facts, force=arguments.force):
-            print(f"{folder}: {count:,} {recipe.name}, already there.")
+            print(f"{folder}: {count:,} {recipe.name}, already exists.")
             return
         start = time.perf_counter()
         files.make_folder(
@@ -97,26 +100,26 @@ def _make(recipe: Recipe, folder: Path, arguments: argparse.Namespace) -> None:
         )
         seconds = time.perf_counter() - start
     megabytes = (files.read_manifest(folder) or {})["bytes"] / 1e6
-    print(f"{folder}: {count:,} {recipe.name}, {megabytes:,.0f} MB, made in {seconds:.0f} s.")
+    print(f"{folder}: {count:,} {recipe.name}, {megabytes:,.0f} MB, created in {seconds:.0f} s.")
 
 
 def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
-    """Return whether the wanted data set is there; refuse to replace what is not ours."""
+    """Return whether the requested data set exists; refuse to replace other data."""
     if not folder.exists() or not any(folder.iterdir()):
         return False
     manifest = files.read_manifest(folder)
     if manifest is None or manifest.get("data") != facts["data"]:
         raise CourseError(
-            f"{folder} is there but holds no whole {facts['data']}; delete it, or name another "
-            "place in COURSE_DATA."
+            f"{folder} already exists, but does not contain a complete {facts['data']} data set. "
+            "Delete it, or choose another folder with COURSE_DATA."
         )
     if force:
         return False
     for key, value in facts.items():
         if manifest.get(key) != value:
             raise CourseError(
-                f"{folder} was made with {key} {manifest.get(key)}, not {value}; "
-                "delete it, or name another place in COURSE_DATA."
+                f"{folder} was created with {key} {manifest.get(key)}, not {value}. "
+                "Delete it, or choose another folder with COURSE_DATA."
             )
     if not files.sizes_match(folder, manifest):
         check(folder)
@@ -124,19 +127,19 @@ def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
 
 
 def _remedy(folder: Path, manifest: files.Facts, broken: Sequence[str]) -> str:
-    from course_utils.loading.events import CONVERTED, FORMATS  # not needed to make images
+    from course_utils.loading.events import CONVERTED, FORMATS  # not needed for images
 
     entries = {name.partition("/")[0] for name in broken}
     formats = [name for name in CONVERTED if FORMATS[name].entry in entries]
     if manifest.get("data") == "events" and len(formats) == len(entries):
         return (
-            f"delete {', '.join(sorted(entries))} there, and write that anew with `python -m "
+            f"Delete {', '.join(sorted(entries))} there, and write it again with `python -m "
             f"course_data.convert_events {folder} --to {' '.join(formats)}`"
         )
     if "size" not in manifest:
-        return f"delete {folder} and convert it again"
+        return f"Delete {folder} and convert it again"
     return (
-        f"make them anew with `python -m course_data.make_{manifest['data']} "
+        f"Create them again with `python -m course_data.make_{manifest['data']} "
         f"--size {manifest['size']} --seed {manifest['seed']} --out {folder} --force`"
     )
 
@@ -148,7 +151,7 @@ def _parse(recipe: Recipe, argv: Sequence[str] | None, usage: str) -> argparse.N
     sizes = ", ".join(f"{size} = {recipe.counts[size]:,}" for size in SIZES)
     parser.add_argument("--size", choices=SIZES, default="M", help=f"{sizes} (default: M)")
     parser.add_argument("--seed", type=int, default=1, help="same seed, same bytes (default: 1)")
-    parser.add_argument("--out", type=Path, help="folder to make (default: in the course's data)")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.add_argument("--check", action="store_true", help="verify the checksums, make nothing")
+    parser.add_argument("--out", type=Path, help="folder to create (default: in the course's data)")
+    parser.add_argument("--force", action="store_true", help="replace an existing data set")
+    parser.add_argument("--check", action="store_true", help="only verify the checksums")
     return parser.parse_args(argv)

@@ -1,13 +1,13 @@
-"""Write events in more file formats, or take in the public IceCube data.
+"""Write events in more file formats, or import the public IceCube data.
 
     python -m course_data.convert_events data/events-L --to npz sqlite
     python -m course_data.convert_events data/events-L --to npz tar --engine ray --ray node1:6379
     python -m course_data.convert_events data/icecube --kaggle DOWNLOADED --batches 1 2
 
-The second form writes the same bytes on a Ray cluster, the parts of a format side by side; the
-folder must be one that all nodes find under its path. The third makes data/icecube out of the files
-of the Kaggle competition "IceCube - Neutrinos in Deep Ice": train_meta.parquet,
-train/batch_N.parquet and sensor_geometry.csv.
+The second form writes the same bytes on a Ray cluster, with the parts of a format in parallel. All
+nodes must see the folder under the same path. The third form creates data/icecube from files of the
+Kaggle competition "IceCube - Neutrinos in Deep Ice": train_meta.parquet, train/batch_N.parquet and
+sensor_geometry.csv.
 """
 
 import argparse
@@ -24,49 +24,58 @@ from course_utils.loading.events import CONVERTED, FORMATS, EventArrays
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Convert as the arguments say and return the exit code."""
+    """Convert as the arguments specify, and return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="events to convert, or to make with --kaggle")
+    parser.add_argument("folder", type=Path, help="events to convert, or to create with --kaggle")
     parser.add_argument("--to", nargs="+", choices=CONVERTED, default=[], help="formats to add")
     parser.add_argument(
-        "--kaggle", type=Path, metavar="PATH", help="public IceCube data to take in"
+        "--kaggle", type=Path, metavar="PATH", help="folder of the public IceCube data to import"
     )
     parser.add_argument("--batches", nargs="+", type=int, help="only these batches (default: all)")
     parser.add_argument(
-        "--engine", choices=["here", "ray"], default="here", help="who writes what --to names"
+        "--engine",
+        choices=["here", "ray"],
+        default="here",
+        help="where to write the formats of --to",
     )
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="of a cluster that runs (default: join or start one here)"
+        "--ray",
+        metavar="ADDRESS",
+        help="address of a running cluster (default: join or start one here)",
     )
-    parser.add_argument("--workers", type=int, help="start a cluster here, with so many")
+    parser.add_argument(
+        "--workers", type=int, help="start a cluster here, with this number of workers"
+    )
     return guarded(lambda: _run(parser.parse_args(argv)))
 
 
 def add_formats(
     folder: Path, names: Sequence[str], engine: Engine = write_here
 ) -> dict[str, float]:
-    """Write the named formats, of CONVERTED, beside the events in `folder`, unless they are there.
+    """Write formats from CONVERTED next to the events in `folder`, unless they exist already.
 
     Returns:
-        How many seconds each took that was written.
+        Seconds for each format that was written.
 
     Raises:
-        CourseError: the folder holds no whole data set, or there is too little room.
+        CourseError: If the folder contains no complete data set, or the disk has too little space.
     """
     with files.locked(folder):
         manifest = files.read_manifest(folder)
         if manifest is None:
-            raise CourseError(f"{folder} holds no whole events; run make_events first.")
+            raise CourseError(
+                f"{folder} does not contain a complete events data set. Run make_events first."
+            )
         missing = []
         for name in names:
             if files.size_matches(folder, manifest, FORMATS[name].entry):
-                print(f"{folder / FORMATS[name].entry}: already there.")
+                print(f"{folder / FORMATS[name].entry}: already exists.")
             else:
                 missing.append(name)
         if missing:
-            # else a corrupted file would be converted, and sealed as if it were whole
+            # Otherwise corrupted data would be converted and get valid checksums.
             check(folder, but={FORMATS[name].entry for name in missing})
         return {name: _add(folder, name, engine) for name in missing}
 
@@ -91,7 +100,7 @@ def _add(folder: Path, name: str, engine: Engine) -> float:
 def _from_kaggle(folder: Path, source: Path, batches: Sequence[int] | None) -> None:
     with files.locked(folder):
         if files.read_manifest(folder) is not None:
-            print(f"{folder}: already there.")
+            print(f"{folder}: already exists.")
             return
         start = time.perf_counter()
         meta = kaggle.read_meta(source, batches)

@@ -1,7 +1,8 @@
-"""Make a folder of data so that it is there whole or not at all, and find out if it still is.
+"""Create a folder of data atomically, and verify it later.
 
-A folder is built under another name beside its place, sealed with checksums and, last of all, a
-manifest, and then renamed. A run that is killed leaves the place as it was; the next one clears up.
+A folder is built under a temporary name next to its final path. It gets checksums and, last of all,
+a manifest, and is then renamed. A killed run does not change the final path; the next run cleans
+up.
 """
 
 import hashlib
@@ -18,19 +19,19 @@ from keepfed.files import require_free_space
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
-_SMALLER = "choose a smaller --size, or name another place in COURSE_DATA"
+_SMALLER = "choose a smaller --size, or choose another folder with COURSE_DATA"
 
 Facts = Mapping[str, Any]
 
 
 def make_folder(folder: Path, build: Callable[[Path], Facts], *, facts: Facts, room: int) -> None:
-    """Let `build` fill an empty folder, then put it in the place of `folder`.
+    """Let `build` fill an empty folder, then replace `folder` by it.
 
     Args:
-        folder: where the data shall be; what is there is replaced.
-        build: writes into the path it is given and returns further facts for the manifest.
-        facts: what the manifest says about the data.
-        room: bytes that must be free.
+        folder: Final path of the data. Existing data are replaced.
+        build: Function that writes into the given path and returns facts for the manifest.
+        facts: Entries of the manifest.
+        room: Free disk space required, in bytes.
     """
     unfinished, former = _beside(folder, "unfinished"), _beside(folder, "former")
     require_free_space(folder.parent, room, otherwise=_SMALLER)
@@ -45,10 +46,10 @@ def make_folder(folder: Path, build: Callable[[Path], Facts], *, facts: Facts, r
 
 
 def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: int) -> None:
-    """Let `write` make one more file or folder in `folder`, then seal it anew."""
+    """Let `write` create one more file or folder in `folder`, then seal the folder again."""
     unfinished = _beside(folder / name, "unfinished")
     _remove(unfinished)
-    _remove(folder / name)  # a run that was killed before it sealed
+    _remove(folder / name)  # left by a run that was killed before sealing
     require_free_space(folder, room, otherwise=_SMALLER)
     try:
         write(unfinished)
@@ -60,23 +61,23 @@ def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: i
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the right to write `folder`; the system gives it back when the holder is killed."""
+    """Lock `folder` for writing; the system releases the lock if the holder is killed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_beside(folder, "lock"))
     try:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            print(f"Another process is making {folder}; waiting for it.", flush=True)
+            print(f"Another process is creating {folder}. Waiting for it.", flush=True)
             lock.acquire()
         sweep(folder)
         yield
-    finally:  # also after an interrupt on the way in; what is not held is released in silence
+    finally:  # including after an interrupt; releasing an unlocked file does nothing
         lock.release()
 
 
 def sweep(folder: Path) -> None:
-    """Clear away what a run that failed or was killed left; put back what it had moved aside."""
+    """Remove the leftovers of a failed or killed run; restore the data that it moved aside."""
     former = _beside(folder, "former")
     if former.exists() and not folder.exists():
         former.rename(folder)
@@ -87,7 +88,7 @@ def sweep(folder: Path) -> None:
 
 
 def seal(folder: Path, facts: Facts) -> None:
-    """Write the checksums of all files and then the manifest, whose presence means whole."""
+    """Write the checksums of all files, then the manifest that marks the folder as complete."""
     lines = [f"{_sha256(folder / name)}  {name}\n" for name in _file_names(folder)]
     _write(folder / CHECKSUMS, "".join(lines))
     sizes = {path.name: _bytes_below(path) for path in sorted(folder.iterdir())}
@@ -98,7 +99,7 @@ def seal(folder: Path, facts: Facts) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of `folder`, or None where there is none that can be read."""
+    """Return the manifest of `folder`, or None if it is missing or unreadable."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -107,18 +108,18 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def sizes_match(folder: Path, manifest: Facts) -> bool:
-    """Tell whether everything in the manifest is there in the right size: a quick look."""
+    """Return whether every entry of the manifest exists with the right size (a quick check)."""
     return all(size_matches(folder, manifest, name) for name in manifest["sizes"])
 
 
 def size_matches(folder: Path, manifest: Facts, name: str) -> bool:
-    """Tell whether one file or folder is in the manifest, and there in the right size."""
+    """Return whether one file or folder is in the manifest, and exists with the right size."""
     there = (folder / name).exists()
     return there and _bytes_below(folder / name) == manifest["sizes"].get(name)
 
 
 def corrupted(folder: Path) -> list[str]:
-    """Return the names of the files that are missing or not as they were sealed: a full read."""
+    """Return the names of missing and changed files; reads every file."""
     if not (folder / CHECKSUMS).is_file():
         return [CHECKSUMS]
     lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
@@ -153,7 +154,7 @@ def _bytes_below(path: Path) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file in one step."""
+    """Replace a file atomically."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(text, encoding="utf-8", newline="\n")
     new.replace(path)

@@ -4,8 +4,8 @@
     train/batch_N.parquet   one row per pulse: event_id (index), sensor_id, time, charge, auxiliary
     sensor_geometry.csv     sensor_id, x, y, z
 
-The public data tell neither energy nor kind nor run: they become NaN, UNKNOWN and the batch.
-Charges are float64 there and float32 here; all else is taken over exactly.
+The public data contain no energy, kind or run. These become NaN, UNKNOWN and the batch number.
+Charges are float64 there and float32 here. All other values are copied exactly.
 """
 
 import shutil
@@ -35,17 +35,17 @@ def read_meta(source: Path, batches: Sequence[int] | None) -> pa.Table:
     _open(path, _META).close()
     meta = pq.read_table(path, columns=_META, filters=wanted)
     if not len(meta):
-        raise CourseError(f"{path} knows no batch {batches}; name others with --batches.")
+        raise CourseError(f"{path} does not contain batch {batches}. Choose others with --batches.")
     return meta.sort_by([("batch_id", "ascending"), ("first_pulse_index", "ascending")])
 
 
 def room(meta: pa.Table) -> int:
-    """Return the bytes that the events of `meta` take in our layout, generously."""
+    """Return the disk space in bytes for the events of `meta` in our layout, rounded up."""
     return 16 * int(_counts(meta).sum()) + 100 * len(meta)
 
 
 def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int]]:
-    """Write the events of `meta` into an empty folder in our layout and return their counts."""
+    """Write the events of `meta` into an empty folder in our layout, and return their counts."""
     table = np.zeros(len(meta), EVENT)
     for name in ("event_id", "azimuth", "zenith"):
         table[name] = meta[name].to_numpy()
@@ -64,7 +64,7 @@ def _counts(meta: pa.Table) -> NDArray[np.int64]:
 
 
 def _blocks(source: Path, table: NDArray[np.void], counts: NDArray[np.int64]) -> Iterator[Block]:
-    """Yield the pulses of one batch after the other, a bounded number at a time."""
+    """Yield the pulses batch by batch, a bounded number at a time."""
     for batch in tqdm(np.unique(table["run_id"]), desc="kaggle", unit="batch", disable=None):
         of_batch = table["run_id"] == batch
         expected = np.repeat(table["event_id"][of_batch], counts[of_batch])
@@ -85,12 +85,14 @@ def _open(path: Path, columns: list[str]) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise CourseError(f"{path} is no whole Parquet file; fetch it again.") from error
+        raise CourseError(f"{path} is not a complete Parquet file. Download it again.") from error
     missing = [name for name in columns if name not in file.schema_arrow.names]
     if missing:
-        raise CourseError(f"{path} has no column {missing[0]}; fetch the competition's file again.")
+        raise CourseError(
+            f"{path} has no column {missing[0]}. Download the file of the competition again."
+        )
     return file
 
 
 def _disagreement(path: Path) -> CourseError:
-    return CourseError(f"{path} and train_meta.parquet do not belong together; fetch both again.")
+    return CourseError(f"{path} and train_meta.parquet do not match. Download both files again.")

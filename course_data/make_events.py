@@ -1,12 +1,11 @@
-"""Make events of a neutrino telescope: ragged pulses with direction, energy and kind.
+"""Create events of a neutrino telescope: ragged pulses with direction, energy and kind.
 
     python -m course_data.make_events --size M
     python -m course_data.make_events --size M --check
 
 Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
-columns of the public IceCube data. The physics and its sources are in telescope and simulate. L
-leaves out the folder with one file per event; convert_events adds it, and many
-more formats.
+columns of the public IceCube data. The physics and its sources are in `telescope` and `simulate`.
+Size L omits the folder with one file per event. `convert_events` adds it, and many more formats.
 """
 
 import sys
@@ -33,7 +32,7 @@ EVENTS_AT_ONCE = 500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the events that the arguments ask for and return the exit code."""
+    """Create the events that the arguments specify, and return the exit code."""
     return run(RECIPE, argv, usage=__doc__)
 
 
@@ -49,7 +48,7 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
 
 
 def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[Block]:
-    """Yield the pulses of a few events at a time: memory stays small, each block has its seed."""
+    """Yield the pulses in blocks, each with its own seed, so that memory use stays small."""
     with tqdm(total=len(table), desc="events", unit="event", disable=None) as bar:
         for first in range(0, len(table), EVENTS_AT_ONCE):
             block = table[first : first + EVENTS_AT_ONCE]

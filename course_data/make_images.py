@@ -1,11 +1,11 @@
-"""Make JPEG images in class folders: random crops of the photographs that scikit-image brings.
+"""Create JPEG images in class folders: random crops of scikit-image's photographs.
 
     python -m course_data.make_images --size M
     python -m course_data.make_images --size M --check
 
-The photographs are files inside the installed scikit-image; nothing is downloaded. Each is one
-class, with more pictures of some than of others, as in real collections: images-M/cat/00012.jpg.
-Same seed, same bytes, as long as scikit-image and Pillow stay the same.
+The photographs are files of the installed scikit-image; nothing is downloaded. Each photograph is
+one class, and class sizes differ, as in real collections: images-M/cat/00012.jpg. The same seed
+gives the same bytes as long as scikit-image and Pillow stay the same.
 """
 
 import sys
@@ -48,7 +48,7 @@ PHOTOGRAPHS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the images that the arguments ask for and return the exit code."""
+    """Create the images that the arguments specify, and return the exit code."""
     return run(RECIPE, argv, usage=__doc__)
 
 
@@ -67,17 +67,17 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
 
 
 def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 0) -> None:
-    """Write JPEGs whose sides differ by up to 15 %, as photographs do that people took.
+    """Write JPEGs whose sides differ by up to 15 %, like photographs taken by people.
 
-    What is larger than a photograph of scikit-image continues it as a mirror would, so that it has
-    as many details as a photograph of that size.
+    Images larger than a photograph of scikit-image continue it by mirroring, so they have as much
+    detail as a photograph of that size.
 
     Args:
-        folder: where `00000.jpg` and the following will be; it is there, and empty.
-        count: how many.
-        width: of an average one, pixels.
-        height: of an average one, pixels.
-        seed: of crops and sizes.
+        folder: Existing, empty folder for `00000.jpg` and the following files.
+        count: Number of images.
+        width: Average width in pixels.
+        height: Average height in pixels.
+        seed: Seed of crops and sizes.
     """
     names = [name for name, number in class_counts(count).items() for _ in range(number)]
     photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
@@ -100,7 +100,7 @@ def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 
 
 
 def class_counts(total: int) -> dict[str, int]:
-    """Return how many of `total` images each class gets; the classes differ on purpose."""
+    """Return the number of images of each class; the classes differ in size on purpose."""
     borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)
     return dict(zip(SHARES, np.diff(borders).tolist(), strict=True))
 
@@ -110,7 +110,7 @@ def _photograph(name: str) -> Image.Image:
     path = Path(package.origin or "").parent / "data" / PHOTOGRAPHS[name] if package else None
     if path is None or not path.is_file():
         raise CourseError(
-            f"scikit-image brings no {PHOTOGRAPHS[name]} here; run `pip install scikit-image`."
+            f"scikit-image has no {PHOTOGRAPHS[name]} here. Run `pip install scikit-image`."
         )
     with Image.open(path) as photograph:
         return photograph.convert("RGB")
@@ -119,7 +119,7 @@ def _photograph(name: str) -> Image.Image:
 def _cut(
     folder: Path, photographs: dict[str, Image.Image], seed: int, job: tuple[str, int]
 ) -> None:
-    """Write one random crop. Each has its own seed: the order of the threads does not matter."""
+    """Write one random crop, with its own seed, so that the order of threads is irrelevant."""
     name, index = job
     photograph = photographs[name]
     rng = np.random.default_rng([seed, list(SHARES).index(name), index])

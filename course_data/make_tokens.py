@@ -1,15 +1,16 @@
-"""Make tokens: text that comes with Python and its packages, in three corpora, as uint16.
+"""Create tokens from texts installed with Python and its packages: three uint16 corpora.
 
     python -m course_data.make_tokens --size M
     python -m course_data.make_tokens --size M --check
 
-`code` is modules of the standard library, and then of the packages below; `docs` is what docstrings
-in these packages say; `prose` is READMEs of all that is installed, and the pages behind `help()`. A
-tokenizer with 8,192 tokens (byte-pair encoding) is trained on some of each. Nothing is downloaded.
-Same seed, same bytes, as long as Python and its packages stay the same.
+`code` contains modules of the standard library and of the packages below, `docs` contains
+docstrings of these packages, and `prose` contains READMEs of all installed packages and the pages
+of `help()`. A tokenizer with 8,192 tokens (byte-pair encoding) is trained on a part of each.
+Nothing is downloaded. The same seed gives the same bytes as long as Python and its packages stay
+the same.
 
 tokenizer.json     for the library `tokenizers`
-code/tokens.npy    uint16 (tokens,): documents one behind the other, each with token 0 at its end
+code/tokens.npy    uint16 (tokens,): concatenated documents, each followed by token 0
 code/offsets.npy   int64 (documents + 1,): document i is tokens[offsets[i] : offsets[i + 1]]
 """
 
@@ -39,26 +40,26 @@ from course_utils.errors import CourseError
 from course_utils.loading.tokens import END, END_TEXT
 
 COUNTS = {"S": 300_000, "M": 3_000_000, "L": 10_000_000}
-SHARES = {"code": 0.77, "docs": 0.20, "prose": 0.03}  # unlike, as corpora are
+SHARES = {"code": 0.77, "docs": 0.20, "prose": 0.03}  # unequal, like real corpora
 PACKAGES = ("scipy", "numpy", "networkx", "skimage", "matplotlib", "pandas", "torch")
 VOCABULARY = 8192
 TRAINED_ON = 2_000_000  # characters
-SHORTEST = 200  # characters; what is shorter says hardly anything
-AT_ONCE = 64  # documents that are encoded together
+SHORTEST = 200  # characters; shorter texts contain little
+AT_ONCE = 64  # documents encoded together
 _LEFT_OUT = {"dist-packages", "site-packages", "test", "tests"}
-_HEADING = re.compile(r"\n(?=##+ |.+\n[=~-]{4,}\n)")  # of Markdown, or underlined
+_HEADING = re.compile(r"\n(?=##+ |.+\n[=~-]{4,}\n)")  # Markdown headings, or underlined ones
 
 T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the tokens that the arguments ask for and return the exit code."""
+    """Create the tokens that the arguments specify, and return the exit code."""
     return run(RECIPE, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with the corpora of `size` and their tokenizer."""
-    # its threads do not survive a fork: it would complain when a loader starts workers later
+    # Its threads do not survive a fork, so it would warn when a loader starts workers later.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     texts = {
         "code": _usable(_code(np.random.default_rng([seed, 0]))),
@@ -78,13 +79,13 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
 
 
 def train(texts: Iterable[str]) -> Tokenizer:
-    """Return a tokenizer that is made for these texts; it can give back any other as well."""
+    """Return a tokenizer trained on these texts; it can encode any other text too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=[END_TEXT],  # which becomes token 0
+        special_tokens=[END_TEXT],  # becomes token 0
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -95,7 +96,7 @@ def train(texts: Iterable[str]) -> Tokenizer:
 def _encode(
     tokenizer: Tokenizer, texts: Iterator[str], wanted: int, name: str
 ) -> list[NDArray[np.uint16]]:
-    """Return documents of `wanted` tokens in all; the last one is cut."""
+    """Return documents with `wanted` tokens in total; the last one is truncated."""
     documents, left = list[NDArray[np.uint16]](), wanted
     with tqdm(total=wanted, desc=name, unit="token", unit_scale=True, disable=None) as bar:
         while left and (some := [text + END_TEXT for text in islice(texts, AT_ONCE)]):
@@ -106,8 +107,8 @@ def _encode(
                     bar.update(len(documents[-1]))
     if left:
         raise CourseError(
-            f"The {name} on this machine has {wanted - left:,} tokens, and {wanted:,} are wanted; "
-            "choose a smaller --size."
+            f"The {name} on this machine has only {wanted - left:,} of the required {wanted:,} "
+            "tokens. Choose a smaller --size."
         )
     documents[-1][-1] = END
     return documents
@@ -120,25 +121,25 @@ def _write(folder: Path, documents: Sequence[NDArray[np.uint16]]) -> None:
 
 
 def _code(rng: np.random.Generator) -> Iterator[str]:
-    """Yield modules; those of the standard library come first."""
+    """Yield modules, those of the standard library first."""
     for root in (Path(sysconfig.get_path("stdlib")), *_packages()):
         yield from map(_read, _shuffled(_modules(root), rng))
 
 
 def _docs(rng: np.random.Generator) -> Iterator[str]:
-    """Yield what modules, classes and functions say of themselves."""
+    """Yield the docstrings of modules, classes and functions."""
     for path in _shuffled(chain(*map(_modules, _packages())), rng):
         with warnings.catch_warnings(), suppress(SyntaxError):
-            warnings.simplefilter("ignore")  # about escapes in the strings of others
+            warnings.simplefilter("ignore")  # invalid escapes in strings of these packages
             for node in ast.walk(ast.parse(_read(path))):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                     yield ast.get_docstring(node) or ""
 
 
 def _prose(rng: np.random.Generator) -> Iterator[str]:
-    """Yield sections of READMEs, and pages of the manual."""
+    """Yield sections of READMEs and pages of the Python manual."""
     installed = {one.name: one.metadata.json for one in distributions() if one.metadata}
-    installed.pop("keepfed", None)  # our own, which is edited
+    installed.pop("keepfed", None)  # our own README changes
     readmes = [str(installed[name].get("description", "")) for name in sorted(installed)]
     yield from _shuffled(chain(*map(_HEADING.split, readmes), topics.values()), rng)
 
@@ -148,7 +149,7 @@ def _usable(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _take(texts: Iterator[str], characters: float) -> list[str]:
-    """Return the next texts, until they have so many characters."""
+    """Return the next texts, with at least `characters` in total if there are enough."""
     taken, left = [], characters
     while left > 0 and (text := next(texts, "")):
         taken.append(text)
@@ -176,7 +177,7 @@ def _modules(root: Path) -> Iterator[Path]:
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):  # a few are written in another encoding
+    except (OSError, UnicodeDecodeError):  # a few files use a different encoding
         return ""
 
 
@@ -184,7 +185,9 @@ RECIPE = Recipe(
     name="tokens",
     version=1,
     counts=COUNTS,
-    bytes_each=dict.fromkeys("SML", 5),  # the tokenizer takes as much as a small corpus
+    bytes_each=dict.fromkeys(
+        "SML", 5
+    ),  # includes the tokenizer, which is as large as a small corpus
     build=build,
 )
 

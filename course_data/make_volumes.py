@@ -1,12 +1,12 @@
-"""Make 3-D volumes: the density of matter in boxes of a toy universe, each in three file formats.
+"""Create 3-D volumes, the matter density of a toy universe, in three file formats each.
 
     python -m course_data.make_volumes --size M
     python -m course_data.make_volumes --size M --check
 
-Volume 000 is 000.npz, 000.npy and 000.h5 (dataset `volume`, in one piece): float32 (z, y, x), 1 is
-the mean. volumes.json has the shape of each and a CRC-32 of its values, since .npy and HDF5 carry
-no checksum of their own. One plane of the larger volumes is 256 KiB; the largest has 600 of them.
-Same seed, same arrays, as long as numpy stays the same.
+Volume 000 is in 000.npz, 000.npy and 000.h5 (dataset `volume`, contiguous), as float32 (z, y, x)
+with mean 1. volumes.json contains the shape of each volume and a CRC-32 of its values, because .npy
+and HDF5 files have no checksum. One plane of the larger volumes is 256 KiB, and the largest has 600
+planes. The same seed gives the same arrays as long as numpy stays the same.
 """
 
 import json
@@ -34,7 +34,7 @@ CONTRAST = 1.0  # standard deviation of the logarithm of the density
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the volumes that the arguments ask for and return the exit code."""
+    """Create the volumes that the arguments specify, and return the exit code."""
     return run(RECIPE, argv, usage=__doc__)
 
 
@@ -55,16 +55,16 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
 
 
 def density(shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return a log-normal density with mean 1: the clumps, threads and voids of a first look.
+    """Return a log-normal density with mean 1, with clumps, filaments and voids.
 
-    Random waves whose power falls with the third power of their wave number k are added up by one
-    inverse Fourier transform, so that structures of every size stand out alike.
+    One inverse Fourier transform adds random waves. Their power falls with the third power of the
+    wave number k, so that structures of all sizes are equally visible.
     """
     z, y, x = shape
     waves = rng.standard_normal((z, y, x // 2 + 1, 2), np.float32).view(np.complex64)[..., 0]
     k2 = np.fft.fftfreq(z)[:, None, None] ** 2 + np.fft.fftfreq(y)[:, None] ** 2
     k2 = (k2 + np.fft.rfftfreq(x) ** 2).astype(np.float32)
-    k2[0, 0, 0] = np.inf  # no wave at all, only a constant
+    k2[0, 0, 0] = np.inf  # removes the constant
     waves *= k2**-0.75
     field = np.fft.irfftn(waves, shape, axes=(0, 1, 2)).astype(np.float32, copy=False)
     field *= CONTRAST / field.std()
@@ -74,7 +74,7 @@ def density(shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def _bytes_each(size: str) -> int:
-    """Return the bytes of one volume in all formats, with some room to spare."""
+    """Return the bytes of one volume in all formats, rounded up."""
     values = sum(z * y * x for z, y, x in SHAPES[size])
     return 3 * 4 * values // len(SHAPES[size]) + 100_000
 

@@ -1,9 +1,9 @@
-"""Write events in a format on a Ray cluster: each part is a task, for whichever node is free.
+"""Write a file format of events on a Ray cluster, with one task per part.
 
-Ray runs a task again when its process or its node dies, and then nobody knows how far it had come;
-a node that was only cut off may still be at it. So a task does not write where the part belongs. It
-writes under a name that no other has, and renames what is whole: however often a part is written,
-it is there once, and has the same bytes.
+If a process or a node dies, Ray runs its task again. The first attempt may have written any part of
+its output, and a node that only lost its connection may still be writing. Each task therefore
+writes to a unique temporary name, and renames the complete part. A part that is written several
+times exists once, with the same bytes.
 """
 
 import os
@@ -21,7 +21,7 @@ from course_utils.errors import CourseError
 from course_utils.loading.events import FORMATS, EventArrays, Parts
 from course_utils.paths import REPO
 
-Engine = Callable[[Path, str, Path], None]  # a folder of events, a format, where to write it
+Engine = Callable[[Path, str, Path], None]  # (folder of events, format, path to write to)
 
 
 def write_here(folder: Path, name: str, path: Path) -> None:
@@ -31,23 +31,23 @@ def write_here(folder: Path, name: str, path: Path) -> None:
 
 @contextmanager
 def ray_engine(address: str | None, workers: int | None) -> Iterator[Engine]:
-    """Give what writes formats on a cluster, and let go of it at the end.
+    """Yield a function that writes formats on a cluster, and disconnect at the end.
 
     Args:
-        address: of a cluster that runs, such as "node1:6379"; None: RAY_ADDRESS, or one that runs
-            on this machine, or else one that is started here and ends with this process.
-        workers: start one here in any case, which runs so many tasks at a time.
+        address: Address of a running cluster, such as "node1:6379". None: RAY_ADDRESS, otherwise a
+            cluster running on this machine, otherwise a new one that ends with this process.
+        workers: Always start a cluster here, with this number of parallel tasks.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics
     try:
         import ray
     except ImportError as error:
         raise CourseError(
-            'Ray is not installed; run `python -m pip install -e ".[cluster]"` in the course\'s '
-            "folder, or leave --engine ray out."
+            'Ray is not installed. Run `python -m pip install -e ".[cluster]"` in the course\'s '
+            "folder, or omit --engine ray."
         ) from error
     _need_answer(address)
-    # the workers shall run this code, and not another version that their node may have
+    # Workers must run this code, not a different version installed on their node.
     code = {
         "py_modules": [
             str(REPO / package) for package in ("course_utils", "course_data", "keepfed")
@@ -61,7 +61,7 @@ def ray_engine(address: str | None, workers: int | None) -> Iterator[Engine]:
             include_dashboard=False,
             logging_level="warning",
         )
-    except Exception as error:  # on a busy machine Ray raises just that, after half a minute
+    except Exception as error:  # Ray raises plain Exception on busy machines
         raise CourseError(f"Ray could not join or start a cluster: {error}") from error
     try:
         yield _write_on_ray
@@ -70,16 +70,16 @@ def ray_engine(address: str | None, workers: int | None) -> Iterator[Engine]:
 
 
 def _need_answer(address: str | None) -> None:
-    """Raise a CourseError where nobody answers at host:port; Ray itself would try for minutes."""
+    """Raise a CourseError if nothing answers at host:port; Ray would retry for minutes."""
     host, colon, port = (address or "").rpartition(":")
     if not colon or "/" in host:
-        return  # "auto", "local" or "ray://...", for Ray to look up
+        return  # "auto", "local" or "ray://...", which Ray resolves
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, ValueError) as error:
         raise CourseError(
-            f"No Ray cluster answers at {address} ({error}); start one there with `ray start "
-            "--head`, or leave the address out to start one here."
+            f"No Ray cluster answers at {address} ({error}). Start one there with `ray start "
+            "--head`, or omit the address to start one here."
         ) from error
 
 
@@ -88,7 +88,7 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
 
     how = FORMATS[name].write
     if not isinstance(how, Parts):
-        print(f"{name} is a single file, which can have one writer only: it is written here.")
+        print(f"{name} is a single file, so only one process can write it. It is written here.")
         return write_here(folder, name, path)
     path.mkdir()
     task, count = ray.remote(_part_task), len(EventArrays.load(folder).slices(how.size))
@@ -101,12 +101,12 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
         raise _not_shared(folder, error.cause) from error
     except ray.exceptions.RayError as error:
         raise CourseError(
-            f"Ray gave up on a part of {name}: {error}. See how much memory its nodes have, and "
-            "run again."
+            f"Ray could not write a part of {name}: {error}. Check the memory of its nodes, and "
+            "run the command again."
         ) from error
-    files.sweep(path)  # what killed tasks left
+    files.sweep(path)  # remove the leftovers of killed tasks
     if missing := [how.name(n) for n in range(count) if not (path / how.name(n)).exists()]:
-        raise _not_shared(folder, f"no {missing[0]} has arrived here")
+        raise _not_shared(folder, f"{missing[0]} is missing here")
     if how.finish:
         how.finish(path, [found for found, _ in done])
     workers, nodes = {who for _, who in done}, {node for _, (node, _) in done}
@@ -114,7 +114,7 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
 
 
 def _part_task(folder: Path, name: str, path: Path, number: int) -> tuple[Any, tuple[str, int]]:
-    """Write one part in a worker; return what `finish` has to know, and which node and process."""
+    """Write one part in a worker; return the input of `finish`, and the node and process."""
     import ray
 
     found = write_part(folder, name, path, number)
@@ -122,7 +122,7 @@ def _part_task(folder: Path, name: str, path: Path, number: int) -> tuple[Any, t
 
 
 def write_part(folder: Path, name: str, path: Path, number: int) -> Any:
-    """Write part `number` of a format into the folder `path`: whole, however often, by whomever."""
+    """Write part `number` of a format into the folder `path` atomically; may run repeatedly."""
     how, events = FORMATS[name].write, EventArrays.load(folder)
     assert isinstance(how, Parts)
     target = path / how.name(number)
@@ -131,13 +131,13 @@ def write_part(folder: Path, name: str, path: Path, number: int) -> Any:
     try:
         own.replace(target)
     except OSError:
-        if not target.exists():  # else this part was written before, by a task that Ray gave up
+        if not target.exists():  # an abandoned task may have written this part already
             raise
     return found
 
 
 def _not_shared(folder: Path, problem: object) -> CourseError:
     return CourseError(
-        f"A worker could not write a part ({problem}); put {folder} on a file system that all "
-        "nodes of the cluster find under this path, and run again."
+        f"A worker could not write a part ({problem}). Put {folder} on a file system that all "
+        "nodes of the cluster can access under this path, and run the command again."
     )

@@ -1,11 +1,11 @@
-"""Simulate events: draw what happened, and turn it into pulses.
+"""Simulate events: draw the particles, and convert their light to pulses.
 
-First come the energies, directions, kinds and runs of all events, before any light. Runs differ
-from one another (noise, gain, dead strings, share of cascades) and the events of one run share all
-of that: a random split lets a model recognise the runs it was trained on.
+The energies, directions, kinds and runs of all events are drawn first. Conditions differ between
+runs (noise, gain, dead strings, share of cascades), and all events of a run share them. With a
+random split, a model can therefore recognise the runs it was trained on.
 
-Then, some events at a time, come light, detection, noise, trigger, and the auxiliary flag. Time and
-charge come in the steps of the public IceCube data, 1 ns and 0.025 photoelectrons.
+Light, detection, noise, trigger and the auxiliary flag follow, a block of events at a time. Time
+and charge have the resolution of the public IceCube data, 1 ns and 0.025 photoelectrons.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ CHARGE_STEP = 0.025
 
 @dataclass(frozen=True)
 class Runs:
-    """The conditions of each run: one row per run_id."""
+    """Conditions of each run: one row per run_id."""
 
     noise_hz: NDArray[np.float64]
     gain: NDArray[np.float64]
@@ -58,9 +58,9 @@ def draw_runs(count: int, rng: np.random.Generator) -> Runs:
 
 
 def draw_events(count: int, rng: np.random.Generator) -> tuple[NDArray[np.void], Runs]:
-    """Draw `count` events sorted by energy, as productions write them, and their runs.
+    """Draw `count` events and their runs, sorted by energy as simulations write them.
 
-    event_id follows the clock, so run_id = event_id // 250; on disk both look shuffled.
+    event_id is in order of time, so run_id = event_id // 250. On disk both look shuffled.
     """
     runs = draw_runs(-(-count // EVENTS_PER_RUN), rng)
     events = np.empty(count, EVENT)
@@ -93,9 +93,9 @@ class Pulses(NamedTuple):
 
 
 def simulate(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> tuple[Floats, Ints]:
-    """Return the pulses of all events, float32 (n, 4), and how many belong to each event.
+    """Return the pulses of all events, float32 (n, 4), and the number of pulses of each event.
 
-    Columns: time in ns, charge in photoelectrons, sensor_id, auxiliary. Ordered by event and time.
+    Columns: time in ns, charge in photoelectrons, sensor_id, auxiliary. Sorted by event and time.
     """
     pulses = _join([_signal(events, runs, rng), _noise(events, runs, rng)])
     time = pulses.time.round().clip(0)
@@ -108,7 +108,7 @@ def simulate(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> 
 
 
 def _signal(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> Pulses:
-    """Return pulses from light; an event that does not trigger is thrown again elsewhere."""
+    """Return pulses from light; an event that does not trigger is placed again elsewhere."""
     parts, waiting = [], np.arange(len(events))
     while len(waiting):
         pulses = _alive(_detect(events[waiting], rng), events[waiting], runs)
@@ -120,12 +120,12 @@ def _signal(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> P
 
 
 def _detect(events: NDArray[np.void], rng: np.random.Generator) -> Pulses:
-    """Place each event at random and draw what the sensors see of its light."""
+    """Place each event at random, and draw the photons that the sensors detect."""
     light = arrivals(_place(events, rng))
     photons = rng.poisson(light.mean)
     lit = np.flatnonzero(photons)
     photons = photons[lit]
-    # the electronics merge photons that come close together
+    # The electronics merge photons that arrive close together.
     pulses = np.minimum(photons, 1 + (2 * np.log(photons)).astype(int))
     of = np.repeat(lit, pulses)
     late = rng.standard_gamma(light.distance[of] / SCATTERING, dtype=np.float32) * DELAY
@@ -136,20 +136,20 @@ def _detect(events: NDArray[np.void], rng: np.random.Generator) -> Pulses:
 
 
 def _place(events: NDArray[np.void], rng: np.random.Generator) -> Particles:
-    """Throw the events into a cylinder around the detector."""
+    """Place the events at random in a cylinder around the detector."""
     count = len(events)
     radius, angle = 600 * np.sqrt(rng.random(count)), rng.uniform(0, 2 * np.pi, count)
     height = rng.uniform(-550, 550, count)
     vertex = np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=1)
     travel = -unit_vectors(events["azimuth"], events["zenith"])
     track = events["kind"] == TRACK
-    # time 0 of a track is where it passes nearest to the centre of the detector
+    # For a track, time 0 is its closest approach to the centre of the detector.
     vertex -= np.where(track, (vertex * travel).sum(axis=1), 0)[:, None] * travel
     return Particles(vertex.astype(np.float32), travel, events["energy_gev"], track)
 
 
 def _noise(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> Pulses:
-    """Return the pulses that all sensors give without any light."""
+    """Return the noise pulses of all sensors, without any light."""
     mean = runs.noise_hz[events["run_id"]] * 1e-9 * WINDOW * SENSORS
     event = np.repeat(np.arange(len(events)), rng.poisson(mean))
     sensor = rng.integers(SENSORS, size=len(event))
@@ -159,7 +159,7 @@ def _noise(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> Pu
 
 
 def _alive(pulses: Pulses, events: NDArray[np.void], runs: Runs) -> Pulses:
-    """Drop the pulses on strings that are dead in the run."""
+    """Remove the pulses on strings that are dead in the run."""
     dead = runs.dead[events["run_id"][pulses.event], _string(pulses.sensor)]
     return pulses.take(~dead)
 
@@ -169,7 +169,7 @@ def _single_photon(count: int, rng: np.random.Generator) -> Floats:
 
 
 def _in_company(pulses: Pulses, events: int) -> NDArray[np.bool_]:
-    """Return bool (events, sensors): hit, and so is a sensor at most two away on the string."""
+    """Return bool (events, sensors): hit together with a sensor at most two away on the string."""
     hit = np.zeros((events, STRINGS, SENSORS_PER_STRING + 4), np.bool_)
     hit[pulses.event, _string(pulses.sensor), pulses.sensor % SENSORS_PER_STRING + 2] = True
     near = hit[..., :-4] | hit[..., 1:-3] | hit[..., 3:-1] | hit[..., 4:]

@@ -1,17 +1,17 @@
-"""Where the sensors of the neutrino telescope are, and how much light reaches them, and when.
+"""Positions of the sensors of the neutrino telescope, and the light that reaches them.
 
-The plan follows IceCube (Aartsen et al. 2017, JINST 12 P03012): 86 strings of 60 light sensors in a
-cubic kilometre of ice. 78 strings stand on a triangular grid, 17 m between sensors, and 8 strings
-in the middle with 7 m between sensors for faint events.
+The layout follows IceCube (Aartsen et al. 2017, JINST 12 P03012): 86 strings of 60 light sensors in
+a cubic kilometre of ice. 78 strings form a triangular grid with 17 m between sensors, and 8 strings
+in the middle have 7 m between sensors, for faint events.
 
-The light of muon tracks and cascades is a simple model with the right shapes, no replacement for a
-photon simulation:
+A simple model describes the light of muon tracks and cascades. It has the right shapes, but does
+not replace a photon simulation:
 
 - arrival: Cherenkov cone of a straight track, sphere of a cascade, light at group velocity;
 - delay by scattering: the Pandel function with the constants of AMANDA's ice
   (Ahrens et al. 2004, Nucl. Instrum. Meth. A 524, 169, arXiv:astro-ph/0407044);
-- brightness: a muon loses a + b E per metre (Chirkin and Rhode 2004, arXiv:hep-ph/0407075), a
-  cascade shines in proportion to its energy, strongest along the Cherenkov angle.
+- brightness: a muon loses a + b E per metre (Chirkin and Rhode 2004, arXiv:hep-ph/0407075); the
+  light of a cascade is proportional to its energy, and strongest along the Cherenkov angle.
 
 Lengths in metres, times in nanoseconds, energies in GeV, light in photoelectrons.
 """
@@ -55,7 +55,7 @@ def _outer_strings() -> NDArray[np.float64]:
     widest = _STRINGS_IN_ROW.index(max(_STRINGS_IN_ROW))
     rows = []
     for row, length in enumerate(_STRINGS_IN_ROW):
-        # each row is shifted by half a spacing: outwards up to the widest row, inwards after it
+        # Each row is shifted by half a spacing, outwards up to the widest row, then inwards.
         start = abs(row - widest) / 2
         x = (start + np.arange(length)) * _SPACING_M
         rows.append(np.column_stack([x, np.full(length, row * _SPACING_M * np.sqrt(0.75))]))
@@ -76,7 +76,7 @@ def _inner_strings(centre: NDArray[np.float64]) -> NDArray[np.float64]:
 def sensor_positions() -> NDArray[np.float32]:
     """Return x, y, z of all sensors in metres, shape (5160, 3); sensor_id is the row.
 
-    Sensors 60 k to 60 k + 59 hang on string k, from top to bottom.
+    Sensors 60 k to 60 k + 59 are on string k, from top to bottom.
     """
     outer = _outer_strings()
     nearest = outer[np.argmin((outer**2).sum(axis=1))]
@@ -93,7 +93,7 @@ _SENSORS = sensor_positions()
 
 @dataclass(frozen=True)
 class Particles:
-    """Straight tracks and point-like cascades, one row each, all at `vertex` at time 0."""
+    """Straight tracks and point-like cascades, one row each, at `vertex` at time 0."""
 
     vertex: Floats  # (n, 3)
     travel: Floats  # (n, 3), unit vectors
@@ -102,20 +102,20 @@ class Particles:
 
     @property
     def brightness(self) -> Floats:
-        """Return the light at one metre if nothing were absorbed."""
+        """Light at a distance of 1 m without absorption."""
         per_track = TRACK_LIGHT * (1 + self.energy / CRITICAL_ENERGY)
         return np.where(self.track, per_track, CASCADE_LIGHT * self.energy)
 
     @property
     def dilution(self) -> Ints:
-        """Return the power of the distance by which light thins out: line 1, point 2."""
+        """Exponent of the distance in the decrease of light: 1 for a line, 2 for a point."""
         return np.where(self.track, 1, 2)
 
     @property
     def reach(self) -> Floats:
-        """Return the distance at which the light falls to FAINTEST."""
+        """Distance in metres at which the light falls to FAINTEST."""
         reach = np.full(len(self.energy), 100.0)
-        for _ in range(4):  # converges to a metre
+        for _ in range(4):  # converges to within 1 m
             thinned = self.brightness / reach**self.dilution
             reach = np.maximum(EXTINCTION * np.log(thinned / FAINTEST), NEAREST)
         return reach.astype(np.float32)
@@ -132,7 +132,7 @@ class Arrivals(NamedTuple):
 
 
 def arrivals(particles: Particles) -> Arrivals:
-    """Return the light of all particles at all sensors in reach."""
+    """Return the light of all particles at all sensors within reach."""
     event, sensor = _pairs_in_reach(particles)
     track = particles.track[event]
     to_sensor = _SENSORS[sensor] - particles.vertex[event]
@@ -153,7 +153,7 @@ def arrivals(particles: Particles) -> Arrivals:
 
 
 def _pairs_in_reach(particles: Particles) -> tuple[Ints, Ints]:
-    """Return (event, sensor) pairs worth computing: a matrix product rules out nearly all."""
+    """Return the (event, sensor) pairs in reach, found with one matrix product."""
     vertex = particles.vertex
     axis = particles.travel * particles.track[:, None]
     squared = (_SENSORS**2).sum(axis=1) - 2 * vertex @ _SENSORS.T

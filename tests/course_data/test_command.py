@@ -1,4 +1,4 @@
-"""What a person sees when making data does not go well: one sentence with the next step."""
+"""Errors while creating data: one sentence with the next step."""
 
 import errno
 from pathlib import Path
@@ -33,7 +33,7 @@ def make(*options: str, build: Build = build) -> int:
 
 @pytest.fixture(autouse=True)
 def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where things go by default: data of the course have a place of their own."""
+    """Return the default folder, inside an empty data folder of the course."""
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     return tmp_path / "things-M"
 
@@ -41,7 +41,7 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def made(things: Path, capsys: Said) -> Path:
     assert make() == 0
-    assert capsys.readouterr().out == f"{things}: 3 things, 0 MB, made in 0 s.\n"
+    assert capsys.readouterr().out == f"{things}: 3 things, 0 MB, created in 0 s.\n"
     return things
 
 
@@ -51,49 +51,47 @@ def said(capsys: Said) -> str:
 
 
 @pytest.mark.parametrize("options", [["--seed", "2"], ["--size", "L"]])
-def test_data_made_otherwise_are_not_replaced_without_being_told(
+def test_data_with_other_settings_are_kept_without_force(
     made: Path, options: list[str], capsys: Said
 ) -> None:
     options = [*options, "--out", str(made)]
     assert make(*options) == 1
-    assert said(capsys).endswith("delete it, or name another place in COURSE_DATA.")
+    assert said(capsys).endswith("Delete it, or choose another folder with COURSE_DATA.")
     assert (made / "a.txt").read_text() == "M 1"
 
     assert make(*options, "--force") == 0
     assert (made / "a.txt").read_text() != "M 1"
 
 
-def test_a_folder_of_something_else_is_never_replaced_and_an_empty_one_filled(
-    tmp_path: Path, capsys: Said
-) -> None:
+def test_foreign_folder_is_kept_and_empty_folder_is_filled(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("years of work")
     (tmp_path / "empty").mkdir()
 
     assert make("--out", str(tmp_path / "mine"), "--force") == 1
-    assert "holds no whole things" in said(capsys)
+    assert "does not contain a complete things data set" in said(capsys)
     assert (tmp_path / "mine/thesis.tex").exists()
     assert make("--out", str(tmp_path / "empty")) == 0
 
 
-def test_check_finds_what_a_quick_look_does_not(made: Path, capsys: Said) -> None:
+def test_check_finds_changes_that_sizes_do_not_show(made: Path, capsys: Said) -> None:
     assert make("--check") == 0
     (made / "b.txt").write_text("x")
     assert make() == 0
     assert make("--check") == 1
     assert "(b.txt)" in said(capsys)
     (made / "a.txt").write_text("")
-    assert make() == 1  # a file that became shorter needs no check
-    assert "(a.txt, b.txt); make them anew with `python -m course_data.make_th" in said(capsys)
+    assert make() == 1  # a shorter file is noticed without --check
+    assert "(a.txt, b.txt). Create them again with `python -m course_data.make_th" in said(capsys)
 
     (made / files.CHECKSUMS).unlink()
     assert make("--check") == 1
     assert files.CHECKSUMS in said(capsys)
     assert make("--check", "--size", "S") == 1
-    assert "without --check" in said(capsys)
+    assert "by omitting --check" in said(capsys)
 
 
-def test_too_little_room_is_noticed_before_anything_is_made(
+def test_too_little_space_is_reported_before_creating_data(
     things: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
@@ -105,12 +103,12 @@ def test_too_little_room_is_noticed_before_anything_is_made(
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; free some space"),
-        (PermissionError(errno.EACCES, "denied", "/x/y"), "Writing to /x/y is not allowed; name"),
-        (NotADirectoryError(errno.ENOTDIR, "no", "/x/y"), "/x/y is a file, not a folder; name"),
+        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full. Free some space"),
+        (PermissionError(errno.EACCES, "denied", "/x/y"), "Writing to /x/y is not allowed. To fix"),
+        (NotADirectoryError(errno.ENOTDIR, "no", "/x/y"), "/x/y is a file, not a folder. To fix"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence_and_leaves_what_was_there(
+def test_error_is_one_sentence_and_keeps_existing_data(
     error: OSError, sentence: str, tmp_path: Path, capsys: Said
 ) -> None:
     assert make(build=failing(error)) == 1
@@ -121,7 +119,7 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_what_was_there(
     assert make("--check") == 0
 
 
-def test_ctrl_c_clears_away_what_was_unfinished_and_a_bug_is_not_hidden(tmp_path: Path) -> None:
+def test_interrupt_cleans_up_and_bugs_are_not_hidden(tmp_path: Path) -> None:
     assert make(build=failing(KeyboardInterrupt())) == 130
     assert [path.name for path in tmp_path.iterdir()] == [".things-M.lock"]
     with pytest.raises(ZeroDivisionError):

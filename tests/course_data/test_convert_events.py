@@ -1,4 +1,4 @@
-"""Adding formats, and taking in files of the schema of the public IceCube data."""
+"""Adding formats, and importing files with the schema of the public IceCube data."""
 
 import shutil
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from course_data import files, kaggle, make_events
 from course_data.convert_events import add_formats, main
 from course_utils.loading.events import EventArrays
 
-COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
+COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, per batch
 IDS = {1: [1000, 1024, 1048], 2: [2000, 2024]}
 Said = pytest.CaptureFixture[str]
 
@@ -32,7 +32,7 @@ def batch_table(batch: int, ids: list[int]) -> pa.Table:
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
-    """Write two batches as Kaggle has them."""
+    """Write two batches in the format of Kaggle."""
     source = tmp_path / "public"
     (source / "train").mkdir(parents=True)
     for batch, ids in IDS.items():
@@ -53,7 +53,7 @@ def public(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, events_folder: Path) -> Path:
-    """Return a copy of the events, to be changed."""
+    """Return a copy of the events that a test may change."""
     return Path(shutil.copytree(events_folder, tmp_path / "events"))
 
 
@@ -63,7 +63,7 @@ def take_in(public: Path, *options: str) -> tuple[int, Path]:
 
 
 @pytest.mark.parametrize("at_once", [3, 1_000_000])
-def test_public_data_arrive_in_our_layout(
+def test_public_data_are_imported_into_our_layout(
     public: Path, at_once: int, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", at_once)
@@ -88,20 +88,20 @@ def test_public_data_arrive_in_our_layout(
 
     shutil.rmtree(public)
     assert take_in(public)[0] == 0
-    assert "already there" in capsys.readouterr().out
+    assert "already exists" in capsys.readouterr().out
 
 
-def test_one_batch_can_be_chosen_and_what_is_not_there_is_refused(
+def test_one_batch_can_be_selected_and_unknown_ones_are_rejected(
     public: Path, capsys: Said
 ) -> None:
     assert take_in(public, "--batches", "99")[0] == 1
-    assert "knows no batch [99]" in capsys.readouterr().err
+    assert "does not contain batch [99]" in capsys.readouterr().err
     code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
     assert code == 0
     assert len(EventArrays.load(folder)) == 2
     assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
     assert main([str(public), "--to", "npz"]) == 1
-    assert capsys.readouterr().err.endswith("run make_events first.\n")
+    assert capsys.readouterr().err.endswith("Run make_events first.\n")
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_one_batch_can_be_chosen_and_what_is_not_there_is_refused(
     [
         (
             lambda table: table.drop_columns("charge"),
-            " has no column charge; fetch the competition",
+            " has no column charge. Download the file of the competition",
         ),
-        (lambda table: batch_table(1, [1, 2, 3]), " and train_meta.parquet do not belong together"),
-        (lambda table: table.slice(0, 5), " and train_meta.parquet do not belong together; fetch"),
-        (None, " is no whole Parquet file; fetch it again."),
+        (lambda table: batch_table(1, [1, 2, 3]), " and train_meta.parquet do not match"),
+        (lambda table: table.slice(0, 5), " and train_meta.parquet do not match. Download"),
+        (None, " is not a complete Parquet file. Download it again."),
     ],
 )
-def test_public_files_that_are_not_right_are_named(
+def test_invalid_public_files_are_named(
     public: Path, damage: Callable[[pa.Table], pa.Table] | None, sentence: str, capsys: Said
 ) -> None:
     path = public / "train/batch_1.parquet"
@@ -132,22 +132,20 @@ def test_public_files_that_are_not_right_are_named(
     assert not folder.exists()
 
 
-def test_a_format_that_is_missing_or_cut_is_written_as_make_events_writes_it(
+def test_missing_or_truncated_format_is_written_again(
     folder: Path, events_folder: Path, capsys: Said
 ) -> None:
     (folder / "events.h5").unlink()
     (folder / "npz/000/000300.npz").write_bytes(b"")
     assert list(add_formats(folder, ["npz", "hdf5", "parquet"])) == ["npz", "hdf5"]
 
-    assert "pulses.parquet: already there" in capsys.readouterr().out
+    assert "pulses.parquet: already exists" in capsys.readouterr().out
     for name in (files.CHECKSUMS, files.MANIFEST):
         assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
     assert files.corrupted(folder) == []
 
 
-def test_a_format_that_is_corrupted_need_not_take_the_others_along(
-    folder: Path, capsys: Said
-) -> None:
+def test_corrupted_format_can_be_replaced_alone(folder: Path, capsys: Said) -> None:
     for name in ("events.h5", "npz/000/000300.npz"):
         content = bytearray((folder / name).read_bytes())
         content[-1] ^= 1
@@ -155,20 +153,18 @@ def test_a_format_that_is_corrupted_need_not_take_the_others_along(
 
     assert make_events.main(["--check", "--size", "S", "--out", str(folder)]) == 1
     assert capsys.readouterr().err.endswith(
-        "(events.h5, npz/000/000300.npz); delete events.h5, npz there, and write that anew with "
+        "(events.h5, npz/000/000300.npz). Delete events.h5, npz there, and write it again with "
         f"`python -m course_data.convert_events {folder} --to npz hdf5`.\n"
     )
 
 
-def test_corrupted_events_are_neither_converted_nor_sealed_as_whole(
-    public: Path, capsys: Said
-) -> None:
+def test_corrupted_events_are_not_converted(public: Path, capsys: Said) -> None:
     _, folder = take_in(public)
     pulses = folder / "npy/pulses.npy"
     pulses.write_bytes(pulses.read_bytes()[:-1] + b"x")
     capsys.readouterr()
 
     assert main([str(folder), "--to", "npz"]) == 1
-    assert "(npy/pulses.npy); delete" in capsys.readouterr().err
+    assert "(npy/pulses.npy). Delete" in capsys.readouterr().err
     assert files.corrupted(folder) == ["npy/pulses.npy"]
     assert not (folder / "npz").exists()

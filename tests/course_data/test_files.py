@@ -24,7 +24,7 @@ def things(tmp_path: Path) -> Path:
     return make(tmp_path / "things")
 
 
-def test_the_manifest_tells_facts_and_sizes_and_checksums_are_those_of_sha256sum(
+def test_manifest_has_facts_sizes_and_checksums(
     things: Path,
 ) -> None:
     facts = {"data": "things", "count": 1, "bytes": 5, "sizes": {"sub": 5}}
@@ -37,7 +37,7 @@ def test_the_manifest_tells_facts_and_sizes_and_checksums_are_those_of_sha256sum
         assert files.read_manifest(things) is None
 
 
-def test_what_a_killed_run_left_is_cleared_away_and_what_it_had_moved_aside_returns(
+def test_leftovers_of_a_killed_run_are_cleaned_up(
     things: Path,
 ) -> None:
     things.rename(things.with_name(".things.former"))
@@ -50,7 +50,7 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_had_moved_aside_retu
     assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
 
 
-def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
+def test_moved_data_are_restored_if_replacing_fails(
     things: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
@@ -67,7 +67,7 @@ def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
     assert [path.name for path in things.parent.iterdir()] == ["things"]
 
 
-def test_an_entry_is_added_and_sealed(things: Path) -> None:
+def test_entry_is_added_and_sealed(things: Path) -> None:
     (things / ".more.unfinished").write_text("of a killed run")
     (things / "more").write_text("of a run that was killed before it sealed")
 
@@ -90,14 +90,14 @@ def test_one_process_waits_for_another(tmp_path: Path) -> None:
     with subprocess.Popen(command, **pipes) as first:
         assert first.stdout.readline() == "mine\n"
         with subprocess.Popen(command, **pipes) as second:
-            assert "waiting for it" in second.stdout.readline()
-            first.kill()  # a killed holder gives the lock back
+            assert "Waiting for it" in second.stdout.readline()
+            first.kill()  # the system releases a killed process's lock
             assert second.stdout.readline() == "mine\n"
             second.communicate("\n")
         first.communicate()
 
 
-def test_an_interrupt_on_the_way_in_leaves_the_folder_free(
+def test_interrupt_while_locking_leaves_the_folder_unlocked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acquire = FileLock.acquire
@@ -110,5 +110,5 @@ def test_an_interrupt_on_the_way_in_leaves_the_folder_free(
         patch.setattr(FileLock, "acquire", interrupted)
         with pytest.raises(KeyboardInterrupt) as kept, files.locked(tmp_path / "data"):
             pass
-    with files.locked(tmp_path / "data"):  # while the traceback still holds the first lock
+    with files.locked(tmp_path / "data"):  # the traceback still refers to the first lock
         assert kept.tb

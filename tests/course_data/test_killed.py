@@ -1,4 +1,4 @@
-"""Real processes that are killed, run out of disk, or meet each other."""
+"""Real processes that are killed, fill the disk, or run at the same time."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(
     out: Path, *options: str, seconds: float = FOREVER, prepare: Callable[[], object] = int
 ) -> tuple[int | None, str]:
-    """Run a script in a forked process, kill it after so many seconds of work; what did it say?
+    """Run a script in a forked process, kill it after some seconds of work, return its output.
 
-    They are no seconds of time: it is the same moment on a busy machine.
+    The seconds are CPU time, so they are the same moment on a busy machine.
     """
     said = out.parent.with_name("said")
     script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
@@ -48,7 +48,7 @@ def run(
     return process.exitcode, said.read_text()
 
 
-def test_killed_while_making_or_replacing_there_is_nothing_or_the_whole(tmp_path: Path) -> None:
+def test_killed_run_leaves_nothing_or_a_complete_folder(tmp_path: Path) -> None:
     ends = []
     for seconds in (0.02, 0.1, 0.35):
         out = tmp_path / f"events-{seconds}"
@@ -61,7 +61,7 @@ def test_killed_while_making_or_replacing_there_is_nothing_or_the_whole(tmp_path
     assert not list(tmp_path.glob(".*unfinished"))
 
 
-def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> None:
+def test_killed_conversion_leaves_no_partial_format(tmp_path: Path) -> None:
     out = tmp_path / "events"
     assert run(out)[0] == 0
     names, ends = ["npz-deflate", "sqlite", "root"], []
@@ -76,14 +76,13 @@ def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limit_kb", [1, 900])
-def test_when_nothing_more_can_be_written_it_says_so_and_leaves_nothing(
-    tmp_path: Path, limit_kb: int
-) -> None:
+def test_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, limit_kb: int) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kb * 1024, limit_kb * 1024))
 
     assert run(tmp_path / "events", prepare=limit) == (
         1,
-        "The disk is full; free some space or name another place in COURSE_DATA, and run again.\n",
+        "The disk is full. Free some space, or choose another folder with COURSE_DATA, and run "
+        "again.\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == [".events.lock"]

@@ -1,4 +1,4 @@
-"""The data sets: what is in them, and that the same seed gives the same bytes."""
+"""Contents of the data sets, and that the same seed gives the same bytes."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ MAKERS = (make_events, make_images, make_volumes, make_tokens)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a folder with the data sets, under the names of their modules; size S is small."""
+    """Return a folder with the data sets of size S, named like their modules."""
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(make_events.COUNTS, "S", 600)
@@ -34,14 +34,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("maker", MAKERS, ids=["events", "images", "volumes", "tokens"])
-def test_the_same_seed_gives_the_same_bytes_another_gives_others_and_force_mends(
+def test_same_seed_gives_the_same_bytes_and_force_repairs(
     maker: type[make_events], made: Path, tmp_path: Path
 ) -> None:
     data, options = tmp_path / "data", ["--size", "S", "--out", str(tmp_path / "data")]
     sums = (made / maker.__name__ / files.CHECKSUMS).read_bytes()
     assert maker.main([*options, "--seed", "2"]) == 0
     assert (data / files.CHECKSUMS).read_bytes() != sums
-    assert maker.main([*options, "--seed", "1"]) == 1  # another set is there
+    assert maker.main([*options, "--seed", "1"]) == 1  # a different data set exists
     assert maker.main([*options, "--force"]) == 0
     assert (data / files.CHECKSUMS).read_bytes() == sums
     assert files.corrupted(data) == []
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_bytes_another_gives_others_and_force_mends
     assert (data / files.MANIFEST).stat().st_mtime_ns == written
 
 
-def test_events_say_how_many_they_are_and_the_large_ones_leave_out_single_files(made: Path) -> None:
+def test_events_have_their_size_and_large_sets_omit_single_files(made: Path) -> None:
     folder = made / make_events.__name__
     pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
     counts = json.loads((folder / "manifest.json").read_text())["counts"]
@@ -61,7 +61,7 @@ def test_events_say_how_many_they_are_and_the_large_ones_leave_out_single_files(
     assert "npz" not in make_events.FORMATS_OF["L"]
 
 
-def test_images_are_square_colour_jpegs_that_differ_and_some_classes_are_rare(made: Path) -> None:
+def test_images_are_square_colour_jpegs_with_rare_classes(made: Path) -> None:
     contents, found = set(), dict.fromkeys(make_images.class_counts(200), 0)
     for path in (made / make_images.__name__).glob("*/*.jpg"):
         with Image.open(path) as image:
@@ -77,11 +77,11 @@ def test_images_are_square_colour_jpegs_that_differ_and_some_classes_are_rare(ma
         assert counts["cat"] == 15 * counts["retina"]
 
 
-def test_photographs_have_about_the_sides_that_were_asked_for(tmp_path: Path) -> None:
+def test_photographs_have_about_the_requested_sides(tmp_path: Path) -> None:
     contents: list[set[bytes]] = []
     for folder in (tmp_path / "first", tmp_path / "again"):
         folder.mkdir()
-        make_images.cut_sizes(folder, 12, 700, 300)  # wider than most of those of scikit-image
+        make_images.cut_sizes(folder, 12, 700, 300)  # wider than most of scikit-image's photographs
         contents.append({path.read_bytes() for path in folder.iterdir()})
     assert contents[0] == contents[1]
     assert len(contents[0]) == 12
@@ -90,16 +90,16 @@ def test_photographs_have_about_the_sides_that_were_asked_for(tmp_path: Path) ->
     assert len(np.unique(sizes, axis=0)) > 6
 
 
-def test_without_scikit_image_it_says_what_to_install(
+def test_missing_scikit_image_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("course_data.make_images.find_spec", lambda name: None)
 
     assert make_images.main(["--size", "S", "--out", str(tmp_path / "images")]) == 1
-    assert "run `pip install scikit-image`" in capsys.readouterr().err
+    assert "Run `pip install scikit-image`" in capsys.readouterr().err
 
 
-def test_a_density_is_positive_and_clumped_around_one() -> None:
+def test_density_is_positive_and_clumped_with_mean_one() -> None:
     field = density((32, 32, 32), np.random.default_rng(1))
 
     assert field.min() > 0
@@ -107,7 +107,7 @@ def test_a_density_is_positive_and_clumped_around_one() -> None:
     assert np.corrcoef(field[1:].ravel(), field[:-1].ravel())[0, 1] > 0.5  # white noise has 0
 
 
-def test_tokens_are_as_many_as_wanted_and_give_back_the_text(made: Path) -> None:
+def test_tokens_have_the_requested_number_and_decode_to_the_text(made: Path) -> None:
     folder = made / make_tokens.__name__
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     counts = json.loads((folder / "manifest.json").read_text())["counts"]
@@ -120,18 +120,18 @@ def test_tokens_are_as_many_as_wanted_and_give_back_the_text(made: Path) -> None
         assert np.flatnonzero(corpus.tokens == END).tolist() == (corpus.offsets[1:] - 1).tolist()
         text = tokenizer.decode(corpus[0].tolist(), skip_special_tokens=False)
         assert text.endswith(END_TEXT)
-        if len(corpus) > 1:  # the last document is cut
+        if len(corpus) > 1:  # the last document is truncated
             assert tokenizer.encode(text).ids == corpus[0].tolist()
 
 
-def test_a_tokenizer_gives_back_what_it_has_never_seen() -> None:
+def test_tokenizer_decodes_unknown_text() -> None:
     tokenizer = make_tokens.train(["only these words"])
     text = "\tder Überschuß\r\n = 5 µs, 日本 🙂"
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
     assert tokenizer.encode(END_TEXT).ids == [END]
 
 
-def test_where_text_lacks_a_smaller_size_is_advised(
+def test_too_little_text_suggests_a_smaller_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(make_tokens, "TRAINED_ON", 10_000)

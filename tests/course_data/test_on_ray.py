@@ -31,7 +31,7 @@ def without_formats(folder: Path, copy: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return 2,000 events with the formats as one process writes them. Do not write into it."""
+    """Return 2,000 events with the formats as one process writes them. Do not write to it."""
     folder = tmp_path_factory.mktemp("whole") / "events"
     assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
     add_formats(folder, NAMES)
@@ -45,13 +45,13 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 
 def same(folder: Path, whole: Path) -> bool:
-    """Compare all bytes by their checksums, and find what was left over."""
+    """Compare all checksums, and check that no other files exist."""
     sums = [(path / files.CHECKSUMS).read_bytes() for path in (folder, whole)]
     return sums[0] == sums[1] and not files.corrupted(folder) and not list(folder.rglob(".*"))
 
 
 class StandIn:
-    """What the code needs of Ray, without it: each task runs here, after it was cut short."""
+    """Replacement for Ray: each task runs in this process, after a first attempt was aborted."""
 
     exceptions = SimpleNamespace(RayTaskError=ZeroDivisionError, RayError=ZeroDivisionError)
 
@@ -61,7 +61,7 @@ class StandIn:
                 patch.setattr(Path, "replace", self.killed)
                 task(*arguments)
             task(*arguments)
-            return task(*arguments)  # by a node that had been cut off
+            return task(*arguments)  # repeated by a disconnected node
 
         return SimpleNamespace(remote=run)
 
@@ -77,7 +77,7 @@ class StandIn:
 
 
 @pytest.mark.slow
-def test_parts_that_were_cut_short_or_written_twice_are_there_once(
+def test_aborted_and_repeated_parts_exist_once(
     events_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [without_formats(events_folder, tmp_path / name) for name in ("here", "ray")]
@@ -87,7 +87,7 @@ def test_parts_that_were_cut_short_or_written_twice_are_there_once(
     assert same(folders[1], folders[0])
 
 
-def test_without_ray_it_says_how_to_install_it(
+def test_missing_ray_is_reported_with_its_installation(
     events_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -96,7 +96,7 @@ def test_without_ray_it_says_how_to_install_it(
     assert not (events_folder / "tar").exists()
 
 
-def test_where_no_cluster_answers_it_says_so(
+def test_missing_cluster_is_reported(
     events_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", StandIn())
@@ -106,9 +106,9 @@ def test_where_no_cluster_answers_it_says_so(
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Start a cluster of two nodes on this machine, with a core each."""
+    """Start a cluster of two nodes on this machine, with one core each."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # otherwise Ray writes a token to the home folder
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         from ray.cluster_utils import Cluster
 
@@ -132,13 +132,13 @@ def convert(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def await_half_a_part(folder: Path) -> None:
-    """Return when a worker has written some events of a part, and others not."""
+    """Return when a worker has written only some events of a part."""
     while not any(folder.glob(".npz-deflate.unfinished/.*/*00.npz")):
         time.sleep(0.01)
 
 
 def writers() -> Iterator[psutil.Process]:
-    """Yield the processes of our cluster that write a part."""
+    """Yield the processes of the cluster that are writing a part."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "ray::_part_task" in " ".join(process.cmdline()):
@@ -147,8 +147,8 @@ def writers() -> Iterator[psutil.Process]:
 
 @with_ray
 @pytest.mark.full
-@pytest.mark.filterwarnings("ignore")  # of Ray itself
-def test_two_nodes_write_the_bytes_that_one_process_writes(
+@pytest.mark.filterwarnings("ignore")  # warnings of Ray itself
+def test_two_nodes_write_the_same_bytes_as_one_process(
     folder: Path, whole: Path, cluster: Any
 ) -> None:
     said, _ = convert(folder, "--ray", cluster.address).communicate(timeout=300)
@@ -160,9 +160,7 @@ def test_two_nodes_write_the_bytes_that_one_process_writes(
 @with_ray
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
-def test_workers_that_are_killed_lose_and_repeat_nothing(
-    folder: Path, whole: Path, cluster: Any
-) -> None:
+def test_killed_workers_lose_and_repeat_nothing(folder: Path, whole: Path, cluster: Any) -> None:
     run = convert(folder, "--ray", cluster.address)
     await_half_a_part(folder)
     victims = list(writers())
@@ -178,9 +176,7 @@ def test_workers_that_are_killed_lose_and_repeat_nothing(
 @with_ray
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
-def test_a_node_that_dies_loses_and_repeats_nothing(
-    folder: Path, whole: Path, cluster: Any
-) -> None:
+def test_dead_node_loses_and_repeats_nothing(folder: Path, whole: Path, cluster: Any) -> None:
     cluster.add_node(num_cpus=1)
     nodes = {node.all_processes["raylet"][0].process.pid: node for node in cluster.worker_nodes}
     run = convert(folder, "--ray", cluster.address)
@@ -195,7 +191,7 @@ def test_a_node_that_dies_loses_and_repeats_nothing(
 
 @with_ray
 @pytest.mark.full
-def test_a_cluster_of_its_own_ends_with_the_run(folder: Path, whole: Path) -> None:
+def test_local_cluster_ends_with_the_run(folder: Path, whole: Path) -> None:
     run = convert(folder, "--workers", "2")
     said, _ = run.communicate(timeout=300)
     assert run.returncode == 0, said

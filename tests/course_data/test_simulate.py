@@ -23,7 +23,7 @@ def simulated() -> Simulated:
     return events, runs, *simulate(events, runs, np.random.default_rng(4))
 
 
-def test_energies_directions_runs_and_kinds_are_spread_as_they_should() -> None:
+def test_energies_directions_runs_and_kinds_are_distributed() -> None:
     events, runs = draw_events(MANY, np.random.default_rng(0))
     energy = events["energy_gev"]
     assert (np.diff(energy) >= 0).all()
@@ -46,7 +46,7 @@ def test_energies_directions_runs_and_kinds_are_spread_as_they_should() -> None:
     assert shares.std() > 0.05
 
 
-def test_pulses_are_a_hundred_on_average_in_order_of_time_and_in_the_steps_of_the_public_data(
+def test_pulses_have_the_count_order_and_steps_of_public_data(
     simulated: Simulated,
 ) -> None:
     events, runs, pulses, counts = simulated
@@ -69,7 +69,7 @@ def test_pulses_are_a_hundred_on_average_in_order_of_time_and_in_the_steps_of_th
     assert not runs.dead[np.repeat(events["run_id"], counts), string].any()
 
 
-def test_auxiliary_pulses_have_no_company_on_their_string(simulated: Simulated) -> None:
+def test_auxiliary_pulses_have_no_near_hit_on_their_string(simulated: Simulated) -> None:
     *_, pulses, counts = simulated
     event = pulses[: counts[0]]
     sensors = np.unique(event[:, 2]).astype(int)

@@ -1,4 +1,4 @@
-"""The job scripts for Slurm, run without Slurm: two nodes that are this machine."""
+"""The job scripts for Slurm, run without Slurm on two emulated nodes."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def programs(folder: Path, **code: str) -> None:
 
 
 def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subprocess.Popen[str]:
-    """Start a job in the folder `at`, as many tasks on a node as it asks for."""
+    """Start a job in the folder `at`, with the number of tasks per node that it requests."""
     programs(at, srun=f'exec {sys.executable} {STAND_INS / "srun.py"} "$@"')
     job = {
         "SLURM_JOB_ID": "7",
@@ -66,7 +66,7 @@ def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subproce
 
 
 def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]:
-    """Run a job whose programs only say how they were called."""
+    """Run a job whose programs only print how they were called."""
     programs(at, python=ECHO, ray=ECHO)
     job = start(script, *arguments, at=at, cores=cores)
     said, _ = job.communicate(timeout=60)
@@ -75,12 +75,12 @@ def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.sh")))
-def test_a_script_is_bash_and_asks_for_what_slurm_knows(script: str) -> None:
+def test_script_is_valid_bash_with_known_slurm_options(script: str) -> None:
     assert subprocess.run(["bash", "-n", SCRIPTS / script]).returncode == 0
     assert directives(script).keys() <= KNOWN
 
 
-def test_data_are_staged_once_on_each_node(tmp_path: Path) -> None:
+def test_data_are_staged_once_per_node(tmp_path: Path) -> None:
     said = told("stage.sh", "/lustre/my events", at=tmp_path)
     assert [line.rpartition("; cores")[0] for line in said] == [
         f"python -m course_utils.command.cli stage /lustre/my events; rank   of ; node {node}"
@@ -88,7 +88,7 @@ def test_data_are_staged_once_on_each_node(tmp_path: Path) -> None:
     ]
 
 
-def test_ray_gets_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> None:
+def test_ray_uses_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> None:
     said = told("convert.sh", "/lustre/events-L", "npz", "tar", at=tmp_path, cores=2)
     assert len(said) == 2
     for line in said:
@@ -98,7 +98,7 @@ def test_ray_gets_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> No
         assert line.endswith("cores 2")
 
 
-def test_srun_starts_each_rank_with_cores_of_its_own(tmp_path: Path) -> None:
+def test_srun_starts_each_rank_with_its_own_cores(tmp_path: Path) -> None:
     said = told("train_ranks.sh", "my training.py", "--lr 1", at=tmp_path)
     assert said == sorted(
         f"python my training.py --lr 1; rank {rank} {rank % 4} of 8; node {rank // 4}; cores 1"
@@ -106,7 +106,7 @@ def test_srun_starts_each_rank_with_cores_of_its_own(tmp_path: Path) -> None:
     )
 
 
-def test_torchrun_is_started_once_on_each_node(tmp_path: Path) -> None:
+def test_torchrun_is_started_once_per_node(tmp_path: Path) -> None:
     said = told("train.sh", "my training.py", at=tmp_path, cores=2)
     assert len(said) == 2
     for node, line in enumerate(said):
@@ -115,19 +115,19 @@ def test_torchrun_is_started_once_on_each_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_job_whose_time_is_up_queues_again_and_serves_every_sample_once(tmp_path: Path) -> None:
+def test_job_at_its_time_limit_requeues_and_serves_each_once(tmp_path: Path) -> None:
     programs(tmp_path, python=f'exec {sys.executable} "$@"')
     training, saved = STAND_INS / "training.py", tmp_path / "run.pt"
     first = start("train.sh", training, saved, 0.5, at=tmp_path)
     while not saved.exists() or len(load_checkpoint(saved)["served"]) < 40:  # type: ignore[index]
         assert first.poll() is None, first.communicate()[0]
         time.sleep(0.05)
-    first.send_signal(signal.SIGUSR1)  # 120 s before the end: to the script alone
+    first.send_signal(signal.SIGUSR1)  # Slurm sends it only to the script, 120 s before the end
     while not (tmp_path / "requeued").exists():
         time.sleep(0.05)
-    assert first.poll() is None  # the training goes on as long as it may
+    assert first.poll() is None  # the training continues until the limit
     job = psutil.Process(first.pid)
-    for process in [job, *job.children(recursive=True)]:  # Slurm knows all of them, by a cgroup
+    for process in [job, *job.children(recursive=True)]:  # Slurm tracks all of them with a cgroup
         process.kill()
     first.communicate()
     killed = load_checkpoint(saved)
@@ -142,7 +142,7 @@ def test_a_job_whose_time_is_up_queues_again_and_serves_every_sample_once(tmp_pa
     assert (tmp_path / "requeued").read_text() == "7\n"
     for epoch in range(2):
         assert Counter(ended["served"][120 * epoch :][:120]) == Counter(range(120))
-    order = ResumableBatches(120, 8)  # of both ranks together
+    order = ResumableBatches(120, 8)  # batches of both ranks together
     whole = []
     for order.epoch.value in range(2):
         whole += [one for batch in order for one in sorted(batch)]

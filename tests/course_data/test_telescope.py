@@ -13,7 +13,7 @@ from course_data.telescope import (
 )
 
 
-def test_86_strings_of_60_sensors_hang_in_a_cubic_kilometre() -> None:
+def test_86_strings_of_60_sensors_fill_a_cubic_kilometre() -> None:
     positions = sensor_positions()
     strings = positions.reshape(86, 60, 3)
     steps = -np.diff(strings[..., 2], axis=1)
@@ -29,7 +29,7 @@ def test_86_strings_of_60_sensors_hang_in_a_cubic_kilometre() -> None:
 
 
 @pytest.mark.parametrize("track", [True, False])
-def test_light_of_a_cascade_is_a_sphere_and_that_of_a_track_its_cherenkov_cone(
+def test_cascade_light_is_a_sphere_and_track_light_a_cone(
     track: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def particle(energy: float) -> Particles:
@@ -55,5 +55,5 @@ def test_light_of_a_cascade_is_a_sphere_and_that_of_a_track_its_cherenkov_cone(
     everywhere = arrivals(source)
     assert len(everywhere.sensor) == 5160
     missed = ~np.isin(everywhere.sensor, light.sensor)
-    # light is strongest along the cone, so the reach of a cascade is short by up to that factor
+    # Light is strongest along the cone, so the reach of a cascade is smaller by up to that factor.
     assert everywhere.mean[missed].max() < 1.8 * FAINTEST

@@ -1,4 +1,4 @@
-"""Stand in for srun on one machine: the tasks of all nodes, each with the cores it asks for."""
+"""Replacement for srun on one machine: runs the tasks of all nodes with the requested cores."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind", "hint"}
 
 
 def main(*arguments: str) -> int:
-    """Start the tasks, wait for them, and return the worst exit code."""
+    """Start the tasks, wait for them, and return the highest exit code."""
     asked, command = {}, list(arguments)
     while command[0].startswith("--"):
         option, _, value = command.pop(0)[2:].partition("=")
@@ -21,7 +21,7 @@ def main(*arguments: str) -> int:
     nodes, per_node = int(os.environ["SLURM_JOB_NUM_NODES"]), int(asked["ntasks-per-node"])
     if int(asked.get("ntasks", nodes * per_node)) != nodes * per_node:
         sys.exit("srun: error: the nodes do not take so many tasks")
-    each = int(asked.get("cpus-per-task", 1))  # what sbatch was told does not count here
+    each = int(asked.get("cpus-per-task", 1))  # srun ignores the value of sbatch
     cores, tasks = sorted(os.sched_getaffinity(0)), []
     for rank in range(nodes * per_node):
         place = {
@@ -30,7 +30,9 @@ def main(*arguments: str) -> int:
             "SLURM_NODEID": str(rank // per_node),
             "SLURM_NTASKS": str(nodes * per_node),
         }
-        if "cores" in binding or "hint" in asked:  # the task inherits what this process may use
+        if (
+            "cores" in binding or "hint" in asked
+        ):  # the task inherits the CPU affinity of this process
             mine = range(rank * each, (rank + 1) * each)
             os.sched_setaffinity(0, {cores[core % len(cores)] for core in mine})
         tasks.append(subprocess.Popen(command, env={**os.environ, **place}))

@@ -1,4 +1,4 @@
-"""Train as a script on a cluster would, resumable, and slowly enough to be met in the middle."""
+"""A resumable training script as on a cluster, slow enough to be interrupted."""
 
 import sys
 import time
