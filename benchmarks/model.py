@@ -1,4 +1,4 @@
-"""Print predicted and measured utilisation of a set of loops: does the model tell the truth?"""
+"""Print predicted and measured utilisation of several loops, to test the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import compute_spans
 
 REPEATS = 3
-IO = Pipeline(read_ms=80, step_ms=50)  # bound by storage
+IO = Pipeline(read_ms=80, step_ms=50)  # limited by storage
 MIXED = Pipeline(read_ms=40, decode_ms=30, collate_ms=10, step_ms=50, cores=2)
 COPY = replace(MIXED, copy_ms=20)
 
@@ -43,11 +43,11 @@ REFERENCE: Mapping[str, Pipeline] = {
 
 
 def main() -> None:
-    """Measure all of them and print by how many points the model misses."""
+    """Measure all loops, and print the error of the model in percentage points."""
     start_workers()
     host_ms = _host_ms()
-    print(f"This main process takes {host_ms:.1f} ms for a batch that is there already")
-    print(f"AU, predicted and measured, median of {REPEATS} runs (the bar is 5 points)")
+    print(f"This main process takes {host_ms:.1f} ms for a batch that is already loaded")
+    print(f"AU, predicted and measured, median of {REPEATS} runs (limit: 5 points)")
     misses = [
         _compare(name, replace(pipeline, host_ms=host_ms)) for name, pipeline in REFERENCE.items()
     ]
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _host_ms() -> float:
-    """Return what a step takes beyond its time on the device when there is nothing to load."""
+    """Return the time of a step, without its device time, when there is nothing to load."""
     steps = compute_spans(run_pipeline(Pipeline(step_ms=20, num_workers=1)).spans)
     return median((b.start_ns - a.end_ns) / 1e6 for a, b in pairwise(steps))
 

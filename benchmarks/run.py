@@ -1,8 +1,9 @@
-"""Run every benchmark; each prints its bars beside what it measured.
+"""Run every benchmark; each prints its results next to their limits.
 
     make bench
 
-Ratios are from one run on one machine: the last line says which. Leave the machine alone meanwhile.
+Ratios come from one run on one machine, named in the last line. Leave the machine idle while it
+runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BENCHMARKS = (tracing, model, storage, peers, timeline, diagnose, claims)
 
 
 def main() -> None:
-    """Run them all, one after the other."""
+    """Run all benchmarks one at a time."""
     for benchmark in BENCHMARKS:
         benchmark.main()
         print()

@@ -1,7 +1,7 @@
-"""Print what the emulated storage does: bandwidth and latency shared by processes, page cache.
+"""Measure the emulated storage: shared bandwidth and latency, and the page cache.
 
-The figures to look at are ratios: reading together must not pass the preset's bandwidth, and the
-cliff of the page cache must be where the data outgrow it.
+The important figures are ratios. Parallel reads must not exceed the preset's bandwidth, and the hit
+rate must drop when the data outgrow the page cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INSTANT = replace(UNLIMITED, requests_at_once=32, readahead=True, cache_mb=1_000
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print all tables."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("NFS", "busy Lustre"):
             print_bandwidth(Path(folder), name)
@@ -33,9 +33,9 @@ def main() -> None:
 
 
 def print_bandwidth(folder: Path, preset: str) -> None:
-    """Print how fast 1, 2, 4 and 8 processes read large files together."""
+    """Print the throughput of 1, 2, 4 and 8 processes that read large files in parallel."""
     limit = PRESETS[preset].mb_s
-    print(f"\n{preset}: {limit:,.0f} MB/s; each process reads a file of its own, cold")
+    print(f"\n{preset}: {limit:,.0f} MB/s; each process reads its own file, cold")
     for processes in (1, 2, 4, 8):
         fs = slow_storage(folder, preset)
         rate = rate_together(fs, processes, total=int(limit * 1e6), piece=PIECE) / 1e6
@@ -43,11 +43,11 @@ def print_bandwidth(folder: Path, preset: str) -> None:
 
 
 def print_latency(folder: Path) -> None:
-    """Print how many small reads at random places 1 to 16 processes get together."""
+    """Print the number of small random reads per second of 1 to 16 processes in parallel."""
     preset = PRESETS["busy Lustre"]
     print(
         f"\n{preset.name}: {preset.request_ms:g} ms a request, {preset.requests_at_once} at once; "
-        "each process reads 1 kB at random places"
+        "each process reads 1 kB at random positions"
     )
     for processes in (1, 2, 4, 8, 16):
         fs = slow_storage(folder, preset, cache_mb=0)
@@ -58,7 +58,7 @@ def print_latency(folder: Path) -> None:
 
 
 def print_cliff(folder: Path) -> None:
-    """Print the share of hits in the third epoch over data around the size of the page cache."""
+    """Print the hit share in the third epoch, for data around the size of the page cache."""
     cache_mb = 64 * BLOCK * 8 / 1e6
     print(f"\nPage cache of {cache_mb:.1f} MB: hit share in the third epoch")
     for times in (0.9, 1.0, 1.1, 1.5):
@@ -68,7 +68,7 @@ def print_cliff(folder: Path) -> None:
 
 
 def print_overhead(folder: Path) -> None:
-    """Print what one request costs beside its sleep, and what the local file alone costs."""
+    """Print the overhead of one request in addition to its sleep, and the cost of a local read."""
     path = make_file(folder / "overhead", 64 * BLOCK)
     fs = slow_storage(folder, INSTANT)
     with fs.open(path.name) as file:
@@ -77,7 +77,7 @@ def print_overhead(folder: Path) -> None:
     with path.open("rb") as local:
         bare = _per_read_us(local)
     print(f"\nOne read of 1 kB: {cold:.1f} µs on a miss, {warm:.1f} µs on a hit (bar 100)")
-    print(f"  the local file alone {bare:.1f} µs")
+    print(f"  the local file only {bare:.1f} µs")
 
 
 def rate_together(
@@ -89,7 +89,7 @@ def rate_together(
     shuffled: bool = False,
     start_method: str = "spawn",
 ) -> float:
-    """Return bytes per second that so many processes get together for `total` bytes."""
+    """Return the bytes per second of `processes` parallel readers of `total` bytes."""
     share = total // processes // piece * piece
     for index in range(processes):
         make_file(fs.root / f"part-{index}", share if not shuffled else 8 * 2**20)
@@ -127,7 +127,7 @@ def _read(
 
 
 def hit_share(folder: Path, cache_mb: float, *, times: float, shuffled: bool) -> float:
-    """Return the share of hits in the third epoch over data `times` as large as the page cache."""
+    """Return the hit share in the third epoch over data `times` as large as the page cache."""
     blocks = int(times * cache_mb * 1e6) // BLOCK
     make_file(folder / "epochs", blocks * BLOCK)
     fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
@@ -145,9 +145,9 @@ def hit_share(folder: Path, cache_mb: float, *, times: float, shuffled: bool) ->
 
 
 def make_file(path: Path, size: int) -> Path:
-    """Make a file of zeros that takes no room on the disk, and read it once.
+    """Create a file of zeros that uses no disk space, and read it once.
 
-    The emulation cannot be faster than the local file, so that must be in the real page cache.
+    The emulation cannot be faster than the local file, so the file must be in the page cache.
     """
     with path.open("wb") as file:
         file.truncate(size)

@@ -1,4 +1,4 @@
-"""Print how fast the timeline draws 10,000 spans in Chromium, and how large a page it makes."""
+"""Measure how fast the timeline draws 10,000 spans in Chromium, and the size of a page."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-STEPS = 1_667  # six spans each
+STEPS = 1_667  # with six spans each
 FRAMES = 120
 REPEATS = 5
-# Time one call, and the interval between the frames while it is called once per frame.
+# Measure one call, and the interval between frames when it is called once per frame.
 MEASURE = """
 const three = (times) => {
     const sorted = [...times].sort((a, b) => a - b), n = sorted.length;
@@ -58,7 +58,7 @@ def main() -> None:
     """Measure in Chromium and print a table."""
     executable = shutil.which("chromium") or shutil.which("google-chrome")
     if executable is None:
-        print("The timeline was not measured: there is no Chromium here; install it.")
+        print("The timeline was not measured, because Chromium is missing. Install it.")
         return
     runs = {"one": _run(seed=0), "other": _run(seed=1)}
     widget, grid = Timeline(runs), _grid()
@@ -67,15 +67,15 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         page = browser.new_page(viewport={"width": 1_000, "height": 800})
         first = median(_first_picture_ms(page, Path(folder), widget) for _ in range(REPEATS))
-        print(f"  first picture {first:6.0f} ms (bar 200): unpack, lay out, draw, next frame")
+        print(f"  first picture {first:6.0f} ms (limit 200): unpack, lay out, draw, next frame")
         print(f"{'JS per frame, ms':>53}{'between frames, ms':>27}")
         print(" " * 32 + f"{'median':>9}{'95 %':>9}{'max':>9}" * 2)
         for name, move in MOVES.items():
             _print_row(name, page.evaluate(_script(move)))
         browser.close()
     size = len(grid.to_html())
-    print(f"  page with 216 states of 40 batches: {size / 1e3:.0f} kB (bar 200), ", end="")
-    print(f"{len(grid.payload) / 1e3:.0f} kB of it traces before base64")
+    print(f"  page with 216 states of 40 batches: {size / 1e3:.0f} kB (limit 200), ", end="")
+    print(f"{len(grid.payload) / 1e3:.0f} kB of traces, before base64")
 
 
 def _run(*, seed: int) -> Trace:

@@ -1,7 +1,7 @@
-"""Print what tracing and watching cost: per stage, per batch, as a share of a turn.
+"""Measure the cost of tracing and watching: per stage, per batch, and as a share of a step.
 
-Between two batches there is a step of a training, for it empties the caches of the core, and code
-that is met there no more costs several times as much as it does at once again.
+A training step runs between two batches, because it evicts this code from the CPU caches. The same
+code is several times faster when it is called twice in a row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEATS, TURNS, BATCHES = 5, 300, 1_000
 
 
 class Zeros(Dataset[int]):
-    """Nothing worth the name of a sample."""
+    """Dataset of zeros that cost nothing to load."""
 
     def __len__(self) -> int:
         return BATCHES
@@ -51,7 +51,7 @@ class Training:
         self.images = torch.rand(64, 784)
 
     def step(self) -> None:
-        """Train with the same images again."""
+        """Train on the same images again."""
         self.optimizer.zero_grad()
         loss = nn.functional.mse_loss(self.net(self.images), self.images)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -59,12 +59,12 @@ class Training:
 
 
 def main() -> None:
-    """Measure and print the costs beside their bars."""
-    print("What tracing costs (median of repeats)")
-    print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (bar 0.5)")
+    """Measure, and print the costs next to their limits."""
+    print("Cost of tracing (median of repeats)")
+    print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (limit 0.5)")
     with record():
-        print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (bar 2)")
-    print("  in next(), as a share of the turn     (bar 1 %)")
+        print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (limit 2)")
+    print("  in next(), as a share of the step     (limit 1 %)")
     _print_turn("traced", [[0]] * BATCHES, _traced)
     for workers in (0, 1):
         loader = DataLoader(Zeros(), batch_size=1, num_workers=workers)
@@ -75,7 +75,7 @@ def main() -> None:
                 extra = _in_the_worker_us(loader, recorded)
                 print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
     atexit.unregister(_print_report)  # the report of the watched loops is not needed
-    print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
+    print(f"  import course_utils          {_import_s():6.3f} s   (limit 0.2)")
 
 
 def _per_call_ns(action: Callable[[], None], calls: int) -> float:
@@ -103,7 +103,7 @@ def _traced(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _print_turn(what: str, items: Iterable[Any], recorded: Recording) -> None:
-    """Print what `recorded` adds to next() after a step, turn by turn with a loop without it."""
+    """Print the time that `recorded` adds to next() after a step, alternating with a plain loop."""
     training = Training()
 
     def turn_us(batches: Iterator[Any]) -> tuple[float, float]:
@@ -125,7 +125,7 @@ def _print_turn(what: str, items: Iterable[Any], recorded: Recording) -> None:
 
 
 def _in_the_worker_us(loader: Iterable[Any], recorded: Recording) -> float:
-    """Return what `recorded` adds to the processor time of the worker, per batch."""
+    """Return the CPU time that `recorded` adds in the worker, per batch."""
 
     def ended_us() -> float:
         used = getrusage(RUSAGE_CHILDREN)

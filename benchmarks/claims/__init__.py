@@ -1,1 +1,1 @@
-"""The ratios that notebooks claim, measured: a module for each notebook."""
+"""Measurements of the ratios that notebooks claim, one module per notebook."""

@@ -1,6 +1,6 @@
-"""Measure the ratios that the notebooks claim, and print them beside their bands.
+"""Measure the ratios that the notebooks claim, and print them next to their limits.
 
-python -m benchmarks.claims          all of them; exit 1 if one lies outside
+python -m benchmarks.claims          all of them; exit status 1 if one is outside its limits
 python -m benchmarks.claims 02       those of one notebook
 """
 
@@ -14,7 +14,7 @@ from notebooks.claims import Claim, read_claims
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line for each ratio and return the exit status."""
+    """Print one line per ratio, and return the exit status."""
     wanted = sys.argv[1:] if argv is None else argv
     claims = [
         c for c in read_claims() if c.kind == "ratio" and (not wanted or c.notebook in wanted)

@@ -1,4 +1,4 @@
-"""Compute or measure what notebook 02 claims."""
+"""Compute or measure the claims of notebook 02."""
 
 import random
 from dataclasses import replace
@@ -20,7 +20,7 @@ CHANGED = (
 
 
 def hit_percent(*, shuffled: bool = False) -> int:
-    """Count what a full page cache still has of data 1.1 times its size."""
+    """Return the hit share of a full page cache for data 1.1 times its size, in percent."""
     cached, blocks = 400, list(range(440))
     rng = random.Random(0)
     with TemporaryDirectory() as folder:
@@ -45,7 +45,7 @@ def shuffled_hit_share() -> float:
 
 
 def rates_below_two_workers() -> list[float]:
-    """Return the steps per second that `simulate` gives 0 and 1 workers."""
+    """Return the simulated steps per second of 0 and 1 workers."""
     aus = [simulate(replace(LOOP, num_workers=w)).summary().au for w in (0, 1)]
     return [round(au * 1e3 / LOOP.step_ms, 1) for au in aus]
 
@@ -56,7 +56,7 @@ def changes_that_expose() -> int:
 
 
 def gain_by_prefetching() -> float:
-    """Measure how much faster one worker is with a queue of 8 batches than with one of 2."""
+    """Measure the speed of one worker with a queue of 8 batches, relative to a queue of 2."""
     start_workers()
     loop = replace(LOOP, num_workers=1, steps=30)
     ahead, usual = (run_pipeline(replace(loop, prefetch_factor=d)) for d in (8, 2))

@@ -1,4 +1,4 @@
-"""Measure what notebook 03 claims."""
+"""Measure the claims of notebook 03."""
 
 import time
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ class Everything(IterableDataset[int]):
 
 
 def served_over_distinct() -> int:
-    """Count how often two workers serve each sample of a dataset that knows nothing of workers."""
+    """Count how often two workers serve each sample of a dataset that ignores workers."""
     served = [int(number) for number in DataLoader(Everything(), batch_size=None, num_workers=2)]
     return len(served) // len(set(served))
 
 
 def step_share() -> float:
-    """Return which share of a step the line gets that launches it."""
+    """Return the share of a step's time that is attributed to the line that launches it."""
     gpu = get_accelerator(step_ms=40, emulate=True)
     batch, launching = {"x": torch.zeros(8)}, 0.0
     start = time.perf_counter()
@@ -41,7 +41,7 @@ def step_share() -> float:
 
 
 def headroom_on_ssd() -> float:
-    """Return how many times faster the loop on the laptop SSD is when one batch is replayed."""
+    """Return the speed-up of a loop on the laptop SSD when one batch is replayed."""
     gpu = get_accelerator(step_ms=40, emulate=True)
 
     def steps_per_s(batches: Iterable[Any]) -> float:
@@ -57,7 +57,7 @@ def headroom_on_ssd() -> float:
 
 
 def burst() -> float:
-    """Return the rate of the first 8 batches after a pause over that of the last 20."""
+    """Return the throughput of the first 8 batches after a pause over that of the last 20."""
     start_workers()
     times: list[float] = []
     for _ in _loader("busy Lustre", batch_size=8, num_workers=2, prefetch_factor=4):

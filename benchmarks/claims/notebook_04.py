@@ -1,4 +1,4 @@
-"""Count or measure what notebook 04 claims."""
+"""Count or measure the claims of notebook 04."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ from keepfed.measure.throughput import steady_rate
 
 
 class Counted(Dataset[int]):
-    """Counts the calls, in the process that makes them."""
+    """Dataset that counts the calls in the current process."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -39,14 +39,14 @@ class Counted(Dataset[int]):
 
 
 def calls_seen() -> int:
-    """Count the calls that this process sees of workers that fetch all samples."""
+    """Count the calls that this process sees when workers fetch all samples."""
     dataset = Counted()
     assert len(list(DataLoader(dataset, num_workers=2))) == len(dataset)
     return dataset.calls
 
 
 def spawn_over_forkserver() -> float:
-    """Measure how many times longer a spawned worker takes to its first batch."""
+    """Measure the time to the first batch of a spawned worker, relative to a forked one."""
     start_workers()
     spawn, forkserver = (min(_first_batch_s(m) for _ in range(2)) for m in ("spawn", "forkserver"))
     return spawn / forkserver
@@ -62,7 +62,7 @@ def _first_batch_s(method: str) -> float:
 
 
 def reading_speed_up() -> float:
-    """Measure how many times faster four workers read than one."""
+    """Measure the speed-up of reading with four workers instead of one."""
     folder = data_path("events", "S")
     events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
     one, four = (_rate(events, 4, w, collate_fn=pad_collate) for w in (1, 4))
@@ -70,21 +70,21 @@ def reading_speed_up() -> float:
 
 
 def decoding_speed_up_by_cores() -> float:
-    """Measure the same for decoding, as a share of what the cores allow."""
+    """Measure the speed-up of decoding, as a share of what the cores allow."""
     photographs = Jpegs(data_path("images"))
     one, four = (_rate(photographs, 16, w) for w in (1, 4))
     return four / one / min(4, usable_cores())
 
 
 def slow_down_on_one_core_by_cores() -> float:
-    """Measure how many times slower four workers decode on one core, as a share of the same."""
+    """Measure the slow-down of four workers that decode on one core, as a share of the cores."""
     photographs = Jpegs(data_path("images"))
     free, bound = (_rate(photographs, 16, 4, worker_init_fn=init) for init in (None, to_one_core))
     return free / bound / min(4, usable_cores())
 
 
 def to_one_core(worker: int) -> None:
-    """Bind this worker to the first core that it may use; on Linux."""
+    """Pin this worker to the first core that it may use (Linux only)."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
@@ -96,7 +96,7 @@ def _rate(dataset: Dataset[Any], batch_size: int, num_workers: int, **options: A
 
 
 def rows_slow_down() -> float:
-    """Measure how many times slower two workers make small samples."""
+    """Measure the slow-down of small samples with two workers."""
     start_workers()
     torch.set_num_threads(1)
     rows = TensorDataset(torch.randn(100_000, 16))
@@ -105,7 +105,7 @@ def rows_slow_down() -> float:
 
 
 def whole_batches_speed_up() -> float:
-    """Measure how many times faster rows come when a batch is indexed at once."""
+    """Measure the speed-up of rows when a batch is indexed at once."""
     torch.set_num_threads(1)
     rows = TensorDataset(torch.randn(100_000, 16))
     batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
@@ -115,7 +115,7 @@ def whole_batches_speed_up() -> float:
 
 
 class SomeGiants(Dataset[int]):
-    """Every seventh sample takes ten times as long."""
+    """Dataset in which every seventh sample takes ten times as long."""
 
     def __len__(self) -> int:
         return 70
@@ -126,7 +126,7 @@ class SomeGiants(Dataset[int]):
 
 
 def in_order_over_as_they_come() -> float:
-    """Measure the time of an epoch whose consumer takes 10 ms a batch, in order over not."""
+    """Measure the time of an epoch in order over out of order, with a step of 10 ms."""
     start_workers()
     return _epoch_s(in_order=True) / _epoch_s(in_order=False)
 
@@ -140,19 +140,19 @@ def _epoch_s(in_order: bool) -> float:
 
 
 def threads_slow_down() -> float:
-    """Measure how many times longer an epoch takes with numpy's own threads in two workers."""
+    """Measure the slow-down of an epoch by numpy's own threads in two workers."""
     threads = compare("threads", seconds=60)
     seconds = [float(run.numbers["seconds"]) for run in (threads.before, threads.after)]
     return seconds[0] / seconds[1]
 
 
 def list_over_packed_growth() -> float:
-    """Measure how many times more a forked process grows while it reads a list of names."""
+    """Measure the memory growth of a forked process for a list of names over packed names."""
     return grown_mb(list) / grown_mb(PackedStrings)
 
 
 def pickled_over_mapped() -> int:
-    """Return how many times its bytes a memory map has when it is pickled."""
+    """Return the size of a pickled memory map, relative to its bytes."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         np.save(path, np.zeros(1_000_000, np.float32))
@@ -161,7 +161,7 @@ def pickled_over_mapped() -> int:
 
 
 class Noted(Dataset[int]):
-    """Notes in shared memory which samples have been made."""
+    """Dataset that marks loaded samples in shared memory."""
 
     def __init__(self, count: int):
         self.made = torch.zeros(count, dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
@@ -175,7 +175,7 @@ class Noted(Dataset[int]):
 
 
 def batches_in_flight() -> int:
-    """Count the batches that exist while the loop of two workers works on one."""
+    """Count the batches that exist while the loop of two workers uses one of them."""
     dataset = Noted(40)
     batches = iter(DataLoader(dataset, num_workers=2))
     consumed = len(list(islice(batches, 5)))
@@ -189,7 +189,7 @@ def batches_in_flight() -> int:
 
 
 class Drawn(Dataset[int]):
-    """Draws from numpy's global generator, or from one made in `__init__`."""
+    """Dataset that draws from numpy's global generator, or from one made in `__init__`."""
 
     def __init__(self, own: bool):
         self.rng = np.random.default_rng() if own else None
@@ -204,13 +204,13 @@ class Drawn(Dataset[int]):
 
 
 def different_of_np_random() -> int:
-    """Count different numbers of np.random among 8 drawn by two workers."""
+    """Count the different numbers of np.random among 8 drawn by two workers."""
     torch.manual_seed(0)
     return len(_drawn(Drawn(own=False)))
 
 
 def different_of_own_generator() -> int:
-    """Count different numbers of a generator made in `__init__` among 16 of two epochs."""
+    """Count the different numbers of a generator made in `__init__` among 16 of two epochs."""
     dataset = Drawn(own=True)
     return len(_drawn(dataset) | _drawn(dataset))
 

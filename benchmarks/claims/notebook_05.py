@@ -1,4 +1,4 @@
-"""Count or measure what notebook 05 claims."""
+"""Count or measure the claims of notebook 05."""
 
 import time
 import warnings
@@ -19,7 +19,7 @@ from keepfed.loaders.stream import WorkerSlot, batched, buffer_shuffle, split
 
 
 class Numbers(IterableDataset[int]):
-    """The numbers from 0 on, shared by the workers or not."""
+    """The numbers from 0, divided among the workers or not."""
 
     def __init__(self, count: int, *, shared: bool):
         self.count, self.shared = count, shared
@@ -33,7 +33,7 @@ class Numbers(IterableDataset[int]):
 
 
 def epochs_in_one() -> int:
-    """Count how often four workers serve what nobody shares out."""
+    """Count how often four workers serve each number of a stream that is not divided."""
     return _served(Numbers(960, shared=False), batch_size=64) // 960
 
 
@@ -48,7 +48,7 @@ def warnings_about_single_events() -> int:
 
 
 def numbers_served() -> int:
-    """Count what is left of 100 numbers when four workers each drop their tail."""
+    """Count the numbers served of 100 when each of four workers drops its last batch."""
     return _served(Numbers(100, shared=True), batch_size=16, drop_last=True)
 
 
@@ -60,13 +60,13 @@ def _served(numbers: Numbers, batch_size: int, *, drop_last: bool = False) -> in
 
 
 def worth_of_a_batch_from_one_place() -> float:
-    """Return how many independent events scatter as much as 32 neighbours do."""
+    """Return how many independent events scatter as much as 32 consecutive ones."""
     energy = _energy()
     return mixing(batched(range(len(energy)), 32), energy).worth
 
 
 def scatter_with_a_buffer_over_none() -> float:
-    """Return what a buffer of a tenth of the sorted file changes."""
+    """Return the scatter with a buffer of a tenth of the sorted file, relative to none."""
     energy, rng = _energy(), np.random.default_rng(0)
     n = len(energy)
     none, buffer = (
@@ -87,7 +87,7 @@ def share_that_moves_farther() -> float:
 
 
 def scatter_after_an_offline_shuffle() -> float:
-    """Return how far from ideal the batches of a shuffled file are, read in order."""
+    """Return the scatter of batches read in order from a shuffled file; 1 is ideal."""
     energy = _energy()
     ratios = []
     for seed in range(10):
@@ -97,7 +97,7 @@ def scatter_after_an_offline_shuffle() -> float:
 
 
 def gain_by_a_thread() -> float:
-    """Measure how much longer the same steps take without a thread that reads ahead."""
+    """Measure the time of steps without a prefetching thread, relative to steps with it."""
     folder = data_path("events", "S")
 
     def loader() -> DataLoader[Sample]:

@@ -1,4 +1,4 @@
-"""Count or measure what notebook 06 claims."""
+"""Count or measure the claims of notebook 06."""
 
 import io
 import tarfile
@@ -20,19 +20,19 @@ from course_utils.teaching.notebook import data_path
 
 
 class Reads(io.BytesIO):
-    """A Python file that notes how much it is asked for at once."""
+    """A Python file that records its largest read."""
 
     largest = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read, and note how much that was."""
+        """Read, and record the size."""
         content = super().read(size)
         self.largest = max(self.largest, len(content))
         return content
 
 
 def largest_piece_of_a_python_file() -> int:
-    """Return the most bytes that numpy asks a Python file for at once, in .npy as in .npz."""
+    """Return the largest read that numpy requests from a Python file, in .npy as in .npz."""
     volume = np.zeros(2**20, np.float32)
     plain, zipped = Reads(), Reads()
     np.save(plain, volume)
@@ -47,7 +47,7 @@ def largest_piece_of_a_python_file() -> int:
 
 
 def warnings_and_maps_of_a_mapped_npz() -> int:
-    """Count what tells that mmap_mode was heard: warnings, and arrays that are maps."""
+    """Count signs that np.load respects mmap_mode: warnings, and arrays that are maps."""
     with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         np.savez(f"{folder}/a.npz", a=np.zeros(9))
@@ -56,7 +56,7 @@ def warnings_and_maps_of_a_mapped_npz() -> int:
 
 
 def opens_of_a_tar() -> int:
-    """Count the opens that all pictures in one tar file take."""
+    """Count the opens for reading all images in one tar file."""
     with TemporaryDirectory() as folder:
         _write_tar(Path(folder, "pictures.tar"))
         storage = counting_storage(folder)
@@ -66,7 +66,7 @@ def opens_of_a_tar() -> int:
 
 
 def decoding_from_a_tar_over_files() -> float:
-    """Measure whether a JPEG is decoded faster when it came out of a tar file."""
+    """Measure the decoding time of JPEGs from a tar file, relative to JPEGs from files."""
     with TemporaryDirectory() as folder:
         path = _write_tar(Path(folder, "pictures.tar"))
         with tarfile.open(path) as tar:
@@ -82,7 +82,7 @@ def decoding_from_a_tar_over_files() -> float:
 
 
 def share_read_for_one_id() -> float:
-    """Return how much of a Parquet file is read where a filter asks for one event by its id."""
+    """Return the share of a Parquet file that is read when a filter selects one event ID."""
     folder = data_path("events", "S")
     storage = counting_storage(folder)
     some_id = int(read_labels(folder).event_id[777])
@@ -91,17 +91,17 @@ def share_read_for_one_id() -> float:
 
 
 def columns_in_a_chunk_of_h5py() -> int:
-    """Return how many of the four columns a chunk holds if h5py chooses its shape."""
+    """Return how many of the four columns are in a chunk if h5py chooses its shape."""
     return _read_chunked(chunks=True)[0][1]
 
 
 def large_chunks_over_small() -> float:
-    """Return how many times as much is read for random events with large chunks."""
+    """Return the bytes read for random events with large chunks, relative to small ones."""
     return _read_chunked(chunks=(65536, 4))[1] / _read_chunked(chunks=(256, 4))[1]
 
 
 def _read_chunked(chunks: Any) -> tuple[tuple[int, ...], float]:
-    """Return the shape of a chunk, and the bytes read for each byte of 200 random events."""
+    """Return the shape of a chunk, and the bytes read per byte of 200 random events."""
     events = EventArrays.load(data_path("events", "S"))
     with TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/chunks.h5", "w") as file:
@@ -116,12 +116,12 @@ def _read_chunked(chunks: Any) -> tuple[tuple[int, ...], float]:
 
 
 def zstd_over_raw_on_nfs() -> float:
-    """Return how many times as long as raw pulses zstd takes on a network drive."""
+    """Return the time for zstd on a network drive, relative to raw pulses."""
     return compare_codecs(data_path("events", "S")).ratio("zstd", "emulated NFS")
 
 
 def zstd_over_raw_on_ssd() -> float:
-    """Return how many times as long as raw pulses zstd takes on a fast disk."""
+    """Return the time for zstd on a fast disk, relative to raw pulses."""
     return compare_codecs(data_path("events", "S")).ratio("zstd", "emulated laptop SSD")
 
 

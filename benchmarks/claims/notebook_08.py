@@ -1,4 +1,4 @@
-"""Count or measure what notebook 08 claims."""
+"""Count or measure the claims of notebook 08."""
 
 from timeit import repeat
 from typing import Any
@@ -30,17 +30,17 @@ def _distinct(images: Tensor) -> int:
 
 
 def crops_of_torchvision() -> int:
-    """Count the different crops in a batch that torchvision cut at once."""
+    """Count the different crops in a batch that torchvision cropped at once."""
     return _distinct(v2.RandomResizedCrop(64)(_copies()))
 
 
 def crops_of_kornia() -> int:
-    """Count them where Kornia did."""
+    """Count the different crops in a batch that Kornia cropped at once."""
     return _distinct(RandomResizedCrop((64, 64))(_copies() / 255))
 
 
 def versions_of_ten_copies() -> int:
-    """Count what 90 epochs see of a photograph of which ten augmented copies are on disk."""
+    """Count the versions of an image in 90 epochs, with ten augmented copies on disk."""
     small, seen = Augment(size=32), set()
     for epoch in range(90):
         generator = torch.Generator().manual_seed(epoch % 10)
@@ -50,18 +50,18 @@ def versions_of_ten_copies() -> int:
 
 
 def bytes_of_floats_over_bytes() -> int:
-    """Return how many times larger a batch is in float32 than in uint8."""
+    """Return the size of a batch in float32, relative to uint8."""
     batch = _copies(4)
     return batch.float().nbytes // batch.contiguous().nbytes
 
 
 def frames_over_float_crops() -> float:
-    """Return the bytes of whole frames in uint8 over those of augmented ones."""
+    """Return the bytes of whole frames in uint8, relative to augmented ones."""
     return _copies(4).contiguous().nbytes / AUGMENT(_copies(4)).nbytes
 
 
 def augmented_over_decoded() -> float:
-    """Measure how much longer a photograph takes with its augmentation, on one core."""
+    """Measure the time of an image with augmentation, relative to none, on one core."""
     return _seconds(_photos(per_sample(AUGMENT))) / _seconds(_photos())
 
 
@@ -71,7 +71,7 @@ def _seconds(photos: Jpegs) -> float:
 
 
 def batch_over_one_at_a_time() -> float:
-    """Measure how much longer a batch of 64 takes on the CPU than torchvision, one at a time."""
+    """Measure the time of a batch of 64 on the CPU, relative to torchvision one at a time."""
     photos, alone = _photos(), per_sample(AUGMENT)
     images = torch.stack([photos[index][0] for index in range(0, 192, 3)])
     ways = (lambda: AUGMENT(images)), (lambda: [alone(image) for image in images])

@@ -1,4 +1,4 @@
-"""Measure on an emulated device what notebook 09 claims; no figure depends on this machine."""
+"""Measure the claims of notebook 09 on an emulated device, so independently of this machine."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -33,7 +33,7 @@ def copies_that_let_the_program_go_on() -> set[str]:
 
 
 def pinned_in_the_loop_over_plain() -> float:
-    """Return how many times as long a batch takes that is pinned first."""
+    """Return the time of a batch that is pinned in the loop, relative to a pageable one."""
     gpu, clock = timed_accelerator(emulate=True)
     batch, marks = torch.zeros(24_000_000, dtype=torch.uint8), [clock()]
     for source in (lambda: batch), (lambda: gpu.pin(batch)):
@@ -44,7 +44,7 @@ def pinned_in_the_loop_over_plain() -> float:
 
 
 def _train(design: Design, *, late: bool = False) -> tuple[float, int]:
-    """Return the percent of the copying that is hidden, and how many batches were right."""
+    """Return the percentage of copying that is hidden, and the number of correct batches."""
     gpu, clock = timed_accelerator(step_ms=0.03, emulate=True)
     batches = list(gpu.pinned(torch.randn(60_000) for _ in range(BATCHES)))
     losses = []
@@ -61,7 +61,7 @@ def _train(design: Design, *, late: bool = False) -> tuple[float, int]:
 
 
 def percent_hidden_on_the_default_stream() -> float:
-    """Return how much of its copying is hidden where copies and steps share a stream."""
+    """Return the percentage of hidden copying if copies and steps share a stream."""
 
     def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
         ready = None
@@ -76,17 +76,17 @@ def percent_hidden_on_the_default_stream() -> float:
 
 
 def right_epochs_without_a_wait() -> int:
-    """Count the epochs in which all is right, though no step waits for its copy."""
+    """Count the correct epochs if no step waits for its copy."""
     return sum(_train(_without_wait)[1] == BATCHES for _ in range(RUNS))
 
 
 def percent_hidden_with_a_wait() -> float:
-    """Return how much of its copying is hidden, after the first, where steps wait for an event."""
+    """Return the percentage of hidden copying if steps wait for an event."""
     return _train(_with_wait)[0]
 
 
 def right_epochs_with_losses_read_late() -> int:
-    """Count the epochs without record_stream in which all is right, the losses read at the end."""
+    """Count the correct epochs without record_stream, with losses read at the end."""
     return sum(_train(_with_wait, late=True)[1] == BATCHES for _ in range(RUNS))
 
 
@@ -99,7 +99,7 @@ def _with_wait(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def percent_hidden_behind_a_whole_stream() -> float:
-    """Return how much of its copying is hidden where steps wait for all copies."""
+    """Return the percentage of hidden copying if steps wait for all copies."""
 
     def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
         copies, ready = gpu.Stream(), None
@@ -116,7 +116,7 @@ def percent_hidden_behind_a_whole_stream() -> float:
 
 
 def percent_hidden_behind_a_stream_waited_for_first() -> float:
-    """Return the same, after the first copy, where they wait before the next copy is launched."""
+    """Return the same if steps wait before the next copy is launched."""
 
     def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
         copies, ready = gpu.Stream(), None
@@ -133,23 +133,23 @@ def percent_hidden_behind_a_stream_waited_for_first() -> float:
 
 
 def percent_hidden_by_ours() -> float:
-    """Return how much CudaPrefetcher hides, after the first copy; nothing if a batch is wrong."""
+    """Return the percentage that CudaPrefetcher hides; 0 if a batch is wrong."""
     runs = [_train(_ours, late=run % 2 == 0) for run in range(RUNS)]
     return min(hidden if right == BATCHES else 0.0 for hidden, right in runs)
 
 
 def proven_defects() -> int:
-    """Count the defects of the notes' prefetcher that are proved here and now."""
+    """Count the defects of the lecture's prefetcher that are reproduced here."""
     return sum(defect.proven for defect in prove_all())
 
 
 def gain_with_slow_workers() -> float:
-    """Return how many times faster prefetching makes a training whose workers are slower."""
+    """Return the speed-up by prefetching if workers are slower than the step."""
     return _pace_ms(_in_the_loop, load_ms=11) / _pace_ms(_ours, load_ms=11)
 
 
 def gain_where_the_copy_is_as_long_as_the_step() -> float:
-    """Return the same where workers are fast, and copy and step take equally long."""
+    """Return the speed-up by prefetching with fast workers and equally long copy and step."""
     return _pace_ms(_in_the_loop, load_ms=0) / _pace_ms(_ours, load_ms=0)
 
 

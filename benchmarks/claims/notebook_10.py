@@ -1,4 +1,4 @@
-"""Count or measure what notebook 10 claims."""
+"""Count or measure the claims of notebook 10."""
 
 import io
 import tarfile
@@ -17,11 +17,11 @@ from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
 from course_utils.teaching.notebook import data_path
 
-FEW = 200  # events, where a ratio does not depend on how many there are
+FEW = 200  # events, if the ratio does not depend on their number
 
 
 def requests_for_files_over_shards() -> float:
-    """Return how many times the requests of 2 shards reading the same events from files takes."""
+    """Return the requests for reading events from files, relative to 2 shards."""
     events = data_path("events", "S")
     with room() as folder:
         samples = islice(event_samples(events), FEW)
@@ -36,7 +36,7 @@ def requests_for_files_over_shards() -> float:
 
 
 def _requests(folder: Path, read: Callable[[Any], Any]) -> int:
-    """Count the requests for samples, those for labels and lists left out."""
+    """Count the requests for samples, without those for labels and lists."""
     storage = slow_storage(folder, "S3")
     VirtualClock(storage)
     samples = read(storage)
@@ -46,7 +46,7 @@ def _requests(folder: Path, read: Callable[[Any], Any]) -> int:
 
 
 def shards_opened_half_way() -> list[int]:
-    """Return how many of 3 shards WebDataset and our reader have opened half way into the first."""
+    """Return how many of 3 shards WebDataset and our reader open for half of the first one."""
     with room() as folder:
         paths = write_shards(_numbers(60), folder, per_shard=20)
         storage = counting_storage(folder)
@@ -71,7 +71,7 @@ def _numbers(count: int) -> Iterator[dict[str, Any]]:
 
 
 def what_webdataset_says_to_s3() -> list[str]:
-    """Return the end of the error that an s3:// address raises."""
+    """Return the end of the error message for an s3:// URL."""
     try:
         next(iter(wds.WebDataset("s3://bucket/shard.tar", shardshuffle=False)))
     except ValueError as error:
@@ -80,7 +80,7 @@ def what_webdataset_says_to_s3() -> list[str]:
 
 
 def samples_of_a_shard_cut_between_two() -> int:
-    """Return how many of 10 samples come, without an error, from half a tar file."""
+    """Return how many of 10 samples half a tar file yields without an error."""
     with room() as folder:
         (path,) = write_shards(_numbers(10), folder, per_shard=10)
         with tarfile.open(path) as archive:
@@ -91,7 +91,7 @@ def samples_of_a_shard_cut_between_two() -> int:
 
 
 def share_that_draws_do_not_meet() -> float:
-    """Return the share of 20 shards that 20 draws with replacement do not meet, on average."""
+    """Return the average share of 20 shards missing from 20 draws with replacement."""
     names = [str(number) for number in range(20)]
     met = [
         len({draw["url"] for draw in islice(wds.ResampledShards(names), len(names))})

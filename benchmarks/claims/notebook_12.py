@@ -1,4 +1,4 @@
-"""Count or measure what notebook 12 claims."""
+"""Count or measure the claims of notebook 12."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from course_stories.token_windows import times_served
 
 
 def days_of_the_plan() -> float:
-    """Return the days that the training in the lecture notes takes."""
+    """Return the days that the planned training takes."""
     return round(DAYS, 1)
 
 
 def share_missed_by_own_offsets() -> float:
-    """Return the share of tokens in no window where each window has an offset of its own."""
+    """Return the share of tokens in no window if each window has its own offset."""
     length, count = 128, 100_000
     rng = np.random.default_rng(0)
     starts = np.arange(count) * length + rng.integers(length, size=count)
@@ -20,5 +20,5 @@ def share_missed_by_own_offsets() -> float:
 
 
 def tokens_of_uint16() -> int:
-    """Return how many tokens two bytes tell apart."""
+    """Return how many tokens two bytes can distinguish."""
     return int(np.iinfo(np.uint16).max) + 1

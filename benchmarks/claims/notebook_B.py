@@ -1,11 +1,11 @@
-"""Count what appendix B claims."""
+"""Count the claims of appendix B."""
 
 import os
 
 from course_exercises.nb10.hidden import room
 from course_utils.loading.shards import write_shards
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else datasets may ask its hub
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # otherwise datasets may contact its hub
 
 from datasets import config, load_dataset
 from datasets.distributed import split_dataset_by_node
@@ -17,7 +17,7 @@ def seconds_asleep() -> float:
 
 
 def shards_read_by_one_of_three_ranks() -> list[int]:
-    """Return how many of 20 and of 21 shards one rank reads with the split by node of datasets."""
+    """Return how many of 20 and of 21 shards one rank reads with split_dataset_by_node."""
     found = []
     for count in (20, 21):
         with room() as folder:

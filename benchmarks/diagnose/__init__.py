@@ -1,4 +1,4 @@
-"""Loops whose ailment is known: what `diagnose` says of them, and what its advice gains."""
+"""Loops with a known cause, to test the cause, advice and gain that `diagnose` reports."""
 
 from benchmarks.diagnose import by_cause, loaders, pictures, tables, text
 

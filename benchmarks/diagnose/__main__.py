@@ -1,13 +1,14 @@
-"""Diagnose loops whose ailment is known, make the change that is advised, and measure its gain.
+"""Diagnose loops with a known cause, apply the recommended change, and measure its gain.
 
-python -m benchmarks.diagnose                 all of them, quiet and beside a busy process
-python -m benchmarks.diagnose --busy          only beside a process that keeps one core busy
-python -m benchmarks.diagnose --quiet storage only quiet, those whose names hold one of the words
-python -m benchmarks.diagnose --watched       what `course watch` advises, which tries nothing
+python -m benchmarks.diagnose                 all loops, without load and with a busy process
+python -m benchmarks.diagnose --busy          only with a process that keeps one core busy
+python -m benchmarks.diagnose --quiet storage only without load, loops whose name contains a word
+python -m benchmarks.diagnose --watched       advice of `course watch`, which tries no change
 
-The bars: the cause is found in 11 of 12 loops, no change makes a loop slower, and the predicted
-gain is within a factor of 1.3 of the real one. Of watching only that no change makes a loop slower:
-what shows only in trials it cannot tell, and its gains are those of a cause that is gone.
+Limits: `diagnose` finds the cause of 11 of 12 loops, no change makes a loop slower, and the
+predicted gain is within a factor of 1.3 of the real gain. For watching, the only limit is that no
+change makes a loop slower, because it runs no trials, and its gains assume that the cause is
+removed completely.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
+from benchmarks.diagnose.loops import CAUSES, FIXED, LOOPS, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from keepfed.errors import KeepfedError
 from keepfed.measure.advice import Cause, Recommendation
@@ -31,41 +32,41 @@ from keepfed.measure.diagnosis import applied, diagnose
 
 BAR = 11 / 12
 WITHIN = 1.3
-SLOWER = 0.95  # a gain below is no noise
+SLOWER = 0.95  # a lower gain is not noise
 ROUNDS, SECONDS = 3, 1.5
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of one loop, and what its advice gained."""
+    """Diagnosis of one loop, and the gain of the recommended change."""
 
     name: str
     cause: str
     change: str
-    predicted: float | None = None  # None: no speed is promised
-    real: float | None = None  # None: nobody made the change
+    predicted: float | None = None  # None: no gain predicted
+    real: float | None = None  # None: the benchmark contains no such change
 
     @property
     def ratio(self) -> float | None:
-        """How many times more was predicted than gained; None if that is not known."""
+        """Predicted gain divided by the real gain; None if one is unknown."""
         return None if self.predicted is None or self.real is None else self.predicted / self.real
 
 
-Advice = tuple[Cause | None, Recommendation | None]  # None: that cannot be told
+Advice = tuple[Cause | None, Recommendation | None]  # None: unknown
 
 
 @dataclass(frozen=True)
 class Run:
-    """A way to ask for advice, and what keeps the cores busy meanwhile."""
+    """A way to get advice, and the load on the machine while it runs."""
 
     title: str
-    advise: Callable[[str, Any, Any], Advice]  # of a loop by its name, its loader and its step
-    processes: int = 0  # that are busy
-    tries: bool = True  # a change before it is advised
+    advise: Callable[[str, Any, Any], Advice]  # (name of the loop, loader, step) -> advice
+    processes: int = 0  # busy processes
+    tries: bool = True  # whether it tries changes before recommending one
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a table for each run, and return the exit status: 1 if a bar is missed."""
+    """Print a table for each run; return exit status 1 if a limit is missed."""
     words = list(sys.argv[1:] if argv is None else argv)
     warnings.filterwarnings("ignore", "This DataLoader will create")
     runs = [RUNS[word] for word in words if word in RUNS] or [RUNS["--quiet"], RUNS["--busy"]]
@@ -102,14 +103,14 @@ def _find(name: str, run: Run) -> Found:
         with loop(LOOPS[name]) as (loader, step):
             cause, advice = run.advise(name, loader, step)
             if cause is None or advice is None:
-                return Found(name, "not known", "")
+                return Found(name, "unknown", "")
             if cause == "GPU-bound":
                 return Found(name, cause, advice.change)
             if not run.tries and advice.gain < WORTHWHILE_GAIN:
-                return Found(name, cause, "none that gains much")
+                return Found(name, cause, "no worthwhile change")
             real = _gain(name, advice, loader, step)
     except KeepfedError as error:
-        return Found(name, "refused", str(error))
+        return Found(name, "error", str(error))
     return Found(name, cause, advice.change, None if cause == "memory" else advice.gain, real)
 
 
@@ -127,10 +128,10 @@ def _watched(name: str, loader: Any, step: Any) -> Advice:
 def _gain(
     name: str, advice: Recommendation, loader: Any, step: Callable[[Any], Any]
 ) -> float | None:
-    """Make the change that is advised and return what it gains; None if nobody made it."""
+    """Apply the recommended change and return its real gain; None if the change is missing."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
-        mends = MENDED[name]
+        mends = FIXED[name]
         followed = mends.get(advice.advice) or mends.get("")
         changed, its_step = loader, step
         if advice.how is None:
@@ -147,9 +148,9 @@ def _gain(
 
 
 def batch_s(loader: Iterable[Any], step: Callable[[Any], Any]) -> float:
-    """Return the seconds of a batch in long training: whole epochs, or the steady part of one."""
+    """Return the seconds per batch: of whole epochs, or of the steady part of a long one."""
     begun = time.perf_counter()
-    epochs: list[tuple[float, int]] = []  # seconds until the workers have ended, batches
+    epochs: list[tuple[float, int]] = []  # (seconds including the end of the workers, batches)
     while time.perf_counter() - begun < SECONDS or len(epochs) < 2:
         start, ends = time.perf_counter(), list[float]()
         for batch in loader:
@@ -159,13 +160,13 @@ def batch_s(loader: Iterable[Any], step: Callable[[Any], Any]) -> float:
                 early = max(20, len(ends) // 5)
                 return (ends[-1] - ends[early]) / (len(ends) - 1 - early)
         epochs.append((time.perf_counter() - start, len(ends)))
-    later = epochs[1:]  # the workers of the first may live on
+    later = epochs[1:]  # workers of the first epoch may be reused
     return sum(whole for whole, _ in later) / sum(count for _, count in later)
 
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Keep `processes` cores busy meanwhile."""
+    """Keep `processes` cores busy inside the block."""
     spinning = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(processes)]
     try:
         yield
@@ -177,7 +178,7 @@ def busy(processes: int) -> Iterator[None]:
 
 RUNS = {
     "--quiet": Run("quiet", _diagnosed),
-    "--busy": Run("beside a busy process", _diagnosed, processes=1),
+    "--busy": Run("with a busy process", _diagnosed, processes=1),
     "--watched": Run("watched", _watched, tries=False),
 }
 

@@ -1,4 +1,4 @@
-"""Loops whose ailment is known, because it was built in: does `diagnose` find it?"""
+"""Loops that were built with a known cause, one or more for each cause."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from benchmarks.diagnose.loops import (
     FromStorage,
     InMemory,
     Loop,
-    as_they_are,
+    fixed,
+    identity_collate,
     known,
-    mended,
     step_of,
 )
 from course_utils.teaching.explorer import use_cpu
@@ -28,10 +28,10 @@ from keepfed.loaders.workers import PackedStrings
 
 
 class PythonTransform(InMemory):
-    """A transform in pure Python."""
+    """Dataset with a transform in pure Python."""
 
     def __init__(self, ms: float, rows: int = 20_000):
-        """Compute for `ms` on each sample."""
+        """Compute for `ms` per sample."""
         super().__init__(rows)
         self.ms = ms
 
@@ -42,19 +42,19 @@ class PythonTransform(InMemory):
 
 
 class Multiplying(Dataset[torch.Tensor]):
-    """Six matrix products for a sample, in numpy."""
+    """Dataset with six numpy matrix products per sample."""
 
     def __init__(self, samples: int = 4000):
-        """Make the matrix."""
+        """Create the matrix."""
         self.matrix = np.random.default_rng(0).random((256, 256), np.float32)
         self.samples = samples
 
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
         return self.samples
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Multiply, and return a row."""
+        """Multiply, and return one row."""
         product: NDArray[np.float32] = self.matrix
         for _ in range(6):
             product = product @ self.matrix / np.float32(256)
@@ -62,44 +62,44 @@ class Multiplying(Dataset[torch.Tensor]):
 
 
 class Trees(Dataset[dict[str, Any]]):
-    """Samples of many small dicts."""
+    """Dataset whose samples consist of many small dicts."""
 
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
         return 4000
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return the hits of one event, one dict each."""
+        """Return the hits of one event, one dict per hit."""
         return {"hits": [{"x": i, "t": 0.5 * i, "name": f"s{i}"} for i in range(500)]}
 
 
 class Large(Dataset[torch.Tensor]):
-    """Samples of megabytes, quickly made."""
+    """Dataset of samples of several megabytes that are cheap to create."""
 
     def __init__(self, dtype: torch.dtype = torch.float32):
-        """Make them of numbers of this size."""
+        """Use elements of type `dtype`."""
         self.dtype = dtype
 
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
         return 4000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return 8 MB of float32."""
+        """Return 2,000,000 elements (8 MB as float32)."""
         return torch.empty(2_000_000, dtype=self.dtype)
 
 
 class Paths(Dataset[int]):
-    """A list of a million strings, each looked at once."""
+    """Dataset over a list of two million strings, each read once."""
 
     def __init__(self) -> None:
-        """Make the list."""
+        """Create the list."""
         self.paths: Sequence[str] = [
             f"/data/train/{i % 1000:04d}/image_{i:08d}.jpg" for i in range(2_000_000)
         ]
 
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
         return len(self.paths)
 
     def __getitem__(self, index: int) -> int:
@@ -108,25 +108,25 @@ class Paths(Dataset[int]):
 
 
 class OneIsSlow(InMemory):
-    """A sample in a few hundred is huge."""
+    """Dataset with one huge sample in a few hundred."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Compute for long, once in a while."""
+        """Compute for a long time for every 320th sample."""
         use_cpu(400 if index % 320 == 7 else 0.2)
         return self.rows[int(index)]
 
 
 class NoneIsSlow(OneIsSlow):
-    """The huge ones were made smaller ahead of training."""
+    """The same dataset, with huge samples made smaller before training."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Compute for a moment."""
+        """Compute for a short time."""
         use_cpu(0.2)
         return self.rows[int(index)]
 
 
 def collate_in_python(samples: list[torch.Tensor]) -> torch.Tensor:
-    """Copy number by number."""
+    """Collate slowly, as if copying number by number."""
     use_cpu(40)
     return torch.stack(samples)
 
@@ -162,7 +162,7 @@ def _storage_workers(folder: Path) -> Loop:
     return DataLoader(FromStorage(folder, 10), batch_size=16, num_workers=2), step_of(20)
 
 
-@mended("storage, two workers")
+@fixed("storage, two workers")
 def _local(folder: Path) -> Loop:
     return DataLoader(FromStorage(folder, 0), batch_size=16, num_workers=2), step_of(20)
 
@@ -173,9 +173,9 @@ def _jpegs(folder: Path) -> Loop:
     return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
 
 
-@mended("CPU: decoding JPEGs")
+@fixed("CPU: decoding JPEGs")
 def _decoded(folder: Path) -> Loop:
-    count = len(Jpegs(data_path("images")))  # as many: workers start once an epoch
+    count = len(Jpegs(data_path("images")))  # equal length, because workers start once per epoch
     images = InMemory(count, 3 * 96 * 96)
     return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
 
@@ -202,19 +202,19 @@ def _pinned(folder: Path) -> Loop:
     return loader, step_of(10)
 
 
-@mended("CPU: workers on one core")
+@fixed("CPU: workers on one core")
 def _unpinned(folder: Path) -> Loop:
     return DataLoader(PythonTransform(2), batch_size=16, num_workers=2), step_of(10)
 
 
 @known("IPC: trees of dicts", "collate or IPC")
 def _trees(folder: Path) -> Loop:
-    loader = DataLoader(Trees(), batch_size=32, num_workers=2, collate_fn=as_they_are)
+    loader = DataLoader(Trees(), batch_size=32, num_workers=2, collate_fn=identity_collate)
     gpu = step_of(2)
     return loader, lambda batch: gpu(torch.zeros(8))
 
 
-@mended("IPC: trees of dicts")
+@fixed("IPC: trees of dicts")
 def _flat(folder: Path) -> Loop:
     loader = DataLoader(InMemory(4000, 1000), batch_size=32, num_workers=2)
     gpu = step_of(2)
@@ -228,7 +228,7 @@ def _large(folder: Path) -> Loop:
     return loader, lambda batch: gpu(batch[:, :8].clone())
 
 
-@mended("IPC: large tensors", "send-less")
+@fixed("IPC: large tensors", "send-less")
 def _half(folder: Path) -> Loop:
     loader = DataLoader(Large(torch.float16), batch_size=8, num_workers=2)
     gpu = step_of(2)
@@ -241,7 +241,7 @@ def _collate(folder: Path) -> Loop:
     return loader, step_of(10)
 
 
-@mended("collate in Python")
+@fixed("collate in Python")
 def _stacked(folder: Path) -> Loop:
     return DataLoader(InMemory(), batch_size=64), step_of(10)
 
@@ -252,7 +252,7 @@ def _transfer(folder: Path) -> Loop:
     return loader, step_of(10, pageable_gb_s=0.15)
 
 
-@mended("transfer from pageable memory")
+@fixed("transfer from pageable memory")
 def _pinned_memory(folder: Path) -> Loop:
     return DataLoader(InMemory(8_000, 4096), batch_size=64, num_workers=2), step_of(10)
 
@@ -262,7 +262,7 @@ def _python_step(folder: Path) -> Loop:
     return DataLoader(InMemory(), batch_size=64, num_workers=2), step_of(10, python_ms=25)
 
 
-@mended("Python in the step")
+@fixed("Python in the step")
 def _lean_step(folder: Path) -> Loop:
     return DataLoader(InMemory(), batch_size=64, num_workers=2), step_of(10)
 
@@ -292,7 +292,7 @@ class PathsInArrays(Paths):
         self.paths = PackedStrings(self.paths)
 
 
-@mended("memory: a list of paths")
+@fixed("memory: a list of paths")
 def _packed(folder: Path) -> Loop:
     loader = DataLoader(
         PathsInArrays(), batch_size=512, num_workers=2, shuffle=True, multiprocessing_context="fork"
@@ -306,6 +306,6 @@ def _uneven(folder: Path) -> Loop:
     return loader, step_of(10)
 
 
-@mended("uneven: a slow sample")
+@fixed("uneven: a slow sample")
 def _even(folder: Path) -> Loop:
     return DataLoader(NoneIsSlow(), batch_size=32, num_workers=2), step_of(10)

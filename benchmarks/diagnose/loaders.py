@@ -1,4 +1,4 @@
-"""Loaders, iterables and steps of unusual shapes: of other libraries, or written by hand."""
+"""Loaders, iterables and steps of unusual types, from other libraries or written by hand."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from benchmarks.diagnose.loops import FromStorage, InMemory, Loop, known, mended, step_of
+from benchmarks.diagnose.loops import FromStorage, InMemory, Loop, fixed, known, step_of
 from course_utils.teaching.explorer import use_cpu
 
 
 class Stalls(InMemory):
-    """One sample in 97 waits for 250 ms, such as a file on a disk that is asleep."""
+    """Dataset in which one sample in 97 waits 250 ms, like a file on a sleeping disk."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Wait, once in a while."""
+        """Wait, 250 ms for every 97th sample."""
         time.sleep(0.25 if index % 97 == 50 else 0.001)
         return self.rows[int(index)]
 
@@ -30,13 +30,13 @@ def _stalls(folder: Path) -> Loop:
     return DataLoader(Stalls(), batch_size=16, num_workers=4), step_of(5)
 
 
-@mended("one sample in 97 stalls, four workers")
+@fixed("one sample in 97 stalls, four workers")
 def _awake(folder: Path) -> Loop:
     return DataLoader(FromStorage(folder, 1), batch_size=16, num_workers=4), step_of(5)
 
 
 class MappedBatches(IterableDataset[Any]):
-    """Neighbouring events of a mapped file as one batch, in random order: PolarBERT's dataset."""
+    """Consecutive events of a mapped file as batches in random order: PolarBERT's dataset."""
 
     def __init__(self, folder: Path, dtype: type[np.generic] = np.float32):
         """Write 40,000 events of 128 pulses."""
@@ -46,7 +46,7 @@ class MappedBatches(IterableDataset[Any]):
         self.lengths = np.memmap(folder / "l.npy", np.float32, "w+", shape=shape[:1])
 
     def __len__(self) -> int:
-        """Count the batches."""
+        """Return the number of batches."""
         return len(self.x) // self.size
 
     def __iter__(self) -> Iterator[Any]:
@@ -63,7 +63,7 @@ def _mapped(folder: Path) -> Loop:
     return _mapped_as(folder, np.float32)
 
 
-@mended("mapped batches of 2 MB, one worker", "narrow-dtype")
+@fixed("mapped batches of 2 MB, one worker", "narrow-dtype")
 def _mapped_bytes(folder: Path) -> Loop:
     return _mapped_as(folder, np.uint8)
 
@@ -85,14 +85,14 @@ def _slow_starters(folder: Path) -> Loop:
 
 
 class Pool:
-    """Batches from a pool of processes of its own, in order."""
+    """Batches from a separate pool of processes, in order."""
 
     def __init__(self, processes: int):
-        """Start nothing yet."""
+        """Store the number of processes; the pool starts with the iteration."""
         self.processes = processes
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Yield what the processes make."""
+        """Yield the batches that the processes build."""
         context = multiprocessing.get_context("fork")
         with context.Pool(self.processes) as pool:
             for batch in pool.imap(_made, range(3000)):
@@ -109,16 +109,16 @@ def _pool(folder: Path) -> Loop:
     return Pool(1), step_of(6)
 
 
-@mended("a pool of processes of its own")
+@fixed("a pool of processes of its own")
 def _made_before(folder: Path) -> Loop:
     return [torch.full((64, 16), float(number)) for number in range(3000)], step_of(6)
 
 
 class Ahead(DataLoader[Any]):
-    """A loader whose iteration is a generator that is one batch ahead, as in Accelerate."""
+    """A loader whose iterator prefetches one batch with a generator, as in Accelerate."""
 
     def __iter__(self) -> Any:
-        """Yield the batches, each when the next one has come."""
+        """Yield each batch after the next one has arrived."""
         batches = super().__iter__()
         batch = next(batches)
         for later in batches:
@@ -139,7 +139,7 @@ class Standardised(InMemory):
 
 
 class StandardisedTogether(Standardised):
-    """The same rows, those of a batch at once."""
+    """The same rows, standardised a batch at a time."""
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
         """Return the rows of a batch."""
@@ -154,7 +154,7 @@ def _accelerated(folder: Path) -> Loop:
     return Ahead(Standardised(), batch_size=64), step_of(3)
 
 
-@mended("a loader of Accelerate's shape")
+@fixed("a loader of Accelerate's shape")
 def _accelerated_together(folder: Path) -> Loop:
     return Ahead(StandardisedTogether(), batch_size=64), step_of(3)
 
@@ -165,7 +165,7 @@ def _cpu_step(folder: Path) -> Loop:
     return loader, lambda batch: use_cpu(3)
 
 
-@mended("a step that computes on the CPU")
+@fixed("a step that computes on the CPU")
 def _cpu_step_together(folder: Path) -> Loop:
     loader = DataLoader(StandardisedTogether(), batch_size=64, shuffle=True)
     return loader, lambda batch: use_cpu(3)
@@ -175,18 +175,18 @@ class Sequence:
     """A sequence of batches by index, as in Keras."""
 
     def __len__(self) -> int:
-        """Count the batches."""
+        """Return the number of batches."""
         return 400
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Return one batch, from storage that takes its time."""
+        """Return one batch, from slow storage."""
         if number >= len(self):
             raise IndexError(number)
         time.sleep(0.012)
         return np.full((64, 16), number, np.float32)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield them all."""
+        """Yield all batches."""
         return (self[number] for number in range(len(self)))
 
 

@@ -1,7 +1,7 @@
-"""Loops to be diagnosed: how they are registered, and what several of them are made of.
+"""Registry of the loops to diagnose, and datasets that several of them use.
 
-Each function that is registered returns a loader and a step. They live in modules, so that workers
-of every start method can import them.
+Each registered function returns a loader and a step. They are in modules, so that workers of every
+start method can import them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ Loop = tuple[Any, Callable[[Any], Any]]
 Make = Callable[[Path], Loop]
 CAUSES: dict[str, Cause] = {}
 LOOPS: dict[str, Make] = {}
-MENDED = defaultdict[str, dict[str, Make]](dict)  # by the id of the advice that was followed
-ROWS = 20_000  # of most datasets
+FIXED = defaultdict[str, dict[str, Make]](
+    dict
+)  # loop name -> {ID of the advice: loop after the change}
+ROWS = 20_000  # samples of most datasets
 
 
 def known(name: str, cause: Cause) -> Callable[[Make], Make]:
-    """Register a loop, which gets a folder for its files, under its cause."""
+    """Register a loop under its cause; the function receives a folder for its files."""
 
     def register(make: Make) -> Make:
         CAUSES[name], LOOPS[name] = cause, make
@@ -41,11 +43,11 @@ def known(name: str, cause: Cause) -> Callable[[Make], Make]:
     return register
 
 
-def mended(name: str, advice: str = "") -> Callable[[Make], Make]:
-    """Register the loop of that name after the change of code `advice`; "": after any."""
+def fixed(name: str, advice: str = "") -> Callable[[Make], Make]:
+    """Register the loop `name` after the code change `advice` ("": after any change)."""
 
     def register(make: Make) -> Make:
-        MENDED[name][advice] = make
+        FIXED[name][advice] = make
         return make
 
     return register
@@ -53,20 +55,20 @@ def mended(name: str, advice: str = "") -> Callable[[Make], Make]:
 
 @contextmanager
 def loop(make: Make) -> Iterator[Loop]:
-    """Make a loop, and clear its files away later."""
+    """Build a loop, and delete its files afterwards."""
     with TemporaryDirectory() as folder:
         yield make(Path(folder))
 
 
 @dataclass(frozen=True)
 class Step:
-    """Upload and train on an accelerator that computes for `ms`."""
+    """Upload a batch, and train on an accelerator that computes for `ms`."""
 
     gpu: EmulatedAccelerator
     python_ms: float = 0.0
 
     def __call__(self, batch: Any) -> Any:
-        """Train on one batch and read the loss."""
+        """Train on one batch, and read the loss."""
         loss = self.gpu.step(self.gpu.upload(batch))
         loss.item()
         if self.python_ms:
@@ -82,24 +84,24 @@ def step_of(ms: float, *, python_ms: float = 0.0, pageable_gb_s: float = 12.9) -
 
 @dataclass(frozen=True)
 class Sleep:
-    """A step that only waits: the Python of an emulated device takes longer than a short step."""
+    """A step that only sleeps, because emulating a device takes longer than a short step."""
 
     ms: float
 
     def __call__(self, batch: Any) -> None:
-        """Wait."""
+        """Sleep for `ms`."""
         time.sleep(self.ms / 1e3)
 
 
 class InMemory(Dataset[torch.Tensor]):
-    """Rows of a tensor."""
+    """Dataset of the rows of a tensor."""
 
     def __init__(self, rows: int = 20_000, width: int = 16):
-        """Make `rows` of them."""
+        """Create `rows` rows."""
         self.rows = torch.arange(rows * width, dtype=torch.float32).reshape(rows, width)
 
     def __len__(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -108,17 +110,17 @@ class InMemory(Dataset[torch.Tensor]):
 
 
 class FromStorage(Dataset[torch.Tensor]):
-    """One file per sample, on storage that takes its time."""
+    """Dataset with one file per sample, on slow storage."""
 
     def __init__(self, folder: Path, ms: float, files: int = 4000, at_once: int = 32):
-        """Write the files of a storage that answers each request after `ms`."""
+        """Write a file for a storage that answers each request after `ms`."""
         (folder / "sample").write_bytes(bytes(4096))
         self.files = files
         limits = replace(UNLIMITED, request_ms=ms, requests_at_once=at_once)
         self.storage = slow_storage(folder, limits)
 
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
         return self.files
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -127,6 +129,6 @@ class FromStorage(Dataset[torch.Tensor]):
             return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
 
 
-def as_they_are(samples: list[Any]) -> list[Any]:
-    """Leave the samples a list."""
+def identity_collate(samples: list[Any]) -> list[Any]:
+    """Return the samples as a list."""
     return samples

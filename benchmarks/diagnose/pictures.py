@@ -1,4 +1,4 @@
-"""Pictures, in the shapes that people write."""
+"""Images, in typical user code."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def _images(side: int) -> Dataset[Any]:
 
 
 class Landmarks(Dataset[Any]):
-    """A picture read and resized by scikit-image, as in PyTorch's tutorial on loading data."""
+    """Images read and resized by scikit-image, as in PyTorch's tutorial on loading data."""
 
     def __init__(self) -> None:
         """Find the files."""
         self.files = sorted(Path(data_path("images")).rglob("*.jpg"))
 
     def __len__(self) -> int:
-        """Count the pictures."""
+        """Return the number of images."""
         return len(self.files)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Return a picture and its points."""
+        """Return an image and its points."""
         from skimage import io, transform
 
         image = io.imread(self.files[int(index)])

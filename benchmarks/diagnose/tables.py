@@ -1,4 +1,4 @@
-"""Rows of tables, files and databases, in the shapes that people write."""
+"""Rows of tables, files and databases, in typical user code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from benchmarks.diagnose.loops import ROWS, InMemory, Loop, as_they_are, known, mended, step_of
+from benchmarks.diagnose.loops import ROWS, InMemory, Loop, fixed, identity_collate, known, step_of
 
 
 def _hugging_face(folder: Path) -> Any:
@@ -29,13 +29,13 @@ def _rows(folder: Path) -> Loop:
     return loader, lambda batch: gpu(batch["x"])
 
 
-@mended("rows of Hugging Face datasets as tensors", "precompute")
+@fixed("rows of Hugging Face datasets as tensors", "precompute")
 def _tensors(folder: Path) -> Loop:
     return DataLoader(InMemory(ROWS, 32), batch_size=64, shuffle=True), step_of(1)
 
 
 class TensorBatches(TensorDataset):
-    """Rows of tensors, those of a batch by one access."""
+    """Rows of tensors, with one access per batch."""
 
     def __getitems__(self, indices: list[int]) -> list[tuple[torch.Tensor, ...]]:
         """Return the rows of a batch."""
@@ -47,7 +47,7 @@ def _tensor_dataset(folder: Path) -> Loop:
     return _tensors_by(TensorDataset)
 
 
-@mended("TensorDataset, sample by sample", "one-access")
+@fixed("TensorDataset, sample by sample", "one-access")
 def _tensor_batches(folder: Path) -> Loop:
     return _tensors_by(TensorBatches)
 
@@ -67,7 +67,7 @@ class Rows(Dataset[torch.Tensor]):
         self.file = h5py.File(folder / "rows.h5")
 
     def __len__(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return ROWS
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -80,13 +80,13 @@ def _hdf5(folder: Path) -> Loop:
     return DataLoader(Rows(folder), batch_size=128, shuffle=True), step_of(5)
 
 
-@mended("HDF5 row by row", "precompute")
+@fixed("HDF5 row by row", "precompute")
 def _read(folder: Path) -> Loop:
     return DataLoader(InMemory(ROWS, 128), batch_size=128, shuffle=True), step_of(5)
 
 
 class RowsOfBatch(Rows):
-    """The same rows, those of a batch by one access, for which HDF5 wants them sorted."""
+    """The same rows with one access per batch, for which HDF5 needs sorted indices."""
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
         """Return the rows of a batch."""
@@ -94,22 +94,22 @@ class RowsOfBatch(Rows):
         return list(torch.from_numpy(self.file["x"][order][back]))
 
 
-@mended("HDF5 row by row", "one-access")
+@fixed("HDF5 row by row", "one-access")
 def _rows_of_batch(folder: Path) -> Loop:
     return DataLoader(RowsOfBatch(folder), batch_size=128, shuffle=True), step_of(5)
 
 
 class Frame(Dataset[Any]):
-    """Rows of a table by `iloc`, as in most notebooks of competitions."""
+    """Rows of a table read with `iloc`, as in most competition notebooks."""
 
     def __init__(self) -> None:
-        """Make the table."""
+        """Create the table."""
         import pandas
 
         self.table = pandas.DataFrame(np.ones((ROWS, 20), np.float32))
 
     def __len__(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return ROWS
 
     def __getitem__(self, index: int) -> Any:
@@ -125,7 +125,7 @@ def _frame(folder: Path) -> Loop:
 
 
 class Columns(Frame):
-    """The same rows, those of a batch by one access."""
+    """The same rows, with one access per batch."""
 
     def __getitems__(self, indices: list[int]) -> Any:
         """Return features and label of each row of a batch."""
@@ -133,14 +133,14 @@ class Columns(Frame):
         return list(zip(rows[:, :-1], rows[:, -1], strict=True))
 
 
-@mended("a table row by row")
+@fixed("a table row by row")
 def _columns(folder: Path) -> Loop:
     gpu = step_of(1.5)
     return DataLoader(Columns(), batch_size=64, shuffle=True), lambda batch: gpu(batch[0])
 
 
 class Pulses(Dataset[torch.Tensor]):
-    """One query of a database for each event, as GraphNeT's SQLite dataset does."""
+    """One database query per event, as in GraphNeT's SQLite dataset."""
 
     def __init__(self, folder: Path):
         """Write 4,000 events of 50 pulses."""
@@ -153,7 +153,7 @@ class Pulses(Dataset[torch.Tensor]):
         self.base: sqlite3.Connection | None = None
 
     def __len__(self) -> int:
-        """Count the events."""
+        """Return the number of events."""
         return 4000
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -170,14 +170,14 @@ def _sqlite(folder: Path) -> Loop:
 
 
 class Archives(Dataset[torch.Tensor]):
-    """A compressed file for each event."""
+    """One compressed file per event."""
 
     def __init__(self, folder: Path):
-        """Know the folder."""
+        """Store the folder."""
         self.folder = folder
 
     def __len__(self) -> int:
-        """Count the events."""
+        """Return the number of events."""
         return 40_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -192,7 +192,7 @@ def _npz(folder: Path) -> Loop:
     return DataLoader(Archives(folder), batch_size=32, num_workers=1), step_of(2)
 
 
-@mended("npz per event", "precompute")
+@fixed("npz per event", "precompute")
 def _unpacked(folder: Path) -> Loop:
     return DataLoader(InMemory(40_000, 800), batch_size=32, num_workers=1), step_of(2)
 
@@ -201,7 +201,7 @@ class Hits(Dataset[list[dict[str, float]]]):
     """Events as lists of hits, each hit a dict."""
 
     def __len__(self) -> int:
-        """Count the events."""
+        """Return the number of events."""
         return ROWS
 
     def __getitem__(self, index: int) -> list[dict[str, float]]:
@@ -220,12 +220,12 @@ class HitArrays(Hits):
 
 @known("lists of dicts, two workers", "collate or IPC")
 def _dicts(folder: Path) -> Loop:
-    loader = DataLoader(Hits(), batch_size=64, num_workers=2, collate_fn=as_they_are)
+    loader = DataLoader(Hits(), batch_size=64, num_workers=2, collate_fn=identity_collate)
     gpu = step_of(5)
     return loader, lambda batch: gpu(torch.zeros(8))
 
 
-@mended("lists of dicts, two workers")
+@fixed("lists of dicts, two workers")
 def _no_dicts(folder: Path) -> Loop:
     gpu = step_of(5)
     loader = DataLoader(HitArrays(), batch_size=64, num_workers=2)

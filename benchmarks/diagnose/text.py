@@ -1,4 +1,4 @@
-"""Tokens and lines of text, in the shapes that people write."""
+"""Tokens and lines of text, in typical user code."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from benchmarks.diagnose.loops import InMemory, Loop, Sleep, known, mended, step_of
+from benchmarks.diagnose.loops import InMemory, Loop, Sleep, fixed, known, step_of
 
 
 class TokenChunks(Dataset[torch.Tensor]):
     """Chunks of one long tensor of tokens at a random offset: BabyLlama's dataset."""
 
     def __init__(self, length: int = 128):
-        """Make three million tokens."""
+        """Create three million tokens."""
         self.tokens, self.length = torch.arange(3_000_000), length
 
     def __len__(self) -> int:
-        """Count the chunks."""
+        """Return the number of chunks."""
         return len(self.tokens) // self.length - 1
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -42,7 +42,7 @@ class TokenChunks(Dataset[torch.Tensor]):
 
 
 class TokenBatches(TokenChunks):
-    """The same chunks, those of a batch by one access."""
+    """The same chunks, with one access per batch."""
 
     def __getitem__(self, indices: Any) -> torch.Tensor:
         """Return the chunks of a batch."""
@@ -53,7 +53,7 @@ class TokenBatches(TokenChunks):
 
 
 class TokenLists(TokenBatches):
-    """The same chunks by one access, as the samples of a batch."""
+    """The same chunks with one access per batch, returned as a list of samples."""
 
     __getitem__ = TokenChunks.__getitem__
 
@@ -67,14 +67,14 @@ def _token_chunks(folder: Path) -> Loop:
     return DataLoader(TokenChunks(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
-@mended("tokens in memory, step of 0.3 ms", "whole-batches-by-hand")
+@fixed("tokens in memory, step of 0.3 ms", "whole-batches-by-hand")
 def _token_batches(folder: Path) -> Loop:
     dataset = TokenBatches()
     sampler = BatchSampler(RandomSampler(dataset), 64, drop_last=False)
     return DataLoader(dataset, sampler=sampler, batch_size=None), Sleep(0.3)
 
 
-@mended("tokens in memory, step of 0.3 ms", "one-access")
+@fixed("tokens in memory, step of 0.3 ms", "one-access")
 def _token_lists(folder: Path) -> Loop:
     return DataLoader(TokenLists(), batch_size=64, shuffle=True), Sleep(0.3)
 
@@ -83,12 +83,12 @@ class RandomWindows:
     """Batches of random windows, stacked one by one: nanoGPT's `get_batch` as an iterable."""
 
     def __init__(self, folder: Path, batch_size: int = 64, length: int = 256):
-        """Write a file of tokens; the batch is that of `train_shakespeare_char`."""
+        """Write a file of tokens; the batch size is that of `train_shakespeare_char`."""
         self.file, self.size, self.length = folder / "train.bin", batch_size, length
         np.arange(3_000_000, dtype=np.uint16).tofile(self.file)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield windows and the same windows one token later, without end."""
+        """Yield windows and the same windows one token later, indefinitely."""
         while True:
             data = np.memmap(self.file, dtype=np.uint16, mode="r")
             starts = torch.randint(len(data) - self.length, (self.size,)).tolist()
@@ -98,10 +98,10 @@ class RandomWindows:
 
 
 class GatheredWindows(RandomWindows):
-    """The same by one gather."""
+    """The same windows, read with one gather."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield windows and the same windows one token later, without end."""
+        """Yield windows and the same windows one token later, indefinitely."""
         data, window = np.memmap(self.file, dtype=np.uint16, mode="r"), np.arange(self.length + 1)
         while True:
             starts = torch.randint(len(data) - self.length, (self.size, 1)).numpy()
@@ -114,7 +114,7 @@ def _windows(folder: Path) -> Loop:
     return RandomWindows(folder), Sleep(0.2)
 
 
-@mended("random windows of tokens, no DataLoader")
+@fixed("random windows of tokens, no DataLoader")
 def _gathered(folder: Path) -> Loop:
     return GatheredWindows(folder), Sleep(0.2)
 
@@ -130,7 +130,7 @@ class Texts(Dataset[str]):
     """Lines of text."""
 
     def __len__(self) -> int:
-        """Count the lines."""
+        """Return the number of lines."""
         return 8000
 
     def __getitem__(self, index: int) -> str:
@@ -143,7 +143,7 @@ def _texts(folder: Path) -> Loop:
     return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(1.5)
 
 
-@mended("tokens made in the collate function", "collate-arrays")
+@fixed("tokens made in the collate function", "collate-arrays")
 def _tokens(folder: Path) -> Loop:
     tokens = [_collated_text([text])[0] for text in map(Texts().__getitem__, range(8000))]
     pad = partial(pad_sequence, batch_first=True)
@@ -151,14 +151,14 @@ def _tokens(folder: Path) -> Loop:
 
 
 class Lines(IterableDataset[torch.Tensor]):
-    """A stream that knows nothing of workers: each would yield all of it."""
+    """A stream that ignores workers, so each worker would yield all of it."""
 
     def __init__(self, shared_out: bool = False):
-        """Let each worker have a share, if `shared_out`."""
+        """Divide the stream among workers if `shared_out`."""
         self.shared_out = shared_out
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Yield numbers read from lines of text."""
+        """Yield numbers parsed from lines of text."""
         info = get_worker_info() if self.shared_out else None
         first, step = (info.id, info.num_workers) if info else (0, 1)
         for number in range(first, 20_000, step):
@@ -171,11 +171,11 @@ def _lines(folder: Path) -> Loop:
     return DataLoader(Lines(), batch_size=64), step_of(1.5)
 
 
-@mended("a stream that ignores its workers", "more-workers")
+@fixed("a stream that ignores its workers", "more-workers")
 def _shared_lines(folder: Path) -> Loop:
     return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)
 
 
-@mended("a stream that ignores its workers", "precompute")
+@fixed("a stream that ignores its workers", "precompute")
 def _numbers(folder: Path) -> Loop:
     return DataLoader(InMemory(20_000, 100), batch_size=64), step_of(1.5)

@@ -1,1 +1,1 @@
-"""Our loaders beside those of other libraries: `make peers`."""
+"""Compare our loaders with other libraries: `make peers`."""

@@ -1,13 +1,14 @@
-"""Print how fast our loaders are beside those of others: `make peers`.
+"""Print the throughput of our loaders and of other libraries: `make peers`.
 
-    python -m benchmarks.peers                      all tables, and the bars that ours have to reach
-    python -m benchmarks.peers events               one of them
-    python -m benchmarks.peers --record FILE        all, and a file as recordings/peers.json is
-    python -m benchmarks.peers --rounds 1           a quick look
+    python -m benchmarks.peers                      all tables, and the limits for our loaders
+    python -m benchmarks.peers events               one table python -m benchmarks.peers --record
+    FILE        all tables, and a file like recordings/peers.json python -m benchmarks.peers
+    --rounds 1           a fast, rough measurement
 
-Whatever of the extra `peers` is installed takes part, also what appendix B has installed into an
-environment of its own; what is missing is named. Each loader has processes of its own, and all take
-turns. Beside each rate stand the books: how many samples came, and how many of them distinct.
+All installed libraries of the extra `peers` take part, including those that appendix B has
+installed in a separate environment. Missing libraries are listed. Each loader runs in separate
+processes, and the loaders alternate. Each throughput is shown with the number of samples and of
+unique samples.
 """
 
 from __future__ import annotations
@@ -31,15 +32,19 @@ from keepfed.files import replace_file
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Measure, print, and record if that is wished; return the exit status."""
+    """Measure, print, and record if requested; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
-    parser.add_argument("--record", type=Path, metavar="FILE", help="where the tables are kept")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="file for the tables")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="epochs of a slow loader")
-    parser.add_argument("--quick-rounds", type=int, default=QUICK_ROUNDS, help="of a fast one")
-    parser.add_argument("--count", type=int, help="samples, if not all: for a quick look")
+    parser.add_argument(
+        "--quick-rounds", type=int, default=QUICK_ROUNDS, help="epochs of a fast loader"
+    )
+    parser.add_argument(
+        "--count", type=int, help="number of samples, for a fast measurement (default: all)"
+    )
     wanted = parser.parse_args(argv)
     recorded, missing, titles = {}, {}, {}
     for key in wanted.tables or TABLES:

@@ -1,6 +1,6 @@
-"""What the record loader is measured beside: what notebooks show, and more.
+"""Loaders that the record loader is compared with, including those of the notebooks.
 
-Libraries that are not part of the course are imported where they are needed.
+Libraries that the course does not install are imported inside functions.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ TWO_THREADS = f"{RECORDS}, 2 threads"
 THREE_LINES = "three lines: mapped .npy, index_select"
 SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
-SHAPE = 128, 4  # of an event
+SHAPE = 128, 4  # shape of one event
 
 
 class MappedLists(Mapped):
-    """A mapped array, a batch at a time, given as a list of samples, as DataLoader expects it."""
+    """A mapped array, read a batch at a time as a list of samples, which DataLoader expects."""
 
     def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
         """Copy a batch with one call."""
@@ -52,7 +52,7 @@ class MappedLists(Mapped):
 
 
 class MappedRecords(Mapped):
-    """The file of the record loader, mapped by numpy, a batch at a time."""
+    """The file of the record loader, mapped by numpy, read a batch at a time."""
 
     file_name = "records.npy"
 
@@ -184,7 +184,7 @@ def ffcv(folder: Path, batch_size: int) -> Epoch:
     )
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(pulses) for (pulses,) in loader)  # it counts its epochs itself
+        return (places(pulses) for (pulses,) in loader)  # FFCV counts epochs itself
 
     return epoch
 

@@ -1,4 +1,4 @@
-"""What is set side by side."""
+"""Tables of loaders to compare."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from keepfed.formatting import size
 
 @dataclass(frozen=True)
 class Table:
-    """What is set side by side."""
+    """Loaders to compare, and their data."""
 
     what: str
     peers: Peers
     count: int
-    one_by_one: int  # samples for those that are slow with each
+    one_by_one: int  # number of samples for loaders with a high cost per sample
     batch_size: int
-    make: Callable[[Path, int], Any]  # the samples, from a folder for all of them and their number
+    make: Callable[[Path, int], Any]  # (common folder, number) -> samples
 
     @property
     def title(self) -> str:
-        """Say what is loaded."""
+        """Description of the data."""
         return f"{self.count:,} {self.what}, batches of {self.batch_size:,}"
 
     def cut(self, count: int) -> Table:
-        """Return the same with fewer samples."""
+        """Return the same table with fewer samples."""
         batch_size, one_by_one = min(self.batch_size, count // 4), min(self.one_by_one, count)
         return replace(self, count=count, one_by_one=one_by_one, batch_size=batch_size)
 
     def samples(self, peer: Peer) -> int:
-        """Return how many samples a peer loads."""
+        """Return the number of samples that a peer loads."""
         return self.one_by_one if peer.one_by_one else self.count
 
     def written(self, peer: Peer, folder: Path) -> Path:
-        """Return the files of a peer; those of one format are written once."""
+        """Return the files of a peer; peers with the same format share them."""
         place = folder / f"{peer.write.__name__}-{self.samples(peer)}"
         if not place.exists():
             unfinished = folder / f"unfinished-{os.getpid()}"
@@ -54,7 +54,7 @@ class Table:
 
 
 def _small(task: str) -> Table:
-    """Return a table of appendix B."""
+    """Return a table from appendix B."""
     a = TASKS[task]
     what, make = f"samples of {size(a.sample_bytes)}", partial(_numbered, rows=a.rows)
     return Table(what, ALL, a.count, a.one_by_one, a.batch_size, make)

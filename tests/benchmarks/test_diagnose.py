@@ -6,15 +6,15 @@ import pytest
 
 from benchmarks.diagnose import __main__ as benchmark
 from benchmarks.diagnose.__main__ import Found, batch_s
-from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
+from benchmarks.diagnose.loops import CAUSES, FIXED, LOOPS, loop
 
 
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("name", LOOPS)
-def test_every_loop_runs_and_so_does_the_one_that_followed_the_advice(name: str) -> None:
-    for make in (LOOPS[name], *MENDED[name].values()):
+def test_every_loop_and_every_fixed_loop_runs(name: str) -> None:
+    for make in (LOOPS[name], *FIXED[name].values()):
         with loop(make) as (loader, step):
             batches = iter(loader)
             for batch in islice(batches, 2):
@@ -22,21 +22,22 @@ def test_every_loop_runs_and_so_does_the_one_that_followed_the_advice(name: str)
             del batches
 
 
-def test_there_are_enough_loops_with_a_speed_to_predict_and_each_mended_one_is_known() -> None:
+def test_enough_loops_have_a_predicted_gain_and_fixes_are_known() -> None:
     assert sum(cause not in ("GPU-bound", "memory") for cause in CAUSES.values()) >= 25
-    assert set(MENDED) <= set(LOOPS) == set(CAUSES)
+    assert set(FIXED) <= set(LOOPS) == set(CAUSES)
 
 
-def test_a_prediction_is_held_against_what_was_gained() -> None:
+def test_prediction_is_compared_with_the_real_gain() -> None:
     assert Found("", "CPU", "", predicted=3.0, real=2.0).ratio == 1.5
     assert Found("", "CPU", "", predicted=3.0).ratio is None
 
 
-def test_a_batch_costs_its_share_of_the_start_and_the_end_of_each_epoch(
+def test_time_per_batch_includes_start_and_end_of_each_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = iter(range(10_000))
     monkeypatch.setattr(benchmark.time, "perf_counter", lambda: float(next(now)))
     monkeypatch.setattr(benchmark, "SECONDS", 1000.0)
-    # each reading is a tick later: nine batches until the last, and one until the epoch is over
+    # Each reading of the clock is a tick later: nine batches up to the last, one for the epoch's
+    # end.
     assert batch_s([0] * 9, lambda batch: None) == pytest.approx(10 / 9)

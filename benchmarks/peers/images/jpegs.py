@@ -1,4 +1,4 @@
-"""JPEGs, and a file for each of them."""
+"""Create JPEGs, and write each to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from course_data.make_images import cut_sizes
 
 
 def make(folder: Path, count: int, width: int, height: int) -> list[bytes]:
-    """Return JPEGs of about that size, of photographs that scikit-image brings."""
+    """Return JPEGs of about this size, made from photographs of scikit-image."""
     place = folder / f"jpegs-{count}-{width}x{height}"
     if not place.exists():
         place.mkdir()
@@ -24,7 +24,7 @@ def make(folder: Path, count: int, width: int, height: int) -> list[bytes]:
 
 
 def square(jpeg: bytes) -> bytes:
-    """Return a JPEG of the largest square."""
+    """Return a JPEG cropped to the largest square."""
     with Image.open(BytesIO(jpeg)) as image, BytesIO() as square:
         image.crop((0, 0, min(image.size), min(image.size))).save(square, "jpeg", quality=90)
         return square.getvalue()
@@ -37,7 +37,7 @@ def write_files(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 class Files(Dataset[tuple[torch.Tensor, int]]):
-    """A JPEG in a file for each image."""
+    """Dataset with one JPEG file per image."""
 
     def __init__(self, folder: Path, recipe: Callable[[bytes], torch.Tensor]):
         self.paths = np.array(sorted(map(str, folder.rglob("*.jpg"))))

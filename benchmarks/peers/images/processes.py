@@ -1,8 +1,8 @@
-"""Loaders that decode in worker processes, those of a `DataLoader` or their own.
+"""Image loaders that decode in worker processes, of a `DataLoader` or of the library.
 
-Where a library leaves decoding to the user, it has the fastest recipe that we know of. Libraries
-that are not part of the course, and torchvision, which takes seconds, are imported where they are
-needed.
+If a library leaves decoding to the user, it uses the fastest method that we know. Libraries that
+the course does not install, and torchvision, which takes seconds to import, are imported inside
+functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.peers.images.jpegs import Files, write_files
 from benchmarks.peers.images.recipes import OpenCv, Tensors, Torchcodec
-from benchmarks.peers.images.wanted import CORES, PROCESSES, Batch, Wanted, image_peer
+from benchmarks.peers.images.spec import CORES, PROCESSES, Batch, ImageSpec, image_peer
 from course_stories.peers.libraries import LITDATA, MOSAIC
 from course_stories.peers.peer import Package
 
@@ -29,29 +29,29 @@ def _workers(dataset: Any, batch_size: int, **options: Any) -> Callable[[int], I
 
 
 @image_peer(PILLOW, write_files, uses=PROCESSES)
-def _image_folder(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _image_folder(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from torchvision.datasets import ImageFolder
     from torchvision.transforms import v2
 
-    steps = v2.Compose([*wanted.tensors(), v2.PILToTensor(), *wanted.numbers()])
+    steps = v2.Compose([*spec.tensors(), v2.PILToTensor(), *spec.numbers()])
     images = ImageFolder(folder, steps)
     images.samples = [(path, place) for place, (path, _) in enumerate(images.samples)]
     return _workers(images, batch_size, shuffle=True)
 
 
 @image_peer(V2, write_files, uses=PROCESSES)
-def _torchvision(folder: Path, batch_size: int, wanted: Wanted) -> Any:
-    return _workers(Files(folder, Tensors(wanted)), batch_size, shuffle=True)
+def _torchvision(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
+    return _workers(Files(folder, Tensors(spec)), batch_size, shuffle=True)
 
 
 @image_peer("torchcodec, torchvision v2", write_files, needs=TORCHCODEC, uses=PROCESSES)
-def _torchcodec(folder: Path, batch_size: int, wanted: Wanted) -> Any:
-    return _workers(Files(folder, Torchcodec(wanted)), batch_size, shuffle=True)
+def _torchcodec(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
+    return _workers(Files(folder, Torchcodec(spec)), batch_size, shuffle=True)
 
 
 @image_peer("DataLoader, simplejpeg, OpenCV", write_files, uses=PROCESSES)
-def _data_loader(folder: Path, batch_size: int, wanted: Wanted) -> Any:
-    return _workers(Files(folder, OpenCv(wanted)), batch_size, shuffle=True)
+def _data_loader(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
+    return _workers(Files(folder, OpenCv(spec)), batch_size, shuffle=True)
 
 
 def _tar(folder: Path, jpegs: Sequence[bytes]) -> None:
@@ -64,10 +64,10 @@ def _tar(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("WebDataset, simplejpeg, OpenCV", _tar, uses=PROCESSES)
-def _web_dataset(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _web_dataset(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     import webdataset
 
-    urls, recipe = sorted(map(str, folder.glob("*.tar"))), OpenCv(wanted)
+    urls, recipe = sorted(map(str, folder.glob("*.tar"))), OpenCv(spec)
     shards = webdataset.WebDataset(urls, shardshuffle=len(urls), empty_check=False)
     samples = shards.shuffle(1000).to_tuple("jpg", "cls").map_tuple(recipe, int)
     return _workers(samples, batch_size)
@@ -82,11 +82,11 @@ def _mds(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("MosaicML Streaming, torchvision v2", _mds, needs=MOSAIC, uses=PROCESSES)
-def _mosaic(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _mosaic(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from streaming import StreamingDataset
 
     class Images(StreamingDataset):  # type: ignore[misc]
-        recipe = Tensors(wanted)
+        recipe = Tensors(spec)
 
         def __getitem__(self, at: Any) -> Any:
             sample = super().__getitem__(at)
@@ -106,10 +106,10 @@ def _chunks(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("LitData, simplejpeg, OpenCV", _chunks, needs=LITDATA, uses=PROCESSES)
-def _litdata(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _litdata(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from litdata import StreamingDataLoader, StreamingDataset
 
-    recipe = OpenCv(wanted)
+    recipe = OpenCv(spec)
 
     class Images(StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Any:
@@ -130,10 +130,10 @@ def _arrow(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("HF datasets, simplejpeg, OpenCV", _arrow, uses=PROCESSES)
-def _hugging_face(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _hugging_face(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from datasets import load_from_disk
 
-    recipe = OpenCv(wanted)
+    recipe = OpenCv(spec)
 
     def decode(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
         return {"image": [recipe(jpeg) for jpeg in rows["jpeg"]], "place": rows["place"]}

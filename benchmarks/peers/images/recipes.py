@@ -1,4 +1,4 @@
-"""Ways to make the wanted pixels of one JPEG."""
+"""Ways to decode, crop and resize one JPEG."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.peers.images.wanted import MEAN, SIDE, STD, Wanted
+from benchmarks.peers.images.spec import MEAN, SIDE, STD, ImageSpec
 
 
 class Pillow:
-    """Pillow decodes and resizes, as in the references of torchvision."""
+    """Decode and resize with Pillow, as in torchvision's reference scripts."""
 
-    def __init__(self, wanted: Wanted):
+    def __init__(self, spec: ImageSpec):
         from torchvision.transforms import v2
 
-        self.steps = v2.Compose([*wanted.tensors(), v2.PILToTensor(), *wanted.numbers()])
+        self.steps = v2.Compose([*spec.tensors(), v2.PILToTensor(), *spec.numbers()])
 
     def __call__(self, jpeg: bytes) -> torch.Tensor:
         """Return the pixels of one JPEG."""
@@ -26,15 +26,15 @@ class Pillow:
 
 
 class Tensors:
-    """Torchvision decodes into tensors and resizes them."""
+    """Decode to tensors and resize them with torchvision."""
 
-    def __init__(self, wanted: Wanted):
+    def __init__(self, spec: ImageSpec):
         from torchvision.transforms import v2
 
-        self.steps = v2.Compose([*wanted.tensors(), *wanted.numbers()])
+        self.steps = v2.Compose([*spec.tensors(), *spec.numbers()])
 
     def decode(self, jpeg: bytes) -> torch.Tensor:
-        """Return all pixels, as they were saved."""
+        """Return all pixels of one JPEG."""
         from torchvision.io import decode_jpeg
 
         pixels: torch.Tensor = decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
@@ -46,20 +46,20 @@ class Tensors:
 
 
 class Torchcodec(Tensors):
-    """Torchcodec decodes."""
+    """Decode with torchcodec, and resize with torchvision."""
 
     def decode(self, jpeg: bytes) -> torch.Tensor:
-        """Return all pixels, as they were saved."""
+        """Return all pixels of one JPEG."""
         from torchcodec.decoders import decode_jpeg as decode
 
         return torch.as_tensor(decode(jpeg))
 
 
 class OpenCv:
-    """Simplejpeg decodes, OpenCV resizes: no faster recipe in Python is known to us."""
+    """Decode with simplejpeg and resize with OpenCV, the fastest Python method that we know."""
 
-    def __init__(self, wanted: Wanted):
-        self.wanted = wanted
+    def __init__(self, spec: ImageSpec):
+        self.spec = spec
         self.scale = (1 / 255 / np.array(STD)).astype(np.float32)
         self.shift = (np.array(MEAN) / np.array(STD)).astype(np.float32)
 
@@ -71,17 +71,17 @@ class OpenCv:
 
         cv2.setNumThreads(1)
         image = decode(jpeg, fastdct=True, fastupsample=True)
-        shape = torch.empty(1).expand(3, *image.shape[:2])  # all that is asked about it
+        shape = torch.empty(1).expand(3, *image.shape[:2])  # only its shape is used
         top, left, height, width = RandomResizedCrop.get_params(
-            shape, list(self.wanted.scale), list(self.wanted.ratio)
+            shape, list(self.spec.scale), list(self.spec.ratio)
         )
         image = cv2.resize(image[top : top + height, left : left + width], (SIDE, SIDE))
-        if torch.rand(()) < self.wanted.flip:
+        if torch.rand(()) < self.spec.flip:
             image = cv2.flip(image, 1)
-        if not self.wanted.floats:
+        if not self.spec.floats:
             return torch.from_numpy(image).permute(2, 0, 1)
         floats = np.empty((3, SIDE, SIDE), np.float32)
-        # a plane at a time: five times faster than all colours of a pixel together
+        # One plane at a time is five times faster than all colours of a pixel together.
         for colour, plane in enumerate(cv2.split(image)):
             np.multiply(plane, self.scale[colour], out=floats[colour])
             floats[colour] -= self.shift[colour]

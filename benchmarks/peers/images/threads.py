@@ -1,6 +1,6 @@
-"""Loaders that decode in threads, ours among them, and how fast the decoder is alone.
+"""Image loaders that decode in threads, including ours, and the speed of the decoder alone.
 
-Libraries that are not part of the course are imported where they are needed.
+Libraries that the course does not install are imported inside functions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from PIL import Image
 from benchmarks.peers.events import FFCV
 from benchmarks.peers.images.jpegs import Files, write_files
 from benchmarks.peers.images.recipes import OpenCv
-from benchmarks.peers.images.wanted import (
+from benchmarks.peers.images.spec import (
     CORES,
     MEAN,
     SIDE,
     STD,
     THREADS,
     Batch,
-    Wanted,
+    ImageSpec,
     image_peer,
 )
 from course_stories.peers.libraries import GRAIN, SPDL
@@ -49,10 +49,10 @@ def _array_record(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("grain, simplejpeg, OpenCV", _array_record, needs=GRAIN, uses=THREADS)
-def _grain(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _grain(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     import grain
 
-    recipe = OpenCv(wanted)
+    recipe = OpenCv(spec)
     source: Any = grain.sources.ArrayRecordDataSource(str(folder / "jpegs.array_record"))
 
     def decode(record: bytes) -> Any:
@@ -68,10 +68,10 @@ def _grain(folder: Path, batch_size: int, wanted: Wanted) -> Any:
 
 
 @image_peer("SPDL, simplejpeg, OpenCV", write_files, needs=SPDL, uses=THREADS)
-def _spdl(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _spdl(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from spdl.pipeline import PipelineBuilder
 
-    files = Files(folder, OpenCv(wanted))
+    files = Files(folder, OpenCv(spec))
 
     def together(samples: list[tuple[torch.Tensor, int]]) -> Batch:
         images, places = zip(*samples, strict=True)
@@ -93,7 +93,7 @@ def _beton(folder: Path, jpegs: Sequence[bytes]) -> None:
     from ffcv.writer import DatasetWriter
 
     class AsTheyAre(RGBImageField):  # type: ignore[misc]
-        """Its field would encode each image once more, and so change it."""
+        """Store the JPEG bytes, because the usual field would encode each image again."""
 
         def encode(self, destination: Any, image: bytes, malloc: Any) -> None:
             destination["mode"] = 0  # JPEG
@@ -108,7 +108,7 @@ def _beton(folder: Path, jpegs: Sequence[bytes]) -> None:
 
 
 @image_peer("FFCV", _beton, needs=FFCV, uses=THREADS)
-def _ffcv(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _ffcv(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from ffcv.fields import RGBImageField
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -120,9 +120,9 @@ def _ffcv(folder: Path, batch_size: int, wanted: Wanted) -> Any:
         ToTorchImage,
     )
 
-    crop = RandomResizedCropRGBImageDecoder((SIDE, SIDE), wanted.scale, wanted.ratio)
-    steps = [crop, RandomHorizontalFlip(wanted.flip)]
-    if wanted.floats:
+    crop = RandomResizedCropRGBImageDecoder((SIDE, SIDE), spec.scale, spec.ratio)
+    steps = [crop, RandomHorizontalFlip(spec.flip)]
+    if spec.floats:
         mean, std = 255 * np.array(MEAN), 255 * np.array(STD)
         steps.append(NormalizeImage(mean, std, np.dtype("float32")))
     loader = Loader(
@@ -142,7 +142,7 @@ def _ffcv(folder: Path, batch_size: int, wanted: Wanted) -> Any:
 
 
 @image_peer("DALI, on the CPU", write_files, needs=DALI, uses=THREADS)
-def _dali(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+def _dali(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     from nvidia.dali import fn, pipeline_def, types
     from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
@@ -154,14 +154,14 @@ def _dali(folder: Path, batch_size: int, wanted: Wanted) -> Any:
             files=files, labels=list(range(len(files))), shuffle_after_epoch=True, name="files"
         )
         crop = fn.decoders.image_random_crop(
-            jpegs, random_area=list(wanted.scale), random_aspect_ratio=list(wanted.ratio)
+            jpegs, random_area=list(spec.scale), random_aspect_ratio=list(spec.ratio)
         )
         image = fn.resize(crop, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR)
         dtype, numbers = types.UINT8, {}
-        if wanted.floats:
+        if spec.floats:
             dtype = types.FLOAT
             numbers = {"mean": [255 * m for m in MEAN], "std": [255 * s for s in STD]}
-        flips = fn.random.coin_flip(probability=wanted.flip)
+        flips = fn.random.coin_flip(probability=spec.flip)
         return (
             fn.crop_mirror_normalize(
                 image, dtype=dtype, output_layout="CHW", mirror=flips, **numbers
@@ -180,8 +180,8 @@ def _dali(folder: Path, batch_size: int, wanted: Wanted) -> Any:
 
 
 @image_peer(DECODER, write_files, uses=THREADS)
-def _decoder(folder: Path, batch_size: int, wanted: Wanted) -> Any:
-    from simplejpeg import decode_jpeg as decode  # as exactly as our loader does
+def _decoder(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
+    from simplejpeg import decode_jpeg as decode  # with the same accuracy as our loader
 
     jpegs = [path.read_bytes() for path in sorted(folder.rglob("*.jpg"))]
 
@@ -204,13 +204,13 @@ def _packed(folder: Path, jpegs: Sequence[bytes]) -> None:
         pack_images(folder / "packed.images", place)
 
 
-def _ours(folder: Path, batch_size: int, wanted: Wanted, *, antialias: bool) -> Any:
+def _ours(folder: Path, batch_size: int, spec: ImageSpec, *, antialias: bool) -> Any:
     loader = ImageLoader(
         folder / "packed.images",
         batch_size,
         SIDE,
-        dtype="float32" if wanted.floats else "uint8",
-        crops=Crops(scale=wanted.scale, ratio=wanted.ratio, flip_share=wanted.flip),
+        dtype="float32" if spec.floats else "uint8",
+        crops=Crops(scale=spec.scale, ratio=spec.ratio, flip_share=spec.flip),
         antialias=antialias,
         threads=CORES,
     )

@@ -1,8 +1,8 @@
-"""What loaders of images are asked for, and how they are registered.
+"""Specification of the image batches, and the registry of image loaders.
 
-All have the same bytes. They decode each image, take a part of 8 to 100 % of it and of any shape
-from 3:4 to 4:3, make it 224 x 224 and flip every second one; they give uint8, or normalised
-float32.
+All loaders get the same bytes. They decode each image, crop 8 to 100 % of its area with an aspect
+ratio from 3:4 to 4:3, resize it to 224 x 224, and flip every second image. They return uint8, or
+normalised float32.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ THREADS, PROCESSES = f"{CORES} threads", f"{CORES} processes"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What batches are made of, and from where crops and flips are drawn."""
+class ImageSpec:
+    """Type of the batches, and ranges of crops and flips."""
 
-    floats: bool  # normalised float32, or uint8
-    scale: tuple[float, float] = (0.08, 1.0)  # of the area
+    floats: bool  # normalised float32 instead of uint8
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the area
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
 
     def tensors(self) -> list[Any]:
-        """Return the steps of torchvision that crop, resize and flip."""
+        """Return torchvision's steps that crop, resize and flip."""
         from torchvision.transforms import v2
 
         crop = v2.RandomResizedCrop(SIDE, self.scale, self.ratio, antialias=True)
         return [crop, v2.RandomHorizontalFlip(self.flip)]
 
     def numbers(self) -> list[Any]:
-        """Return the steps of torchvision that make floats, if any."""
+        """Return torchvision's steps that convert to floats, if requested."""
         from torchvision.transforms import v2
 
         if not self.floats:
@@ -46,8 +46,8 @@ class Wanted:
         return [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
 
 
-Batch = tuple[torch.Tensor, torch.Tensor]  # images (n, 3, 224, 224), and their places (n,)
-Open = Callable[[Path, int, Wanted], Callable[[int], Iterator[Batch]]]
+Batch = tuple[torch.Tensor, torch.Tensor]  # images (n, 3, 224, 224) and their indices (n,)
+Open = Callable[[Path, int, ImageSpec], Callable[[int], Iterator[Batch]]]
 ALL: dict[str, tuple[Write, Open, dict[str, Any]]] = {}
 
 

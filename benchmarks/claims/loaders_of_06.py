@@ -1,4 +1,4 @@
-"""Measure the climb of notebook 06: from an npz for each event to a gather for each field."""
+"""Measure the speed-up of notebook 06, from one npz per event to one gather per field."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ Loader = Iterable[dict[str, torch.Tensor]]
 
 
 class FileEach(Dataset[dict[str, NDArray[Any]]]):
-    """The first rung: an npz for each event."""
+    """First version: one npz per event."""
 
     def __init__(self, folder: Path, count: int):
         self.folder, self.count = folder, count
@@ -43,7 +43,7 @@ class FileEach(Dataset[dict[str, NDArray[Any]]]):
 
 
 class Batched(Dataset[dict[str, torch.Tensor]]):
-    """The third rung: whole batches out of a mapped file for each field."""
+    """Third version: whole batches from one mapped file per field."""
 
     def __init__(self, folder: Path, count: int):
         self.count = count
@@ -59,7 +59,7 @@ class Batched(Dataset[dict[str, torch.Tensor]]):
 
 
 class Columns:
-    """The last rung: a mapped file for each field, and torch gathers."""
+    """Last version: one mapped file per field, with gathers by torch."""
 
     def __init__(self, folder: Path):
         files = {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in FIELDS}
@@ -70,29 +70,29 @@ class Columns:
             yield {name: torch.index_select(c, 0, rows) for name, c in self.columns.items()}
 
 
-def as_it_is(batch: Any) -> Any:
-    """Return what needs no collating."""
+def identity_collate(batch: Any) -> Any:
+    """Return the batch without collating."""
     return batch
 
 
-def climb() -> float:
-    """Measure how many times faster gathers from mapped files are than an npz for each event."""
+def gathers_over_files() -> float:
+    """Measure the speed of gathers from mapped files, relative to one npz per event."""
     with _files() as folder:
         slow = DataLoader(FileEach(folder, FILES), 256, shuffle=True)
         return _ratio(Columns(folder), slow)
 
 
 def records_over_columns() -> float:
-    """Measure what records are worth in batches without gaps, warm."""
+    """Measure the speed of records relative to columns, in contiguous batches, warm."""
     with _files() as folder:
         return _ratio(RecordLoader(folder / "records.npy", 1024), Columns(folder))
 
 
 def two_threads_over_one_when_busy() -> float:
-    """Measure what a second thread does to gathers beside two programs that compute.
+    """Measure the speed of gathers with a second thread while two other programs compute.
 
-    A process of its own does that: where more threads than cores have computed, as after other
-    claims, the two spin less while they wait for each other, and leave the cores to others.
+    This runs in a new process. If more threads than cores have run before, as after other claims,
+    the two threads spin less while they wait for each other, and leave the cores to others.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(_two_threads_over_one).result()
@@ -114,20 +114,20 @@ def _two_threads_over_one() -> float:
 
 
 def two_workers_over_none() -> float:
-    """Measure what two workers make of a loader that is fast already."""
+    """Measure the speed of a fast loader with two workers, relative to none."""
     with _files() as folder:
         workers = _whole_batches(folder, num_workers=2, persistent_workers=True)
         return _ratio(workers, _whole_batches(folder))
 
 
 def _whole_batches(folder: Path, **options: Any) -> DataLoader[dict[str, torch.Tensor]]:
-    load = partial(DataLoader, batch_size=1024, shuffle=True, collate_fn=as_it_is)
+    load = partial(DataLoader, batch_size=1024, shuffle=True, collate_fn=identity_collate)
     return load(Batched(folder, RECORDS), **options)
 
 
 @contextmanager
 def _files() -> Iterator[Path]:
-    """Provide a folder with the events in all ways, the first of them as files; limit torch."""
+    """Provide a folder with the events in all formats, and limit torch to one thread."""
     rng = np.random.default_rng(0)
     shapes = (RECORDS, 128, 4), (RECORDS, 3), (RECORDS,)
     values: list[NDArray[Any]] = [
@@ -147,13 +147,13 @@ def _files() -> Iterator[Path]:
 
 
 def _ratio(loader: Loader, other: Loader) -> float:
-    """Return how many times as many events/s one loads; they take turns, for other programs do."""
+    """Return the ratio of two throughputs, measured alternately because of other programs."""
     rates = [(_rate(loader), _rate(other)) for _ in range(3)]
     return max(rate for rate, _ in rates) / max(rate for _, rate in rates)
 
 
 def _rate(loader: Loader) -> float:
-    """Return the events/s of the fastest of some epochs."""
+    """Return the events/s of the fastest of several epochs."""
     end, rates = time.perf_counter() + 0.3, list[float]()
     while len(rates) < 3 or time.perf_counter() < end:
         rates.append(_epoch_rate(loader))
@@ -161,7 +161,7 @@ def _rate(loader: Loader) -> float:
 
 
 def _epoch_rate(loader: Loader) -> float:
-    """Return the events/s of an epoch in batches without gaps; it serves every event once."""
+    """Return the events/s of one epoch in contiguous batches that serve every event once."""
     start, ids = time.perf_counter(), []
     for batch in loader:
         whole = {name: tensor.contiguous() for name, tensor in batch.items()}
