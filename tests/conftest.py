@@ -58,7 +58,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def _start_method_stays() -> Iterator[None]:
+def _restore_start_method() -> Iterator[None]:
     """Restore process-wide settings that a test has changed."""
     before = multiprocessing.get_start_method(allow_none=True)
     yield
@@ -76,7 +76,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def emulate_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that emulates control groups, with 8 of 16 cores usable."""
 
     def enter(files: Mapping[str, str], own: str = "0::/\n") -> None:
@@ -92,7 +92,7 @@ def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
 
 @pytest.fixture
-def loops_end() -> Iterator[None]:
+def end_loops() -> Iterator[None]:
     """End the leftovers of a test's loops, because torch would wait ten seconds for them."""
     yield
     cleanup_workers()
@@ -134,7 +134,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def note_seconds(
+def record_seconds(
     record_property: Callable[[str, object], None],
 ) -> Callable[[str, float], None]:
     """Return a function that records seconds by name for the summary."""
@@ -142,7 +142,7 @@ def note_seconds(
 
 
 @pytest.fixture
-def note_retry(
+def record_retry(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Callable[[], None]:
     """Return a function that counts second attempts on a busy machine for the summary."""
@@ -152,7 +152,7 @@ def note_retry(
 
 @pytest.fixture
 def retry(
-    note_retry: Callable[[], None],
+    record_retry: Callable[[], None],
 ) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
     """Return a function that calls `attempt`, and once more if the result is not `good`."""
 
@@ -160,7 +160,7 @@ def retry(
         result = attempt()
         if good(result):
             return result
-        note_retry()
+        record_retry()
         return attempt()
 
     return run

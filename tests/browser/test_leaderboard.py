@@ -9,14 +9,14 @@ from playwright.sync_api import BrowserContext, expect
 
 from course_stories.leaderboard import post
 from tests.browser.lab_page import SHOTS, GuardedPage
-from tests.stories.leaderboard.posted import GOOD, serving
+from tests.stories.leaderboard.helpers import GOOD, running_board
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with serving(tmp_path / "leaderboard.json") as (_, url):
+    with running_board(tmp_path / "leaderboard.json") as (_, url):
         yield url
 
 
@@ -66,7 +66,7 @@ def test_page_updates_and_shows_names_as_text(guarded: GuardedPage, url: str) ->
 
 def test_page_reports_stopped_board_and_recovers(chromium: BrowserContext, tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
-    with serving(path) as (_, url):
+    with running_board(path) as (_, url):
         post("Marie", GOOD, url)
         guarded = GuardedPage(chromium, allowed="http://127.0.0.1")
         guarded.page.goto(url)
@@ -74,6 +74,6 @@ def test_page_reports_stopped_board_and_recovers(chromium: BrowserContext, tmp_p
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")
     expect(status).to_have_text("The board does not answer. This page keeps trying.")
     expect(guarded.page.get_by_role("cell", name="Marie")).to_be_visible()
-    with serving(path, "--port", url.rpartition(":")[2].partition("/")[0]):
+    with running_board(path, "--port", url.rpartition(":")[2].partition("/")[0]):
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")
     guarded.close()

@@ -145,7 +145,7 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys
 
 
 # what a script starts in the background is told to ignore interrupts, and so is its offspring
-AS_IN_A_TERMINAL = """
+WITH_INTERRUPTS = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from course_utils.command.cli import main
@@ -156,7 +156,7 @@ sys.exit(main())
 @contextmanager
 def serving(*arguments):
     """Run `course serve`; give the process, and what it says until it is ready."""
-    command = [sys.executable, "-c", AS_IN_A_TERMINAL, "serve", *map(str, arguments)]
+    command = [sys.executable, "-c", WITH_INTERRUPTS, "serve", *map(str, arguments)]
     pipes = dict.fromkeys(["stdout", "stderr"], subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as server:
         try:

@@ -83,12 +83,12 @@ def test_a_wrong_attempt_is_explained(
     misconception: str,
     changes: list[Change],
     folder: Path,
-    note_retry: Callable[[], None],
+    record_retry: Callable[[], None],
 ) -> None:
     with _hurry():
         verdict = judge(key, folder, *changes)
     if misconception not in repr(verdict):  # a slow attempt, or a busy machine
-        note_retry()
+        record_retry()
         verdict = judge(key, folder, *changes)
     assert_refused(verdict, misconception)
 

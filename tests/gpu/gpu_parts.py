@@ -106,10 +106,10 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
                 (entry.fixed, entry.prints_fixed),
             ):
                 title = f"{name}, {'broken' if wanted == entry.shows else 'repaired'}"
-                notes.attempt(title, partial(prints, program, wanted))
+                notes.attempt(title, partial(run_and_expect, program, wanted))
 
 
-def prints(program: str, wanted: str) -> str:
+def run_and_expect(program: str, wanted: str) -> str:
     """Run `program`, check that it prints `wanted`, and return `wanted`."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "card.py"

@@ -26,7 +26,7 @@ Step = Callable[[Any], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Fed:
+class TrainingResult:
     """The results of one way of loading."""
 
     way: str
@@ -102,7 +102,7 @@ def train(
     workers: int = min(8, os.cpu_count() or 1),
     size: int = 192,
     width: int = 64,
-) -> Fed:
+) -> TrainingResult:
     """Train for some steps, and return the results.
 
     Args:
@@ -140,7 +140,9 @@ def train(
     with record(label=way) as trace:
         losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
     found, ends = trace.summary(), (losses[0], losses[-1])
-    return Fed(way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s)
+    return TrainingResult(
+        way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s
+    )
 
 
 def _loop(way: str, batches: Iterable[Any], gpu: Accelerator, step: Step) -> list[float]:

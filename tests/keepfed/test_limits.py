@@ -15,8 +15,8 @@ from keepfed import limits
         ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
     ],
 )
-def test_usable_cores_respect_affinity_and_all_groups(in_group, files, own, cores):
-    in_group(files, own)
+def test_usable_cores_respect_affinity_and_all_groups(emulate_cgroup, files, own, cores):
+    emulate_cgroup(files, own)
     assert limits.usable_cores() == cores
 
 
@@ -51,8 +51,8 @@ JOB = "memory/slurm/job_7"
         ),
     ],
 )
-def test_memory_respects_limits_and_counts_cached_files_as_free(in_group, files, own):
-    in_group(files, own)
+def test_memory_respects_limits_and_counts_cached_files_as_free(emulate_cgroup, files, own):
+    emulate_cgroup(files, own)
     assert (limits.memory(), limits.memory_free()) == (500_000_000, 200_000_000)
-    in_group(dict.fromkeys(files, "max"))
+    emulate_cgroup(dict.fromkeys(files, "max"))
     assert limits.memory() > 500_000_000

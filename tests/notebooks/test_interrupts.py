@@ -13,8 +13,8 @@ from tests.notebooks.short_run import INTERRUPTED, take
 
 pytestmark = pytest.mark.slow
 
-LONG_ENOUGH_S = 0.7  # cells that run longer are interrupted
-HALF_FILE = "filecache"  # accepts truncated files after an interrupt, as notebook 07 explains
+SHORTEST_INTERRUPTED_S = 0.7  # cells that run longer are interrupted
+TRUNCATED_CACHE = "filecache"  # accepts truncated files after an interrupt, as notebook 07 explains
 # Import everything first, because an interrupted import leaves a broken module in any kernel. This
 # includes the lazy imports of matplotlib, torch and the event formats.
 IMPORTED = """
@@ -32,7 +32,7 @@ plt.close()
 LEFT = """
 cu.cleanup_workers()
 import psutil
-from course_utils.teaching.notebook.leftovers import _children
+from course_utils.teaching.notebook.cleanup import _children
 # a server that was interrupted while starting receives the signal later, and ends
 _, left = psutil.wait_procs(_children(), timeout=20)
 print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
@@ -49,7 +49,7 @@ def test_interrupted_cell_leaves_no_worker_and_can_rerun(
     notebook: Path,
     start_method: str,
     data: Path,
-    note_seconds: Callable[[str, float], None],
+    record_seconds: Callable[[str, float], None],
     tmp_path: Path,
 ) -> None:
     env = {"COURSE_DATA": str(data), "COURSE_SIZE": "S", "COURSE_START_METHOD": start_method}
@@ -60,7 +60,7 @@ def test_interrupted_cell_leaves_no_worker_and_can_rerun(
         assert not kernel.result(IMPORTED).error
         for cell in cells:
             assert not kernel.result(_imports(cell.source)).error
-            patience = float("inf") if HALF_FILE in cell.source else LONG_ENOUGH_S
+            patience = float("inf") if TRUNCATED_CACHE in cell.source else SHORTEST_INTERRUPTED_S
             result = kernel.result(cell.source, patience=patience)
             if result.interrupted:
                 interrupted += 1
@@ -69,7 +69,7 @@ def test_interrupted_cell_leaves_no_worker_and_can_rerun(
                 result = kernel.result(cell.source)
             assert not result.error, cell.source
             found |= dict(verdicts(result.outputs))
-    note_seconds(f"{notebook.stem}, interrupted, {start_method}", time.perf_counter() - start)
+    record_seconds(f"{notebook.stem}, interrupted, {start_method}", time.perf_counter() - start)
     assert interrupted
     assert set(found.values()) <= {"right"}
     assert len(found) == sum(cell.source.count("cu.check(") for cell in cells)

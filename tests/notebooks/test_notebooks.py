@@ -13,10 +13,10 @@ from nbformat import NotebookNode
 from notebooks.build import HERE, main, sources
 from tests.notebooks.kernel import code_cells, run_all, verdicts
 from tests.notebooks.short_run import (
-    ALIKE,
     IN_THE_BROWSER,
     INTERRUPTED,
     TOGETHER,
+    WITHOUT_EXERCISES,
     answers_needed,
     both_versions,
     take,
@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Run = Callable[[str, list[NotebookNode]], list[tuple[str, str]]]
 
 
-@take(SOURCES, but={*IN_THE_BROWSER, *ALIKE, *TOGETHER, "90"})
+@take(SOURCES, but={*IN_THE_BROWSER, *WITHOUT_EXERCISES, *TOGETHER, "90"})
 def test_learner_version_runs_without_answers(notebook: Path, run: Run, built: Path) -> None:
     cells = code_cells(built / notebook.with_suffix(".ipynb").name)
     assert {status for _, status in run("learner", cells)} <= {"todo"}
@@ -82,7 +82,7 @@ def run(
     start_method: str,
     data: Path,
     tmp_path: Path,
-    note_seconds: Callable[[str, float], None],
+    record_seconds: Callable[[str, float], None],
 ) -> Run:
     """Return a function that runs cells in a fresh folder and returns the status of each check."""
 
@@ -99,7 +99,7 @@ def run(
             COURSE_START_METHOD=start_method,
             MPLBACKEND="module://matplotlib_inline.backend_inline",
         )
-        note_seconds(f"{notebook.stem}, {version}, {start_method}", time.perf_counter() - start)
+        record_seconds(f"{notebook.stem}, {version}, {start_method}", time.perf_counter() - start)
         found = verdicts(shown)
         assert len(found) == sum(cell.source.count("cu.check(") for cell in cells)
         return found

@@ -11,7 +11,7 @@ import pytest
 from course_stories.capstone import add_result
 from course_stories.capstone.report import write_report
 from course_utils.teaching.notebook import Form
-from tests.stories.leaderboard.posted import GOOD
+from tests.stories.leaderboard.helpers import GOOD
 
 WRITTEN = {
     "Hypothesis 1": "Every event opens its file again.",
@@ -22,7 +22,7 @@ WRITTEN = {
 
 
 @pytest.fixture(autouse=True)
-def _widgets_end(scratch: Path) -> Iterator[None]:
+def _close_widgets(scratch: Path) -> Iterator[None]:
     yield
     widgets.Widget.close_all()
 

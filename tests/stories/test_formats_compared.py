@@ -27,7 +27,7 @@ from course_stories.formats_compared.formats import (
     draws,
     write,
 )
-from course_utils.hardware.machine import can_forget
+from course_utils.hardware.machine import can_drop_cache
 from course_utils.hardware.storage import storage_preset
 from course_utils.loading.events import FORMATS, EventArrays
 from course_utils.teaching.notebook import data_path
@@ -55,7 +55,7 @@ def table(folder: Path) -> FormatTable:
 def test_every_format_costs_as_much_as_its_read_unit(table: FormatTable, folder: Path) -> None:
     assert set(table.rows) == set(FORMATS) == set(table.names)
     assert set(FORMATS) == {*NAMES, *VARIANTS}
-    assert table.storages == [WARM, *([COLD] if can_forget() else []), LUSTRE, S3]
+    assert table.storages == [WARM, *([COLD] if can_drop_cache() else []), LUSTRE, S3]
     for row in table.rows.values():
         assert set(row.costs) == {(at, how) for at in table.storages for how in PATTERNS}
         assert min(row.size, row.write_s, *(cost.seconds for cost in row.costs.values())) > 0
@@ -86,7 +86,7 @@ def test_tables_and_figure_show_all_formats_and_label_emulation(table: FormatTab
     seen, figure = table._repr_html_(), table.picture()
     assert all(seen.count(form.title) >= len(table.storages) for form in FORMATS.values())
     assert all(text in seen for text in (*table.storages, table.machine))
-    assert ("cold times are missing" in seen) != can_forget()
+    assert ("cold times are missing" in seen) != can_drop_cache()
     assert seen.count("<tr>") == len(table.storages) * (1 + len(FORMATS))
     figure.savefig(io.BytesIO(), format="png", dpi=40)
     assert [panel.get_title() for panel in figure.axes] == [WARM, LUSTRE, S3, AMPLIFICATION]
@@ -98,7 +98,7 @@ def test_tables_and_figure_show_all_formats_and_label_emulation(table: FormatTab
 def test_table_notes_missing_cold_times(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats_module, "can_forget", lambda: False)
+    monkeypatch.setattr(formats_module, "can_drop_cache", lambda: False)
     write("npy", EventArrays.load(folder).take(range(COUNT)), tmp_path)
     row = FormatRow(1.0, 1, Reader("npy", tmp_path).costs())
     table = FormatTable({"npy": row}, COUNT, 1, "here")

@@ -19,7 +19,7 @@ from keepfed.measure.simulate import Pipeline, simulate
 
 SHOW = import_module("course_stories.lecture.show")  # the package has a function of the same name
 RECORDED = paths.REPO / "recordings" / "demos"
-STANDS_STILL = "import threading; threading.Event().wait()"
+HANGS = "import threading; threading.Event().wait()"
 SAID = {  # the result of a demo on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
     "prefetch": "none of the 8 batches is right. If it waits for an event, 88 % overlaps, 8 of 8",
@@ -79,13 +79,13 @@ def test_saved_finding_is_restored_unchanged(tmp_path):
 @pytest.mark.parametrize(
     ("program", "failure"),
     [
-        (STANDS_STILL, "Stopped after 0.2 s, because it was still running."),
+        (HANGS, "Stopped after 0.2 s, because it was still running."),
         ("raise OSError('no room')", "Ended with an error (exit status 1) (OSError: no room)."),
     ],
 )
 def test_failed_demo_shows_recording_and_reason(project, monkeypatch, program, failure):
     run_instead(monkeypatch, program)
-    page, said = show("wait", timeout=0.2 if program == STANDS_STILL else 60)
+    page, said = show("wait", timeout=0.2 if program == HANGS else 60)
     assert said.startswith(f"{failure} Here is its recording instead.\nRecorded on ")
     assert page == project / "work" / "demos" / "wait.html"
     assert "Recorded on" in page.read_text("utf-8")

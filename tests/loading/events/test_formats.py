@@ -207,7 +207,7 @@ def test_damaged_index_is_named(index: str, name: str, tmp_path: Path) -> None:
             open_events(tmp_path, name)
 
 
-@pytest.mark.usefixtures("loops_end")
+@pytest.mark.usefixtures("end_loops")
 @pytest.mark.parametrize("name", ["tar", "npz"])
 def test_error_in_a_batch_or_worker_names_the_damaged_event(
     name: str, damaged: Path, tmp_path: Path

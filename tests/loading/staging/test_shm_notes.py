@@ -118,12 +118,12 @@ def test_swap_is_reported_unless_shm_never_swaps(system: Callable[..., None]) ->
 
 
 def test_swap_limit_of_the_job_counts(
-    in_group: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    emulate_cgroup: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.swap_memory", lambda: SimpleNamespace(total=10**9))
-    in_group({"memory.swap.max": "max"})
+    emulate_cgroup({"memory.swap.max": "max"})
     assert limits.swap() == 10**9
-    in_group({"memory.swap.max": "0"})
+    emulate_cgroup({"memory.swap.max": "0"})
     assert limits.swap() == 0
 
 

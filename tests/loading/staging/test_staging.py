@@ -180,9 +180,9 @@ def test_invalid_source_is_reported(
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
 def test_container_limit_is_checked_before_copying(
-    source: Path, shm: Path, in_group: Callable[..., None]
+    source: Path, shm: Path, emulate_cgroup: Callable[..., None]
 ) -> None:
-    in_group({"memory.max": "50000000", "memory.current": "44000000"})
+    emulate_cgroup({"memory.max": "50000000", "memory.current": "44000000"})
     with pytest.raises(KeepfedError, match=r"container has 6.0 MB free, and 5.0 MB must stay free"):
         stage_to_shm(source, to=shm)
     assert left(shm) == []

@@ -10,7 +10,7 @@ import pytest
 from course_stories.leaderboard import Board, Result
 from course_stories.leaderboard import board as module
 from keepfed.errors import KeepfedError
-from tests.stories.leaderboard.posted import GOOD, sent
+from tests.stories.leaderboard.helpers import GOOD, post_fields
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def names(board: Board) -> list[str]:
 
 def test_board_ranks_by_points_then_au_then_start_up(board: Board) -> None:
     posts = [("C", {"points": 60}), ("B", {"start_up_s": 0.9}), ("A", {}), ("D", {"au": 0.92})]
-    said = [board.take(sent(name, **changed)) for name, changed in posts]
+    said = [board.take(post_fields(name, **changed)) for name, changed in posts]
     assert names(board) == ["D", "A", "B", "C"]
     places = ["1 of 1", "1 of 2", "1 of 3", "1 of 4"]
     assert [one.rpartition("place ")[2] for one in said] == [f"{place}." for place in places]
@@ -32,27 +32,30 @@ def test_board_ranks_by_points_then_au_then_start_up(board: Board) -> None:
 
 def test_equal_results_keep_their_order(board: Board) -> None:
     for name in ("Z", "A"):
-        board.take(sent(name))
+        board.take(post_fields(name))
     assert names(board) == ["Z", "A"]
 
 
 def test_board_keeps_best_result_of_each_normalised_name(board: Board) -> None:
-    board.take(sent("Marie  Curie", points=60))
-    assert board.take(sent(" marie curie ", points=90)) == "marie curie: 90 points, place 1 of 1."
+    board.take(post_fields("Marie  Curie", points=60))
+    assert (
+        board.take(post_fields(" marie curie ", points=90))
+        == "marie curie: 90 points, place 1 of 1."
+    )
     kept = "marie curie keeps 90 points, place 1 of 1. This result is not better."
-    assert board.take(sent("MARIE CURIE", points=70)) == kept
+    assert board.take(post_fields("MARIE CURIE", points=70)) == kept
     assert [(one.name, one.result.points) for one in board.entries()] == [("marie curie", 90)]
 
 
 def test_results_of_each_seed_are_ranked_separately(board: Board) -> None:
-    board.take(sent("A", seed=7))
-    board.take(sent("A", points=20))
-    assert board.take(sent("B", seed=7, points=90)).endswith("place 1 of 2.")
+    board.take(post_fields("A", seed=7))
+    board.take(post_fields("A", points=20))
+    assert board.take(post_fields("B", seed=7, points=90)).endswith("place 1 of 2.")
     assert [(e.result.seed, e.name) for e in board.entries()] == [(0, "A"), (7, "B"), (7, "A")]
 
 
 def test_board_stores_only_names_and_results(board: Board) -> None:
-    board.take(sent(user="curie", host="laptop-7", folder="curie/work"))
+    board.take(post_fields(user="curie", host="laptop-7", folder="curie/work"))
     (line,) = json.loads(board.path.read_text("utf-8"))["results"]
     assert line == {"name": "Marie", **GOOD.to_json()}
     assert [path.name for path in board.path.parent.iterdir()] == ["leaderboard.json"]
@@ -60,7 +63,7 @@ def test_board_stores_only_names_and_results(board: Board) -> None:
 
 @pytest.mark.parametrize("name", ["Ł. Müller-Đặng", "李", "José", "A-1", "<b>", "x" * 30])
 def test_printable_names_are_accepted(board: Board, name: str) -> None:
-    board.take(sent(name))
+    board.take(post_fields(name))
     assert names(board) == [name]
 
 
@@ -72,7 +75,7 @@ def test_invalid_name_raises_value_error(board: Board, name: Any) -> None:
     with pytest.raises(
         ValueError, match=r"(has no name|A name must).*\. Choose a(nother)? name\.$"
     ):
-        board.take(sent(name))
+        board.take(post_fields(name))
     assert not board.path.exists()
 
 
@@ -100,17 +103,17 @@ WRONG = [
 def test_invalid_result_raises_value_error(
     board: Board, changed: dict[str, Any], said: str
 ) -> None:
-    board.take(sent("Pierre"))
+    board.take(post_fields("Pierre"))
     before = board.path.read_bytes()
     with pytest.raises(ValueError, match=r"\.$") as refused:
-        board.take(sent(**changed))
+        board.take(post_fields(**changed))
     assert said in str(refused.value)
     assert board.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("field", GOOD.to_json())
 def test_result_with_missing_field_is_rejected(board: Board, field: str) -> None:
-    whole = sent()
+    whole = post_fields()
     del whole[field]
     with pytest.raises(ValueError, match=f"The result has no '{field}'. Send all of its fields"):
         board.take(whole)
@@ -125,10 +128,10 @@ def test_post_that_is_not_an_object_is_rejected(board: Board, given: object) -> 
 def test_full_board_rejects_new_names(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_NAMES", 2)
     for name in "AB":
-        board.take(sent(name))
+        board.take(post_fields(name))
     with pytest.raises(ValueError, match="The board is full"):
-        board.take(sent("C"))
-    board.take(sent("B", points=90))
+        board.take(post_fields("C"))
+    board.take(post_fields("B", points=90))
     assert names(board) == ["B", "A"]
 
 
@@ -146,17 +149,17 @@ def test_damaged_file_raises_error_and_is_not_changed(tmp_path: Path, text: str)
 @pytest.mark.parametrize("name", "ABC")
 def test_deleting_a_line_removes_the_name(board: Board, name: str) -> None:
     for each in "ABC":
-        board.take(sent(each))
+        board.take(post_fields(each))
     lines = board.path.read_text("utf-8").splitlines()
     left = [line for line in lines if f'"{name}"' not in line]
     board.path.write_text("\n".join(left), "utf-8")
     assert names(board) == sorted({*"ABC"} - {name})
-    assert board.take(sent("D,]")).endswith("place 3 of 3.")
+    assert board.take(post_fields("D,]")).endswith("place 3 of 3.")
     assert names(board)[-1] == "D,]"
 
 
 def test_full_disk_leaves_board_unchanged(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    board.take(sent("A"))
+    board.take(post_fields("A"))
     before = board.path.read_bytes()
 
     def full(path: Path, content: str) -> None:
@@ -164,7 +167,7 @@ def test_full_disk_leaves_board_unchanged(board: Board, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module, "replace_file", full)
     with pytest.raises(OSError, match="No space"):
-        board.take(sent("B"))
+        board.take(post_fields("B"))
     assert board.path.read_bytes() == before
 
 

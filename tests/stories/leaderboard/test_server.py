@@ -17,7 +17,7 @@ import pytest
 from course_stories.leaderboard import network_address, post
 from course_utils.command import cli
 from keepfed.errors import KeepfedError
-from tests.stories.leaderboard.posted import GOOD, TOKEN, sent, serving
+from tests.stories.leaderboard.helpers import GOOD, TOKEN, post_fields, running_board
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(path: Path) -> Iterator[str]:
-    with serving(path) as (_, url):
+    with running_board(path) as (_, url):
         yield url
 
 
@@ -44,7 +44,7 @@ def ask(
         connection.close()
 
 
-def on_board(path: Path) -> list[str]:
+def names_on_board(path: Path) -> list[str]:
     return [line["name"] for line in json.loads(path.read_text("utf-8"))["results"]]
 
 
@@ -54,8 +54,8 @@ def test_sixty_concurrent_posts_are_all_stored(url: str, path: Path) -> None:
     with ThreadPoolExecutor(60) as pool:
         posts = [pool.submit(post, name, GOOD, url) for name in others]
         while not all(one.done() for one in posts):
-            assert first in on_board(path)  # the file is complete at any moment
-    assert sorted(on_board(path)) == sorted(a_class)
+            assert first in names_on_board(path)  # the file is complete at any moment
+    assert sorted(names_on_board(path)) == sorted(a_class)
     assert all(f": {GOOD.points} points, place " in one.result() for one in posts)
     assert len(json.loads(ask(url, "/leaderboard.json")[2])["results"]) == 61
 
@@ -74,18 +74,18 @@ def test_answered_posts_survive_a_kill(tmp_path: Path) -> None:
             if len(answered) >= 40:
                 many.set()
 
-    with serving(path) as (server, url), ThreadPoolExecutor(4) as pool:
+    with running_board(path) as (server, url), ThreadPoolExecutor(4) as pool:
         for who in "ABCD":
             pool.submit(post_on, who)
         assert many.wait(30)
         server.kill()
-    assert {*on_board(path)} >= {*answered}
-    with serving(path) as (_, url):
+    assert {*names_on_board(path)} >= {*answered}
+    with running_board(path) as (_, url):
         assert "points, place" in post("E", GOOD, url)
 
 
 def test_requests_without_valid_token_are_rejected(url: str, path: Path) -> None:
-    body = json.dumps(sent("Guest")).encode()
+    body = json.dumps(post_fields("Guest")).encode()
     for token, status, said in (
         ("", 401, "A token is required"),
         ("wrong", 403, "Wrong token for"),
@@ -95,7 +95,7 @@ def test_requests_without_valid_token_are_rejected(url: str, path: Path) -> None
             assert (got, said in sentence) == (status, True)
         got, _, sentence = ask(url, "/results", method="POST", token=token, body=body)
         assert (got, said in sentence) == (status, True)
-    assert not path.exists() or "Guest" not in on_board(path)
+    assert not path.exists() or "Guest" not in names_on_board(path)
 
 
 def test_foreign_host_header_is_rejected(url: str) -> None:
@@ -111,11 +111,11 @@ BAD: list[tuple[bytes, int, str]] = [
     (b"[" * 4000, 400, "This is not JSON"),
     (b"[]", 400, "The data are not a result"),
     (b" " * 5000, 413, "A post must have at most 4,096 bytes."),
-    (json.dumps(sent(" ")).encode(), 400, "A name must have 1 to 30"),
-    (json.dumps(sent("a\r\nSet-Cookie: b")).encode(), 200, "a Set-Cookie: b: 85 points"),
-    (json.dumps(sent(au=float("nan"))).encode(), 400, "'au' is nan, which is out of range."),
+    (json.dumps(post_fields(" ")).encode(), 400, "A name must have 1 to 30"),
+    (json.dumps(post_fields("a\r\nSet-Cookie: b")).encode(), 200, "a Set-Cookie: b: 85 points"),
+    (json.dumps(post_fields(au=float("nan"))).encode(), 400, "'au' is nan, which is out of range."),
     (
-        json.dumps(sent(refused="Lost\r\nevents.")).encode(),
+        json.dumps(post_fields(refused="Lost\r\nevents.")).encode(),
         400,
         "The check refused this result: Lo",
     ),
@@ -154,7 +154,7 @@ def test_page_allows_only_its_script_and_contains_no_token(url: str) -> None:
 
 def test_damaged_board_is_reported_and_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
-    with serving(path) as (_, url):
+    with running_board(path) as (_, url):
         assert "place 1 of 1" in post("A", GOOD, url)
         path.write_text("{", "utf-8")
         said = "Not posted. leaderboard.json is not a leaderboard, or it is damaged"
@@ -167,20 +167,20 @@ def test_damaged_board_is_reported_and_not_overwritten(tmp_path: Path) -> None:
 def test_interrupted_board_resumes_with_its_results(tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
     for name in ("A", "B"):
-        with serving(path) as (server, url):
+        with running_board(path) as (server, url):
             post(name, GOOD, url)
             server.send_signal(signal.SIGINT)
             rest, error = server.communicate(timeout=20)
             assert (server.returncode, error) == (0, "")
             assert f"It is stored in {path}." in rest
-    assert on_board(path) == ["A", "B"]
+    assert names_on_board(path) == ["A", "B"]
 
 
 def test_board_is_reachable_from_network_only_with_lan(path: Path, url: str) -> None:
     other = "127.0.0.2"  # represents a network address of this machine
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((other, urlsplit(url).port or 0), 5)
-    with serving(path.with_name("lan.json"), "--lan", other) as (_, url):
+    with running_board(path.with_name("lan.json"), "--lan", other) as (_, url):
         assert urlsplit(url).hostname == other
         assert "place 1 of 1" in post("A", GOOD, url)
         assert ask(url, "/leaderboard.json", token="")[0] == 401

@@ -89,9 +89,11 @@ def test_child_processes_busy_during_the_step_are_not_loaders() -> None:
 
 
 def test_limits_of_a_container_count(
-    in_group: Callable[..., None],
+    emulate_cgroup: Callable[..., None],
 ) -> None:
-    in_group({"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"})
+    emulate_cgroup(
+        {"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"}
+    )
     alone = run(workers=4, cores=set(range(8)), fetches=fetches())
     found = estimate([], alone, run(), run())
     assert (found.setting.cores, found.setting.worker_cores, found.setting.free_bytes) == (

@@ -118,7 +118,7 @@ def test_persistent_workers_send_spans_only_to_recordings() -> None:
     assert (trace.samples, trace.lanes) == (12, ["main"])
 
 
-@pytest.mark.usefixtures("loops_end")
+@pytest.mark.usefixtures("end_loops")
 def test_error_in_the_dataset_is_raised() -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))

@@ -12,7 +12,7 @@ from course_stories.leaderboard import Result
 
 TOKEN = "of-the-class"
 # background processes of a script ignore interrupts, and so do their child processes
-AS_IN_A_TERMINAL = """
+WITH_INTERRUPTS = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from course_utils.command.cli import main
@@ -34,14 +34,14 @@ GOOD = Result(
 )
 
 
-def sent(name: Any = "Marie", **changed: Any) -> dict[str, Any]:
+def post_fields(name: Any = "Marie", **changed: Any) -> dict[str, Any]:
     return {**GOOD.to_json(), "name": name, **changed}
 
 
 @contextmanager
-def serving(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running_board(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `course leaderboard`, and yield the process and the address of the board."""
-    command = [sys.executable, "-c", AS_IN_A_TERMINAL, "leaderboard", "--file", str(path)]
+    command = [sys.executable, "-c", WITH_INTERRUPTS, "leaderboard", "--file", str(path)]
     server = subprocess.Popen(
         [*command, "--port", "0", *options],
         text=True,
