@@ -50,7 +50,7 @@ _NONE = -1  # stands for the absence of an epoch
 
 @dataclass(frozen=True)
 class WorkerSlot:
-    """Position of a copy of a dataset: its rank and its worker, both counted from 0."""
+    """One (rank, worker) pair, which serves one share of the samples. Both count from 0."""
 
     rank: int = 0
     world_size: int = 1

@@ -1,9 +1,10 @@
 """Split and shuffle data that are too large for a random order, in a chain of generators.
 
     rng = epoch_rng(seed, epoch)
-    shards = split(shuffled(shards, rng), WorkerSlot.here())
+    slot = WorkerSlot.here()
+    shards = split(shuffled(shards, rng), slot)
     stream = interleave(map(read, shards), 4)
-    for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, WorkerSlot.here()))):
+    for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, slot))): ...
 
 Every step takes a stream and yields a stream that contains every item exactly once. An
 `IterableDataset` is copied to every worker of every rank, and each copy runs the whole `__iter__`.
