@@ -18,7 +18,7 @@ ELSEWHERE = "choose another folder with COURSE_DATA"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DatasetScript:
     """Instructions for creating one data set.
 
     Attributes:
@@ -36,13 +36,13 @@ class Recipe:
     build: Build
 
 
-def run(recipe: Recipe, argv: Sequence[str] | None, *, usage: str) -> int:
+def run(script: DatasetScript, argv: Sequence[str] | None, *, usage: str) -> int:
     """Create or check the data set that the arguments specify; return the exit code."""
-    arguments = _parse(recipe, argv, usage)
-    folder = arguments.out or data_root() / f"{recipe.name}-{arguments.size}"
+    arguments = _parse(script, argv, usage)
+    folder = arguments.out or data_root() / f"{script.name}-{arguments.size}"
     if arguments.check:
         return guarded(lambda: check(folder))
-    return guarded(lambda: _make(recipe, folder, arguments))
+    return guarded(lambda: _make(script, folder, arguments))
 
 
 def guarded(action: Callable[[], None]) -> int:
@@ -83,24 +83,24 @@ def check(folder: Path, *, but: Collection[str] = ()) -> None:
     print(f"{folder}: all files are intact.")
 
 
-def _make(recipe: Recipe, folder: Path, arguments: argparse.Namespace) -> None:
+def _make(script: DatasetScript, folder: Path, arguments: argparse.Namespace) -> None:
     size, seed = arguments.size, arguments.seed
-    count = recipe.counts[size]
-    facts = {"data": recipe.name, "version": recipe.version, "size": size, "seed": seed}
+    count = script.counts[size]
+    facts = {"data": script.name, "version": script.version, "size": size, "seed": seed}
     with files.locked(folder):
         if _is_there(folder, facts, force=arguments.force):
-            print(f"{folder}: {count:,} {recipe.name}, already exists.")
+            print(f"{folder}: {count:,} {script.name}, already exists.")
             return
         start = time.perf_counter()
         files.make_folder(
             folder,
-            lambda empty: recipe.build(empty, size, seed),
+            lambda empty: script.build(empty, size, seed),
             facts=facts,
-            room=count * recipe.bytes_each[size],
+            room=count * script.bytes_each[size],
         )
         seconds = time.perf_counter() - start
     megabytes = (files.read_manifest(folder) or {})["bytes"] / 1e6
-    print(f"{folder}: {count:,} {recipe.name}, {megabytes:,.0f} MB, created in {seconds:.0f} s.")
+    print(f"{folder}: {count:,} {script.name}, {megabytes:,.0f} MB, created in {seconds:.0f} s.")
 
 
 def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
@@ -144,11 +144,11 @@ def _remedy(folder: Path, manifest: files.Facts, broken: Sequence[str]) -> str:
     )
 
 
-def _parse(recipe: Recipe, argv: Sequence[str] | None, usage: str) -> argparse.Namespace:
+def _parse(script: DatasetScript, argv: Sequence[str] | None, usage: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = ", ".join(f"{size} = {recipe.counts[size]:,}" for size in SIZES)
+    sizes = ", ".join(f"{size} = {script.counts[size]:,}" for size in SIZES)
     parser.add_argument("--size", choices=SIZES, default="M", help=f"{sizes} (default: M)")
     parser.add_argument("--seed", type=int, default=1, help="same seed, same bytes (default: 1)")
     parser.add_argument("--out", type=Path, help="folder to create (default: in the course's data)")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_data import files
-from course_data.command import Recipe, run
+from course_data.command import DatasetScript, run
 from course_data.simulate import Runs, draw_events, simulate
 from course_data.telescope import sensor_positions
 from course_utils.loading.events import FORMATS, Block, EventArrays, write_events, write_sensors
@@ -33,7 +33,7 @@ EVENTS_AT_ONCE = 500
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Create the events that the arguments specify, and return the exit code."""
-    return run(RECIPE, argv, usage=__doc__)
+    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -56,7 +56,7 @@ def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[Block
             bar.update(len(block))
 
 
-RECIPE = Recipe(
+SCRIPT = DatasetScript(
     name="events",
     version=2,
     counts=COUNTS,

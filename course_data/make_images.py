@@ -20,7 +20,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from course_data import files
-from course_data.command import Recipe, run
+from course_data.command import DatasetScript, run
 from course_utils.errors import CourseError
 
 SIDE = 256
@@ -49,12 +49,12 @@ PHOTOGRAPHS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Create the images that the arguments specify, and return the exit code."""
-    return run(RECIPE, argv, usage=__doc__)
+    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with one folder of images per class."""
-    counts = class_counts(RECIPE.counts[size])
+    counts = class_counts(SCRIPT.counts[size])
     photographs = {name: _photograph(name) for name in counts}
     for name in counts:
         (folder / name).mkdir()
@@ -132,7 +132,7 @@ def _cut(
     crop.save(folder / name / f"{index:05d}.jpg", quality=QUALITY)
 
 
-RECIPE = Recipe(
+SCRIPT = DatasetScript(
     name="images",
     version=1,
     counts={"S": 200, "M": 2_000, "L": 20_000},

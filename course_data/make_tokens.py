@@ -35,7 +35,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm import tqdm
 
 from course_data import files
-from course_data.command import Recipe, run
+from course_data.command import DatasetScript, run
 from course_utils.errors import CourseError
 from course_utils.loading.tokens import END, END_TEXT
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Create the tokens that the arguments specify, and return the exit code."""
-    return run(RECIPE, argv, usage=__doc__)
+    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -181,7 +181,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-RECIPE = Recipe(
+SCRIPT = DatasetScript(
     name="tokens",
     version=1,
     counts=COUNTS,

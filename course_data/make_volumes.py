@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_data import files
-from course_data.command import Recipe, run
+from course_data.command import DatasetScript, run
 
 Shape = tuple[int, int, int]
 _SMALL, _MEDIUM, _LARGE = (128, 128, 128), (128, 256, 256), (600, 256, 256)  # 8, 32, 150 MiB
@@ -35,7 +35,7 @@ CONTRAST = 1.0  # standard deviation of the logarithm of the density
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Create the volumes that the arguments specify, and return the exit code."""
-    return run(RECIPE, argv, usage=__doc__)
+    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -79,7 +79,7 @@ def _bytes_each(size: str) -> int:
     return 3 * 4 * values // len(SHAPES[size]) + 100_000
 
 
-RECIPE = Recipe(
+SCRIPT = DatasetScript(
     name="volumes",
     version=1,
     counts={size: len(shapes) for size, shapes in SHAPES.items()},

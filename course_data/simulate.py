@@ -101,7 +101,7 @@ def simulate(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> 
     time = pulses.time.round().clip(0)
     charge = pulses.charge * runs.gain[events["run_id"][pulses.event]]
     steps = (charge / CHARGE_STEP).round().clip(1)
-    auxiliary = ~_in_company(pulses, len(events))[pulses.event, pulses.sensor]
+    auxiliary = ~_has_near_hit(pulses, len(events))[pulses.event, pulses.sensor]
     table = np.stack([time, steps * CHARGE_STEP, pulses.sensor, auxiliary], axis=1)
     order = np.lexsort([pulses.sensor, time, pulses.event])
     return table.astype(np.float32)[order], np.bincount(pulses.event, minlength=len(events))
@@ -112,7 +112,7 @@ def _signal(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> P
     parts, waiting = [], np.arange(len(events))
     while len(waiting):
         pulses = _alive(_detect(events[waiting], rng), events[waiting], runs)
-        fired = _in_company(pulses, len(waiting)).sum(axis=1) >= TRIGGER_SENSORS
+        fired = _has_near_hit(pulses, len(waiting)).sum(axis=1) >= TRIGGER_SENSORS
         kept = pulses.take(fired[pulses.event])
         parts.append(kept._replace(event=waiting[kept.event]))
         waiting = waiting[~fired]
@@ -168,7 +168,7 @@ def _single_photon(count: int, rng: np.random.Generator) -> Floats:
     return (1 + 0.3 * rng.standard_normal(count, dtype=np.float32)).clip(0.1)
 
 
-def _in_company(pulses: Pulses, events: int) -> NDArray[np.bool_]:
+def _has_near_hit(pulses: Pulses, events: int) -> NDArray[np.bool_]:
     """Return bool (events, sensors): hit together with a sensor at most two away on the string."""
     hit = np.zeros((events, STRINGS, SENSORS_PER_STRING + 4), np.bool_)
     hit[pulses.event, _string(pulses.sensor), pulses.sensor % SENSORS_PER_STRING + 2] = True

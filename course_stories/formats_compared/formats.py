@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from course_stories.figures import drawing
 from course_stories.formats_compared import shown
-from course_utils.hardware.machine import can_forget, drop_cache
+from course_utils.hardware.machine import can_drop_cache, drop_cache
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import (
     SlowFileSystem,
@@ -282,7 +282,7 @@ class Reader:
         dataset = self._opened()
         _seconds(dataset, chosen[-1])  # warm up: imports and readahead
         seconds = {WARM: median(_seconds(dataset, draw) for draw in chosen)}
-        if can_forget():
+        if can_drop_cache():
             seconds[COLD] = median(self._cold(draw) for draw in few)
         return seconds
 

@@ -20,14 +20,14 @@ from tornado.web import HTTPError
 
 from course_stories.leaderboard.board import Board
 from course_utils.errors import CourseError
-from course_utils.guarded import LOOPBACK, Guarded, serve_guarded
+from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.errors import KeepfedError
 
 _LONGEST_POST = 4096
 _PAGE = Path(__file__).with_name("page.html")
 
 
-class _Answer(Guarded):
+class _Answer(TokenHandler):
     called = "board"
     sentences: ClassVar[Mapping[int, str]] = {
         400: "The request is not valid. Fix the address or the headers.",
@@ -108,7 +108,7 @@ def serve_board(
         CourseError: If the server cannot start with these arguments.
     """
     handlers = [(r"/", _Page), (r"/leaderboard\.json", _Standings), (r"/results", _Results)]
-    serve_guarded(
+    serve_with_token(
         [*handlers, (r"(?s).*", _Nothing)],
         token=token,
         ready=ready,

@@ -2,7 +2,7 @@
 
 result = mixing(batches, labels, memory=1000)
 print(result)
-draw_together({"a buffer of 1,000": result})
+plot_co_occurrence({"a buffer of 1,000": result})
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Mixing:
     std: float  # standard deviation of the mean label of a batch, in units of the label
     ideal: float  # std of a full shuffle: sigma / sqrt(batch_size)
     batch_size: int
-    together: NDArray[np.float64]  # result of who_sits_with_whom
+    co_occurrence: NDArray[np.float64]  # result of co_occurrence_matrix
     memory: int | None  # samples kept in memory to shuffle; None: unknown
     samples: int
     distinct: int
@@ -94,7 +94,7 @@ def mixing(
         std=float(np.std(means)),
         ideal=sigma / batch_size**0.5,
         batch_size=batch_size,
-        together=who_sits_with_whom(taken, len(values), blocks=blocks),
+        co_occurrence=co_occurrence_matrix(taken, len(values), blocks=blocks),
         memory=memory,
         samples=int(counts.sum()),
         distinct=int(np.count_nonzero(counts)),
@@ -102,7 +102,7 @@ def mixing(
     )
 
 
-def who_sits_with_whom(
+def co_occurrence_matrix(
     batches: Iterable[NDArray[np.int64]], n_samples: int, *, blocks: int
 ) -> NDArray[np.float64]:
     """Return how often samples of two blocks share a batch; 1 means as in a full shuffle.
@@ -133,11 +133,11 @@ def who_sits_with_whom(
             from_block
         )  # no pair of a sample with itself
     possible = np.outer(sizes, sizes) - np.diag(sizes)
-    together: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
-    return together
+    co_occurrence: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
+    return co_occurrence
 
 
-def draw_together(ways: Mapping[str, Mixing]) -> Figure:
+def plot_co_occurrence(ways: Mapping[str, Mixing]) -> Figure:
     """Draw one co-occurrence matrix per way to shuffle; both axes are the position in the file.
 
     All panels share one colour scale. The title shows the scatter relative to a full shuffle.
@@ -153,7 +153,7 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
         for panel in panels.flat[len(ways) :]:
             panel.remove()
         for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
-            drawn = panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=BRIGHTEST)
+            drawn = panel.imshow(mixed.co_occurrence, cmap=colours(), vmin=0, vmax=BRIGHTEST)
             held = f" ({mixed.memory:,} held)" if mixed.memory else ""
             title = f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"
             panel.set_title(title, fontsize="medium")

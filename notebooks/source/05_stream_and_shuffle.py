@@ -273,7 +273,7 @@ cu.predict(
 # %%
 import numpy as np
 
-from course_utils.loading.quality import draw_together, mixing
+from course_utils.loading.quality import mixing, plot_co_occurrence
 from keepfed.loaders import stream
 
 energy = runs["one spot"].energy
@@ -294,7 +294,7 @@ quality = {
     name: mixing(stream.batched(order, 32), energy, blocks=20, memory=memory)
     for name, (order, memory) in ways.items()
 }
-draw_together(quality)
+plot_co_occurrence(quality)
 
 # %%
 cu.reveal("05c", quality["buffer"].ratio)
@@ -346,7 +346,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # %%
 from course_exercises.nb05.problem import try_out
 
-draw_together({"tried": try_out(at_once=1, chunk=200, buffer=800)})
+plot_co_occurrence({"tried": try_out(at_once=1, chunk=200, buffer=800)})
 
 # %%
 at_once = 35  ### SOLUTION

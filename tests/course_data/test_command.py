@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_data import files
-from course_data.command import Build, Recipe, run
+from course_data.command import Build, DatasetScript, run
 
 Said = pytest.CaptureFixture[str]
 
@@ -27,8 +27,8 @@ def failing(error: BaseException) -> Build:
 
 
 def make(*options: str, build: Build = build) -> int:
-    recipe = Recipe("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
-    return run(recipe, options, usage="Make things.")
+    script = DatasetScript("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
+    return run(script, options, usage="Make things.")
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ class CudaAccelerator(CudaDevice):
         """Use the current device and measure its speed."""
         super().__init__()
         self.step_ms = step_ms
-        self._work = Work(self.device)
+        self._work = BusyKernels(self.device)
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> CudaLoss:
         """Launch `ms` of computation and a checksum of `batch`.
@@ -55,7 +55,7 @@ class CudaLoss(Loss):
         return float(self._value)
 
 
-class Work:
+class BusyKernels:
     """Kernels that keep the device busy for a given time."""
 
     def __init__(self, device: torch.device):

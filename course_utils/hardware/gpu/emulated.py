@@ -191,7 +191,7 @@ class EmulatedAccelerator:
         copy = self.current_stream().launch(self._to_host, duration)
         result = EmulatedLoss(self._driver, copy, [content])
         self._driver.wait(copy.end_ns, copy.known)
-        return poison(content.data) if result.spoilt else content.data.clone()
+        return poison(content.data) if result.poisoned else content.data.clone()
 
     def download_ahead(self, content: Content) -> torch.Tensor:
         """Launch a copy to pinned host memory, readable after waiting for a later event.
@@ -368,7 +368,7 @@ class EmulatedLoss(Loss):
     """The result of a step: a checksum of the data it read, or NaN if it read garbage."""
 
     def __init__(self, driver: Driver, kernel: Operation, contents: list[Content]):
-        self.spoilt = False
+        self.poisoned = False
         self._driver, self._kernel, self._contents = driver, kernel, contents
         self._value: float | None = None
         for content in contents:
@@ -379,12 +379,12 @@ class EmulatedLoss(Loss):
         self._driver.learn(self._kernel.known)
         self.compute()  # before the wait, so that the wait hides its cost
         self._driver.clock.sleep_until(self._kernel.end_ns)
-        return float("nan") if self.spoilt or self._value is None else self._value
+        return float("nan") if self.poisoned or self._value is None else self._value
 
     def compute(self) -> None:
         """Compute the checksum, once."""
         if self._value is None:
-            self.spoilt |= any(content.spoilt for content in self._contents)
+            self.poisoned |= any(content.poisoned for content in self._contents)
             self._value = checksum([content.data for content in self._contents]).item()
             self._contents = []
 

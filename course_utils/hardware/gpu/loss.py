@@ -38,15 +38,15 @@ def checksum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     device = parts[0].device if parts else torch.device("cpu")
     total = torch.zeros((), dtype=torch.int64, device=device)
-    spoilt = torch.zeros((), dtype=torch.bool, device=device)
+    poisoned = torch.zeros((), dtype=torch.bool, device=device)
     for tensor in parts:
         sample = _sample(tensor)
-        spoilt = spoilt | sample.isnan().any()
+        poisoned = poisoned | sample.isnan().any()
         bits = sample.view(_INTEGER[sample.element_size()]).to(torch.int64)
         weights = torch.arange(len(bits), device=device) * 2 + 1
         total = total * 31 + (bits * weights).sum() + tensor.numel()
     share = (((total * _MIX) >> 16) & _MASK).to(torch.float64) / (_MASK + 1)
-    return torch.where(spoilt, torch.nan, share)
+    return torch.where(poisoned, torch.nan, share)
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:

@@ -21,10 +21,10 @@ import torch
 from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Known, Operation, learn
 
 
-class Spoilable(Protocol):
+class Poisonable(Protocol):
     """A result that becomes garbage if its input was garbage."""
 
-    spoilt: bool
+    poisoned: bool
 
 
 class Allocation:
@@ -35,14 +35,14 @@ class Allocation:
         self.home = home  # stream that allocated it
         self.recorded: list[EmulatedStream] = []  # see DeviceTensor.record_stream
         self.free_ns = 0  # time from which it can be reused after its tensor was dropped
-        self._readers: list[tuple[Operation, weakref.ref[Spoilable]]] = []
+        self._readers: list[tuple[Operation, weakref.ref[Poisonable]]] = []
 
     @property
     def is_shared(self) -> bool:
         """Whether a different stream may still be reading it."""
         return bool(self._readers)
 
-    def read(self, reader: Operation, result: Spoilable) -> None:
+    def read(self, reader: Operation, result: Poisonable) -> None:
         """Record that the kernel `reader` computes `result` from this memory."""
         if reader.stream != self.home.number:
             self._readers = [r for r in self._readers if not r[0].is_known(self.home.known)]
@@ -54,7 +54,7 @@ class Allocation:
             result = reference()
             safe = reader.is_known(known) or any(s.number == reader.stream for s in self.recorded)
             if result is not None and not safe:
-                result.spoilt = True
+                result.poisoned = True
 
 
 class Content:
@@ -65,12 +65,12 @@ class Content:
         self.allocation = allocation
         self.written = written  # copy or kernel that writes the data
         self.batch = batch  # index of the batch in the trace
-        self.spoilt = False
+        self.poisoned = False
 
-    def read(self, reader: Operation, result: Spoilable) -> None:
+    def read(self, reader: Operation, result: Poisonable) -> None:
         """Record that the kernel `reader` computes `result` from this content."""
-        if self.spoilt or not self.written.is_known(reader.known):
-            result.spoilt = True
+        if self.poisoned or not self.written.is_known(reader.known):
+            result.poisoned = True
         self.allocation.read(reader, result)
 
 
@@ -78,7 +78,7 @@ class Download:
     """A copy to the host that was not waited for: until then its tensor contains garbage."""
 
     def __init__(self, content: Content, copy: Operation):
-        self.spoilt = False
+        self.poisoned = False
         self.tensor = poison(content.data)
         self._content, self._copy = content, copy
         content.read(copy, self)
@@ -86,7 +86,7 @@ class Download:
     def arrive(self, known: Known) -> bool:
         """Fill the tensor if the host, which knows `known`, may read it; return whether it may."""
         arrived = self._copy.is_known(known)
-        if arrived and not (self.spoilt or self._content.spoilt):
+        if arrived and not (self.poisoned or self._content.poisoned):
             self.tensor.copy_(self._content.data)
         return arrived
 

@@ -55,18 +55,18 @@ def drop_cache(path: str | Path) -> Dropped:
     size = sum(file.stat().st_size for file in files)
     for file in files:
         with file.open("rb") as opened:
-            _forget(opened.fileno())
-    return Dropped(can_forget(), len(files), size / 1e6)
+            _drop(opened.fileno())
+    return Dropped(can_drop_cache(), len(files), size / 1e6)
 
 
-def can_forget() -> bool:
+def can_drop_cache() -> bool:
     """Return whether this system can drop a file from its page cache."""
     return hasattr(os, "posix_fadvise")
 
 
-def _forget(handle: int) -> None:
+def _drop(handle: int) -> None:
     """Write the pages of an open file to disk and drop them, if the system can."""
-    if can_forget():
+    if can_drop_cache():
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -105,10 +105,10 @@ def measure_disk(folder: Path) -> DiskSpeed:
             written += file.write(_PIECE) or 0
             os.fsync(file.fileno())  # without it, the data may still be in memory
         write_s = time.perf_counter() - start
-        _forget(file.fileno())
+        _drop(file.fileno())
         file.seek(0)
         start, read = time.perf_counter(), 0
         while time.perf_counter() - start < _LIMIT_S and (piece := file.read(len(_PIECE))):
             read += len(piece)
         read_s = time.perf_counter() - start
-    return DiskSpeed(written / write_s / 1e6, read / read_s / 1e6, written / 1e6, can_forget())
+    return DiskSpeed(written / write_s / 1e6, read / read_s / 1e6, written / 1e6, can_drop_cache())

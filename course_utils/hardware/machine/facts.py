@@ -137,10 +137,16 @@ def _shm() -> tuple[str, str]:
     there, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
     if there is None or free is None:
         return "unknown", "if workers die with a bus error, it is too small"
-    value = f"{size(there)}, {size(free)} free"
+    # Import here, because the import of the loaders takes 0.4 s.
+    from keepfed.loaders.staging.shm_notes import container_hint, shm_notes
+
+    fits = "enough: workers send batches through it"
     if free < _GB:
-        return value, "small: workers send batches through it; start Docker with --shm-size=2g"
-    return value, "enough: workers send batches through it"
+        fits = "small: workers send batches through it; start Docker with --shm-size=2g"
+    hint = container_hint(there).strip()  # the first sentence of a note that `fits` replaces
+    notes = [note for note in shm_notes() if not hint or not note.startswith(hint)]
+    means = " ".join([f"{fits}. For a copy staged there:", *notes]) if notes else fits
+    return f"{size(there)}, {size(free)} free", means
 
 
 def _start_method() -> tuple[str, str]:

@@ -25,8 +25,8 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, StaticFileHandler
 
 from course_utils.errors import CourseError
-from course_utils.guarded import LOOPBACK, Guarded, serve_guarded
 from course_utils.hardware.storage import UNLIMITED, StoragePreset
+from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.errors import KeepfedError
 
 COUNTERS = ".counters"
@@ -147,7 +147,7 @@ def _is_shown(part: str) -> bool:
     return part.isprintable() and part[:1] not in ("", ".") and _NOT_IN_A_NAME.isdisjoint(part)
 
 
-class _Reading(Guarded):
+class _Reading(TokenHandler):
     called = "store"
     sentences: ClassVar[Mapping[int, str]] = {
         400: "The request is not valid HTTP. Correct the URL or the headers.",
@@ -287,7 +287,7 @@ def serve(
         )
     store = ServedStore(root, limits=Limits(preset), break_after=break_after)
     handlers = [(f"/{COUNTERS}", _Counters), (r"/?(.*)", _Objects, {"path": str(root)})]
-    serve_guarded(handlers, token=token, ready=ready, port=port, store=store)
+    serve_with_token(handlers, token=token, ready=ready, port=port, store=store)
 
 
 def main() -> None:

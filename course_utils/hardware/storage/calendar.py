@@ -74,7 +74,7 @@ def make_state(root: str, preset: StoragePreset) -> str:
     remove_abandoned(but=_attached)
     folder = create({"root": root, "preset": asdict(preset)}, size)
     device = attach(folder)
-    device.state.stay()
+    device.state.mark_alive()
     remove_at_exit(folder, device.close)
     return folder
 

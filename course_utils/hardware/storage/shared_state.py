@@ -46,7 +46,7 @@ if sys.platform == "win32":
         with suppress(PermissionError):
             msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
-    def _stay(handle: int) -> None:
+    def _mark_alive(handle: int) -> None:
         """Do nothing, because leftovers are in the temporary folder, not in memory."""
 
     def _abandoned(folder: Path) -> bool:
@@ -67,7 +67,7 @@ else:
         """Release the lock; do nothing if this process does not hold it."""
         fcntl.lockf(handle, fcntl.LOCK_UN, 1)
 
-    def _stay(handle: int) -> None:
+    def _mark_alive(handle: int) -> None:
         """Lock the second byte until this process ends, even if it is killed."""
         fcntl.lockf(handle, fcntl.LOCK_EX, 1, 1)
 
@@ -149,9 +149,9 @@ class SharedState:
                     stacklevel=2,
                 )
 
-    def stay(self) -> None:
+    def mark_alive(self) -> None:
         """Mark the state as used by this living process, its creator."""
-        _stay(self._file_lock)
+        _mark_alive(self._file_lock)
 
     def close(self) -> None:
         """Close the file; the memory must no longer be in use."""

@@ -230,7 +230,7 @@ def neighbours(
 class GroupEvents(Events):
     """Format whose smallest readable unit is a group of events."""
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
         """Return the group of an event, and its index in that group."""
         raise NotImplementedError
 
@@ -238,7 +238,7 @@ class GroupEvents(Events):
         raise NotImplementedError
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        places = {index: self._place(index) for index in sorted(set(indices))}
+        places = {index: self._locate(index) for index in sorted(set(indices))}
         groups = {group: self._group(group) for group in sorted({g for g, _ in places.values()})}
         found = {index: groups[group][row] for index, (group, row) in places.items()}
         return [found[index].copy() for index in indices]

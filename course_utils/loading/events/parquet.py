@@ -34,7 +34,7 @@ class ParquetEvents(GroupEvents):
         file.turn = Lock()
         return file
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
         return divmod(index, self.events_per_group)
 
     def _group(self, group: int) -> list[Pulses]:

@@ -35,7 +35,7 @@ class RootEvents(GroupEvents):
             file.close()
             raise
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
         group = int(np.searchsorted(self.edges, index, "right")) - 1
         return group, index - int(self.edges[group])
 

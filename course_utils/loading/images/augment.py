@@ -43,7 +43,7 @@ class Augment:
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
 
-    def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
+    def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> AugmentParams:
         """Draw parameters for images of `shape` (batch, channels, height, width)."""
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
@@ -52,13 +52,13 @@ class Augment:
             for _ in range(2)
         ]
         windows = draw_windows(batch, size, self.scale, self.ratio, generator)
-        return Draws(
+        return AugmentParams(
             windows,
             torch.rand(batch, generator=generator, device="cpu") < self.flip_share,
             *factors,
         )
 
-    def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
+    def __call__(self, images: Tensor, draws: AugmentParams | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
 
         Args:
@@ -71,7 +71,7 @@ class Augment:
         draws = draws or self.draw(_checked(images).shape).to(images.device)
         return normalise(self.visible(images, draws), self.mean, self.std)
 
-    def visible(self, images: Tensor, draws: Draws) -> Tensor:
+    def visible(self, images: Tensor, draws: AugmentParams) -> Tensor:
         """Return the augmented images before normalisation: values in 0..1, for display."""
         cropped = crop_resize(_checked(images), draws.windows, self.size) / 255
         return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
@@ -110,7 +110,7 @@ def per_sample(augment: Augment) -> Any:
 
 
 @dataclass(frozen=True)
-class Draws:
+class AugmentParams:
     """Random parameters of an augmentation, for each sample of a batch."""
 
     windows: Tensor  # int64 (batch, 4): top, left, height and width of the crop, pixels
@@ -118,13 +118,13 @@ class Draws:
     brightness: Tensor  # float32 (batch,); 1 means no change
     contrast: Tensor  # float32 (batch,); 1 means no change
 
-    def to(self, device: torch.device | str) -> Draws:
+    def to(self, device: torch.device | str) -> AugmentParams:
         """Return the parameters on `device`; a copy to CUDA does not block the host."""
         # Devices other than CUDA may read the source after Python has freed it.
         on_cuda, parts = torch.device(device).type == "cuda", list(vars(self).values())
         if on_cuda:
             parts = [part if part.is_cuda else part.pin_memory() for part in parts]
-        return Draws(*(part.to(device, non_blocking=on_cuda) for part in parts))
+        return AugmentParams(*(part.to(device, non_blocking=on_cuda) for part in parts))
 
 
 def draw_windows(

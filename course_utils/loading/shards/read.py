@@ -136,7 +136,7 @@ def _find(
     elif str(urls).partition("?")[0].endswith(".tar"):
         named = [str(urls)]
     else:
-        place, query = _parted(str(urls))
+        place, query = _split_query(str(urls))
         (found,) = open_shards([{"url": f"{place}/{LIST}{query}"}], fs=fs, headers=headers)
         return read_list(found["stream"].read(), place, query)
     if not named:
@@ -144,7 +144,7 @@ def _find(
     return [Shard(url) for url in named]
 
 
-def _parted(folder: str) -> tuple[str, str]:
+def _split_query(folder: str) -> tuple[str, str]:
     """Return the folder, and the query of its URL, such as ?token=..."""
     if not folder.startswith(("http://", "https://")):
         return folder.rstrip("/"), ""
@@ -221,14 +221,14 @@ class ShardStream:
     def __init__(self, shard: Mapping[str, Any], fs: Any, path: str):
         """Request the size of the shard if it is unknown."""
         self.url, token, _ = shard["url"].partition("?")  # messages must not show the query
-        self._tells_cause = not token  # errors of fsspec and aiohttp show the full URL
+        self._shows_cause = not token  # errors of fsspec and aiohttp show the full URL
         self.fs, self.path = fs, path
         self.position = 0  # bytes returned
         self.crc32 = 0  # checksum of these bytes
         self._ahead = memoryview(b"")
         self._last = b""
         listed = shard.get("bytes")
-        self.size: int = self._insist(self._ask_size) if listed is None else listed
+        self.size: int = self._retry(self._ask_size) if listed is None else listed
 
     def read(self, size: int = -1) -> bytes:
         """Return the next `size` bytes, or fewer at the end; -1 returns the rest."""
@@ -236,7 +236,7 @@ class ShardStream:
         parts = []
         while wanted > 0:
             if not self._ahead:
-                self._ahead = memoryview(self._insist(self._request))
+                self._ahead = memoryview(self._retry(self._request))
             part, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
             self.position += len(part)
             wanted -= len(part)
@@ -269,7 +269,7 @@ class ShardStream:
             raise EOFError("the server does not report its size")
         return int(size)
 
-    def _insist(self, request: Callable[[int], Any]) -> Any:
+    def _retry(self, request: Callable[[int], Any]) -> Any:
         """Call `request` with the number of the attempt until it succeeds."""
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -277,15 +277,15 @@ class ShardStream:
             try:
                 return request(attempt)
             except Exception as error:  # every file system has its own exceptions
-                if (final := self._final(error)) is not None:
-                    raise final from (error if self._tells_cause else None)
+                if (final := self._fatal_error(error)) is not None:
+                    raise final from (error if self._shows_cause else None)
                 reason = error
         raise ConnectionError(
             f"Reading {self.url} from byte {self.position:,} failed {_ATTEMPTS} times "
-            f"({_words(reason)}). Check that the server is running, and try again."
-        ) from (reason if self._tells_cause else None)
+            f"({_text(reason)}). Check that the server is running, and try again."
+        ) from (reason if self._shows_cause else None)
 
-    def _final(self, error: Exception) -> OSError | None:
+    def _fatal_error(self, error: Exception) -> OSError | None:
         """Return the final error if another attempt would not help, otherwise None."""
         causes = list(_causes(error))
         statuses = {getattr(cause, "status", None) for cause in causes}
@@ -309,7 +309,7 @@ class ShardStream:
             )
         if isinstance(error, EOFError) or 416 in statuses:
             return OSError(
-                f"Cannot read {self.url} from byte {self.position:,}: {_words(error)}. "
+                f"Cannot read {self.url} from byte {self.position:,}: {_text(error)}. "
                 "Write the shard again, or download it again."
             )
         return None
@@ -321,7 +321,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     *_, root = _causes(error)
     text = re.sub(r"\?[^\s'\")]*", "", str(root))  # the query may contain a token
     return " ".join(text.split()) or type(root).__name__

@@ -116,7 +116,7 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
-            counting = _Counted(file)
+            counting = _CountingWriter(file)
             with webdataset.TarWriter(counting, mtime=0) as writer:
                 number = sum(1 for sample in samples if writer.write(dict(sample)) is not None)
             file.flush()
@@ -127,7 +127,7 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     return Shard(path.name, number, counting.bytes, counting.crc32)
 
 
-class _Counted:
+class _CountingWriter:
     """Writable file that counts bytes and computes their CRC-32."""
 
     def __init__(self, file: Any):

@@ -53,7 +53,7 @@ class Blend(Dataset[torch.Tensor]):
                 f"The weights {[*weights]} do not fit {len(corpora)} corpora. Pass one weight "
                 "above 0 for each corpus."
             )
-        self.sources, self.numbers = take_turns(weights, count)
+        self.sources, self.numbers = proportional_order(weights, count)
         served = np.bincount(self.sources, minlength=len(corpora))
         self.windows = [
             PackedWindows(corpus, length, count=count, seed=seed)
@@ -68,7 +68,9 @@ class Blend(Dataset[torch.Tensor]):
         return windows[int(self.numbers[number])]
 
 
-def take_turns(weights: Sequence[float], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def proportional_order(
+    weights: Sequence[float], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the source of each of `count` samples, and the sample's index in that source.
 
     Sample j of a source with share w is due at (j + 1/2) / w. Samples are sorted by due time.

@@ -70,9 +70,9 @@ def run_demo(
         script.write_text(textwrap.dedent(program), "utf-8")
         output.touch()
         process = _NewPython(script, output) if fresh else _loaded(script, output)
-        watch = _Watch(process)
+        watch = _Monitor(process)
         try:
-            stopped = watch.until_end(seconds, memory_mb)
+            stopped = watch.wait(seconds, memory_mb)
         finally:
             watch.kill_all()
         text = output.read_text("utf-8", errors="replace").replace(folder + os.sep, "").rstrip()
@@ -140,7 +140,7 @@ def _run(script: Path, output: Path) -> None:
         sys.exit(1)
 
 
-class _Watch:
+class _Monitor:
     """Monitor of a process and all of its descendants."""
 
     def __init__(self, process: BaseProcess | _NewPython):
@@ -148,13 +148,13 @@ class _Watch:
         self.family: set[psutil.Process] = set()
         self.peak_mb = self.seconds = 0.0
 
-    def until_end(self, seconds: float, memory_mb: float) -> str:
+    def wait(self, seconds: float, memory_mb: float) -> str:
         """Wait for the end; return why the process must be stopped, or an empty string."""
         start = time.monotonic()
         while self.process.exitcode is None:
             begun = time.monotonic()
             if memory_mb < math.inf:
-                self.meet_family()
+                self.update_family()
                 self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
             if self.peak_mb > memory_mb:
                 return f"Stopped, because it used more than {memory_mb:,.0f} MB of memory"
@@ -165,14 +165,14 @@ class _Watch:
             self.seconds = time.monotonic() - start
         return ""
 
-    def meet_family(self) -> None:
+    def update_family(self) -> None:
         with suppress(psutil.Error):
             root = psutil.Process(self.process.pid)
             self.family.update([root, *root.children(recursive=True)])
 
     def kill_all(self) -> None:
         """Kill the process and its descendants, including orphans."""
-        self.meet_family()
+        self.update_family()
         if sys.platform != "win32" and self.process.pid:
             self.family.update(_kill_group(self.process.pid))
         for member in self.family:

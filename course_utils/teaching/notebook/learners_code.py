@@ -136,7 +136,7 @@ def _what(error: BaseException) -> tuple[str, str]:
     return type(error).__name__, text.splitlines()[0] if text else ""
 
 
-def name_copy(path: Path, name: str) -> None:
+def set_display_name(path: Path, name: str) -> None:
     """Report errors in the file at `path`, a copy, as errors in `name`."""
     _NAMES[str(path)] = name
 

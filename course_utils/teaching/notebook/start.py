@@ -15,12 +15,12 @@ import numpy as np
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
 from course_utils.paths import data_root, data_size
-from course_utils.teaching.notebook.failed_cells import watch_cells
-from course_utils.teaching.notebook.leftovers import (
-    end_without_helpers,
-    let_workers_begin_anew,
-    spare_the_kernel,
+from course_utils.teaching.notebook.cleanup import (
+    ignore_worker_sigchld,
+    restart_workers_after_interrupt,
+    shutdown_without_children,
 )
+from course_utils.teaching.notebook.failed_cells import watch_cells
 from course_utils.teaching.notebook.worker_module import register
 from keepfed import __version__
 from keepfed.interrupts import reraise_lost_interrupts
@@ -74,11 +74,11 @@ def ready(notebook: str) -> None:
     if shell := get_ipython():
         register(shell, notebook)
         watch_cells(shell)
-        spare_the_kernel(shell.user_global_ns)
+        ignore_worker_sigchld(shell.user_global_ns)
         reraise_lost_interrupts(lambda: shell.execution_count)
-        shell.events.register("post_run_cell", let_workers_begin_anew)
+        shell.events.register("post_run_cell", restart_workers_after_interrupt)
         if hasattr(kernel := getattr(shell, "kernel", None), "_process_children"):
-            end_without_helpers(kernel)
+            shutdown_without_children(kernel)
         # On clusters, MPLBACKEND is often Agg, which would not show pictures.
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences torch.profiler without a GPU

@@ -19,7 +19,7 @@ from typing import Any
 
 from course_utils.errors import CourseError
 from course_utils.paths import scratch_folder
-from course_utils.teaching.notebook.learners_code import advice, explain, name_copy
+from course_utils.teaching.notebook.learners_code import advice, explain, set_display_name
 from keepfed.files import replace_file
 
 _CELL = "the cell"
@@ -56,7 +56,7 @@ def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType
     path = folder / f"{name}.py"
     _check_name(name, path)
     if of != _CELL:
-        name_copy(path, of)
+        set_display_name(path, of)
     # The first line replaces the line of the magic, so that line numbers match the cell.
     source = f"# %%worker_module {name}\n{cell}"
     try:

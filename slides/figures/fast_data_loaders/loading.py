@@ -105,7 +105,7 @@ def shuffles() -> Figure:
     with slide(12.4, 3.95, columns=len(ways)) as (figure, panels):
         for panel, (name, order) in zip(panels, ways.items(), strict=True):
             mixed = mixing(batched(order, 32), energy, blocks=20)
-            panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=3, aspect="auto")
+            panel.imshow(mixed.co_occurrence, cmap=colours(), vmin=0, vmax=3, aspect="auto")
             panel.set(xticks=[], yticks=[], title=f"{name}\n{mixed.ratio:.1f} × ideal")
     return figure
 

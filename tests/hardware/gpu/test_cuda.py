@@ -58,7 +58,7 @@ def gpu(monkeypatch, clock):
     }
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    monkeypatch.setattr(gpu_cuda, "Work", Busy)
+    monkeypatch.setattr(gpu_cuda, "BusyKernels", Busy)
     monkeypatch.setattr(gpu_cuda, "CudaLoss", lambda value, stream: value)
     for module in (cuda, gpu_cuda):
         monkeypatch.setattr(module, "device_tensors", lambda batch, device: cuda.tensors(batch))

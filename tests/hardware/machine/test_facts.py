@@ -7,6 +7,7 @@ import pytest
 
 from course_utils.hardware.machine import facts, pressure, probe
 from course_utils.hardware.machine.disk import DiskSpeed
+from keepfed.loaders.staging.shm_notes import container_hint
 
 GB = 10**9
 LARGE = {
@@ -23,8 +24,14 @@ LARGE = {
 }
 
 
+SHM_NOTES = "keepfed.loaders.staging.shm_notes.shm_notes"
+NOTE = "Only Slurm job 4711 can see this copy."
+
+
 @pytest.fixture
 def page_of(monkeypatch, tmp_path):
+    monkeypatch.setattr(SHM_NOTES, list)
+
     def page_of(machine):
         monkeypatch.setattr(facts, "SHM", tmp_path)
         for name, fact in machine.items():
@@ -96,3 +103,11 @@ def test_pressure_is_read_if_the_kernel_reports_it(tmp_path, monkeypatch):
         "Share of the last 10 s in which at least one task waited: for the CPU 12 %, "
         "for the disk 12 %."
     )
+
+
+def test_shm_line_includes_notes_except_the_container_hint(page_of, monkeypatch):
+    hint = container_hint(64 * 2**20).strip()
+    monkeypatch.setattr(SHM_NOTES, lambda: [NOTE, f"{hint} Workers also need it."])
+    page = " ".join(page_of(LARGE | {"shm_size": 64 * 2**20}).split())
+    assert f"For a copy staged there: {NOTE}" in page
+    assert hint not in page

@@ -6,7 +6,13 @@ from torch import Tensor
 
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import Augment, normalise, per_sample
-from course_utils.loading.images.augment import Draws, adjust, crop_resize, draw_windows, flip
+from course_utils.loading.images.augment import (
+    AugmentParams,
+    adjust,
+    crop_resize,
+    draw_windows,
+    flip,
+)
 from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
 
 USUAL = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
@@ -113,7 +119,7 @@ def test_same_parameters_give_the_same_result_on_any_device() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(augment(images, draws), batch)
     for one in (slice(sample, sample + 1) for sample in range(5)):
-        alone = Draws(*(part[one] for part in vars(draws).values()))
+        alone = AugmentParams(*(part[one] for part in vars(draws).values()))
         torch.testing.assert_close(augment(images[one], alone), batch[one])
 
 

@@ -6,9 +6,9 @@ import pytest
 from course_utils.loading.quality import (
     BRIGHTEST,
     Mixing,
-    draw_together,
+    co_occurrence_matrix,
     mixing,
-    who_sits_with_whom,
+    plot_co_occurrence,
 )
 from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
 
@@ -71,20 +71,20 @@ def test_only_full_batches_count_for_the_scatter() -> None:
     assert "memory" not in no_epoch
 
 
-def together(order: object, size: int, n_samples: int, blocks: int) -> np.ndarray:
+def co_occurrence(order: object, size: int, n_samples: int, blocks: int) -> np.ndarray:
     batches = map(np.asarray, batched(order, size))  # type: ignore[arg-type]
-    return who_sits_with_whom(batches, n_samples, blocks=blocks)
+    return co_occurrence_matrix(batches, n_samples, blocks=blocks)
 
 
 def test_co_occurrence_is_diagonal_in_order_and_uniform_shuffled() -> None:
-    in_order = together(range(100), 10, 100, 10)
+    in_order = co_occurrence(range(100), 10, 100, 10)
     assert not in_order[~np.eye(10, dtype=bool)].any()
     np.testing.assert_allclose(in_order.diagonal(), 11)  # 99 pairs per sample instead of 9
-    mixed = together(shuffled(range(40_000), np.random.default_rng(0)), 100, 40_000, 8)
+    mixed = co_occurrence(shuffled(range(40_000), np.random.default_rng(0)), 100, 40_000, 8)
     np.testing.assert_allclose(mixed, 1, atol=0.1)
     np.testing.assert_allclose(mixed, mixed.T)
-    np.testing.assert_allclose(together(range(10), 10, 10, 3), 1)
-    assert not together(range(10), 1, 10, 5).any()
+    np.testing.assert_allclose(co_occurrence(range(10), 10, 10, 3), 1)
+    assert not co_occurrence(range(10), 1, 10, 5).any()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_invalid_input_is_rejected(
 
 def test_every_shuffle_has_a_panel_with_a_common_scale() -> None:
     mixed, held = (mixing(batched(range(64), 8), range(64), blocks=8, memory=n) for n in (None, 99))
-    figure = draw_together({"in order": mixed, "buffer": held, "c": mixed, "d": mixed})
+    figure = plot_co_occurrence({"in order": mixed, "buffer": held, "c": mixed, "d": mixed})
     panels = [panel for panel in figure.axes if panel.get_images()]
     scatter = f"scatter {mixed.ratio:.1f} × ideal"
     titles = [f"{name}\n{scatter}" for name in ("in order", "buffer (99 held)", "c", "d")]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course_utils.loading.tokens import Blend, Corpus
-from course_utils.loading.tokens.blend import take_turns
+from course_utils.loading.tokens.blend import proportional_order
 
 
 @pytest.mark.parametrize("count", [1, 10, 1_000])
@@ -13,7 +13,7 @@ def test_source_counts_are_within_two_samples_of_their_share(number: int, count:
     rng = np.random.default_rng(number)
     for _ in range(20):
         weights = rng.dirichlet(np.full(number, rng.choice([0.3, 1, 5]))) + 1e-3
-        sources, numbers = take_turns(weights.tolist(), count)
+        sources, numbers = proportional_order(weights.tolist(), count)
         served = (sources[:, None] == np.arange(number)).cumsum(axis=0)
         shares = np.arange(1, count + 1)[:, None] * weights / weights.sum()
         assert np.abs(served - shares).max() < 2
@@ -21,9 +21,11 @@ def test_source_counts_are_within_two_samples_of_their_share(number: int, count:
 
 
 def test_weights_are_shares_in_any_unit() -> None:
-    assert take_turns([2, 1], 9)[0].tolist() == take_turns([0.2, 0.1], 9)[0].tolist()
-    assert take_turns([2, 1], 9)[0].tolist().count(0) == 6
-    assert len(take_turns([2, 1], 0)[0]) == 0
+    assert (
+        proportional_order([2, 1], 9)[0].tolist() == proportional_order([0.2, 0.1], 9)[0].tolist()
+    )
+    assert proportional_order([2, 1], 9)[0].tolist().count(0) == 6
+    assert len(proportional_order([2, 1], 0)[0]) == 0
 
 
 def test_finished_corpus_starts_again_in_a_different_order(corpora: dict[str, Corpus]) -> None:

@@ -64,7 +64,7 @@ def test_workers_see_every_edit_and_errors_are_one_sentence(
 
 
 COUNT = """
-from course_utils.teaching.notebook.leftovers import _children
+from course_utils.teaching.notebook.cleanup import _children
 print("children", len(_children()))
 """
 

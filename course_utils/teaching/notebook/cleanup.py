@@ -44,7 +44,7 @@ def cleanup_workers() -> None:
     print(f"Cleaned up {cleared} over a loader and {len(gone)} worker process{several}.")
 
 
-def let_workers_begin_anew(result: Any) -> None:
+def restart_workers_after_interrupt(result: Any) -> None:
     """Restart persistent workers in the next loop after an interrupt, which also reached them.
 
     Args:
@@ -56,7 +56,7 @@ def let_workers_begin_anew(result: Any) -> None:
                 loader._iterator = None
 
 
-def end_without_helpers(kernel: Any) -> None:
+def shutdown_without_children(kernel: Any) -> None:
     """Let `kernel` shut down immediately, including all cleanup.
 
     By default it waits half a minute for children that ignore its signal: the helper processes of
@@ -160,7 +160,7 @@ def _command(process: psutil.Process) -> str:
         return ""  # an interrupted worker can be a zombie
 
 
-def spare_the_kernel(names: dict[str, Any]) -> None:
+def ignore_worker_sigchld(names: dict[str, Any]) -> None:
     """Keep a worker that dies between two cells from ending the kernel.
 
     An interrupt also reaches the workers, and a worker that is importing torch dies from it later.

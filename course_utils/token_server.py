@@ -27,7 +27,7 @@ _WAITING = 128  # connections in the queue: a whole class may connect at once
 _LONGEST_BODY = 64 * 1024  # bytes read of a request body; longer bodies are rejected
 
 
-class Guarded(RequestHandler):
+class TokenHandler(RequestHandler):
     """Request handler that requires the token and writes no request to a log."""
 
     SUPPORTED_METHODS: tuple[str, ...] = ("GET", "HEAD")
@@ -74,7 +74,7 @@ class Guarded(RequestHandler):
             app_log.error("The %s failed at a request.", self.called, exc_info=(typ, value, tb))
 
 
-def serve_guarded(
+def serve_with_token(
     handlers: Sequence[Any],
     *,
     token: str,
@@ -83,7 +83,7 @@ def serve_guarded(
     address: str = LOOPBACK,
     **settings: Any,
 ) -> None:
-    """Serve `handlers`, which must all be `Guarded`, until the process is interrupted.
+    """Serve `handlers`, which must all be `TokenHandler`, until the process is interrupted.
 
     Args:
         handlers: Routes and their request handlers, in tornado's format.
