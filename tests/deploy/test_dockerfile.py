@@ -117,7 +117,7 @@ def test_the_limits_are_those_of_the_memory_table() -> None:
 
 @pytest.mark.full
 def test_each_step_of_the_image_runs(tmp_path: Path) -> None:
-    """Folders of the image lie in `tmp_path`; its Python is a fresh environment of this one."""
+    """Run them below `tmp_path`, with a fresh environment as the Python. Takes ten minutes."""
     for place in PLACES:
         Path(f"{tmp_path}{place}").mkdir(parents=True)
     context = tmp_path / "context"
