@@ -1,12 +1,12 @@
 #!/bin/bash
-# Convert events on several nodes with Ray, the parts of a format side by side:
+# Convert events on several nodes with Ray, with the parts of a format in parallel:
 #
 #     sbatch course_data/slurm/convert.sh /lustre/events-L npz tar
 #
-# The folder has to lie on a file system that all nodes share. A node that dies costs time, nothing else.
+# All nodes must share the file system of the folder. A node that dies only costs time.
 #SBATCH --job-name=convert
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1   # Ray starts as many workers on a node as it is given cores
+#SBATCH --ntasks-per-node=1   # Ray starts one worker per core of a node
 #SBATCH --cpus-per-task=16
 #SBATCH --time=01:00:00
 set -euo pipefail
@@ -15,8 +15,8 @@ folder=$1
 shift
 read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST") # the first node
 
-# Since Slurm 22.05 srun forgets the --cpus-per-task of sbatch: without it here, a node has one core.
-# symmetric-run makes a cluster of all nodes, runs the command on the first, and ends the cluster.
+# Since Slurm 22.05, srun ignores sbatch's --cpus-per-task. Without it here, a node has one core.
+# symmetric-run starts a cluster on all nodes, runs the command on the first, and stops it.
 srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
     ray symmetric-run --address "$head:${RAY_PORT:-6379}" --min-nodes "$SLURM_JOB_NUM_NODES" \
     --num-cpus "$SLURM_CPUS_PER_TASK" -- \

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Copy data once to the memory of each node of the job. Run it inside a job, before the training:
+# Copy data once into the memory of each node of a job. Run it inside the job, before training:
 #
 #     course_data/slurm/stage.sh /lustre/events-M
 #
-# A job that is over takes no memory along: end with `course_data/slurm/stage.sh --remove FOLDER`.
-# A script of your own may call stage_to_shm(FOLDER) instead. Of all ranks on a node one copies then,
-# and the others wait for it.
+# The end of a job does not free the memory. End with `course_data/slurm/stage.sh --remove FOLDER`.
+# Your own script may call stage_to_shm(FOLDER) instead. Then one rank per node copies, and the other
+# ranks wait for it.
 set -euo pipefail
 
-# one task per node, whatever the job has asked for; a copy needs one core
+# one task per node, even if the job has more tasks; copying needs one core
 srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 \
     python -m course_utils.command.cli stage "$@"
