@@ -75,6 +75,7 @@ def add_watch(commands: Commands) -> None:
         "       %(prog)s --report DIR",
     )
     command.add_argument("--live", action="store_true", help="show a line while it runs")
+    command.add_argument("--lines", action="store_true", help="name the slowest lines of code")
     command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
     command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
@@ -114,7 +115,8 @@ def _watch(arguments: argparse.Namespace) -> int:
     # each rank may run in its own `keepfed watch`
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
-    return run_watched(program, Path(arguments.out or default), live=arguments.live)
+    out = Path(arguments.out or default)
+    return run_watched(program, out, live=arguments.live, lines=arguments.lines)
 
 
 def _why(arguments: argparse.Namespace) -> int:

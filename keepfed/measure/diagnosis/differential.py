@@ -73,7 +73,7 @@ def diagnose(
         _explain_worker_errors(),
         TemporaryDirectory(prefix="keepfed-", ignore_cleanup_errors=True) as folder,
     ):
-        stacks = StackSampler(Path(folder))
+        stacks = StackSampler(Path(folder), "diagnose")
         # Run the step on the first batch immediately, so that an error in the step shows up early.
         alone = run_loop(
             loader, None, seconds=ALONE * seconds, keep=True, first=step, stacks=stacks
@@ -92,7 +92,7 @@ def diagnose(
         )
         check_batches(together, seconds)
         m = estimate(loader, alone, alone_step, together, one_thread)
-        m = replace(m, lines=read_lines(Path(folder)))
+        m = replace(m, lines=read_lines(Path(folder), "diagnose"))
         cause = judge(m)
         share = TRIAL * seconds
         trials = run_trials(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keepfed.formatting import percent
-from keepfed.measure.stacks.sampler import is_own
+from keepfed.measure.stacks.sampler import STACKS, is_own
 
 FEW_S = 0.1  # s of samples below which no line is named
 LONGEST = 60  # characters of a call that is quoted
@@ -64,7 +64,7 @@ class HotLine:
 
     @property
     def place(self) -> str:
-        """File and line, such as `fields.py:41`."""
+        """File name and line number, separated by a colon."""
         return f"{Path(self.file).name}:{self.line}"
 
     @property
@@ -82,12 +82,13 @@ class HotLine:
 Lines = Mapping[str, tuple[HotLine, ...]]  # by part, the largest share first
 
 
-def read_lines(folder: Path) -> Lines:
-    """Return the lines that the processes sampled into `folder`, by part."""
+def read_lines(folder: Path, *names: str) -> Lines:
+    """Return the lines that the processes with these names sampled into `folder`, by part."""
     rows: list[dict[str, Any]] = []
-    for file in folder.glob("*.json"):
-        with suppress(OSError, ValueError):
-            rows += json.loads(file.read_text("utf-8"))
+    for name in names:
+        for file in folder.glob(f"{STACKS}{name}*.json"):
+            with suppress(OSError, ValueError):
+                rows += json.loads(file.read_text("utf-8"))
     parts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         parts[row["part"]].append(row)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from keepfed.files import replace_file
 from keepfed.measure.hook import Sink
 
+STACKS = "stacks-"  # beginning of the names of the files
 EVERY_S = 0.01  # s between two samples
 WRITE_EVERY_S = 0.25  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
@@ -41,19 +42,18 @@ class Place(NamedTuple):
 
 
 class StackSampler:
-    """Samples the calling thread between `start` and `stop`, and writes the sums to a file."""
+    """Samples the calling thread between `start` and `stop`, and writes the sums to a file.
 
-    def __init__(self, folder: Path):
-        """Prepare a sampler of this process. `folder` receives one file per process."""
-        self.folder, self._file = folder, folder / f"{os.getpid()}.json"
+    `sink` samples the workers of this process into files that begin with the same name.
+    """
+
+    def __init__(self, folder: Path, name: str):
+        """Prepare a sampler of this process, whose file in `folder` begins with `name`."""
+        self.sink = StackSink(folder, name)
+        self._file = folder / f"{STACKS}{name}-{os.getpid()}.json"
         self._spent: dict[Place, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-
-    @property
-    def sink(self) -> StackSink:
-        """A sink that samples the workers into the same folder."""
-        return StackSink(self.folder)
 
     def __enter__(self) -> StackSampler:
         self.start()
@@ -117,12 +117,15 @@ class StackSampler:
 class StackSink(Sink):
     """A sink that samples each worker for as long as it lives."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(self, folder: Path, name: str):
+        self._folder, self._name = folder, name
 
     def worker_started(self, worker_id: int) -> None:
         """Start to sample this worker."""
-        StackSampler(self._folder).start()
+        StackSampler(self._folder, self._name).start()
+
+    def failed(self, error: Exception) -> None:
+        """Go without the lines of this worker."""
 
 
 def _place(frame: FrameType) -> Place | None:

@@ -25,6 +25,7 @@ from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import (
     ENDING,
     FAILED,
+    LINES,
     PROCESS,
     Observation,
     Totals,
@@ -43,7 +44,9 @@ class ProgramRun(NamedTuple):
     others_cores: float = 0.0  # number of cores that other programs kept busy
 
 
-def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int:
+def run_watched(
+    program: Sequence[str], out: Path, *, live: bool = False, lines: bool = False
+) -> int:
     """Run and watch `program`, report to `out` and to stderr, and return its exit code.
 
     Args:
@@ -51,6 +54,7 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
         out: Folder for the page and the trace, created if there is something to write. If it
             already contains files, the function creates a folder with a number instead.
         live: Whether to show a status line while the program runs.
+        lines: Whether to sample the stacks, so that the report names the slowest lines of code.
 
     Raises:
         KeepfedError: If the program cannot be started.
@@ -58,7 +62,7 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     try:
         folder = Path(tempfile.mkdtemp(prefix="keepfed-watch-"))
-        environment = prepare(folder)
+        environment = prepare(folder) | ({LINES: "1"} if lines else {})
     except OSError as error:
         give_up(error)
         return _run(words, dict(os.environ), None)
@@ -122,7 +126,7 @@ def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
     """Copy the record to `out`, and return its folder, which is `folder` after an error."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{PROCESS}")):
+        for path in (p for end in (ENDING, PROCESS, ".json") for p in folder.glob(f"*{end}")):
             shutil.copy(path, out)
         (out / PROGRAM).write_text(json.dumps(run._asdict()), "utf-8")
     except OSError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from keepfed.files import replace_file
 from keepfed.formatting import duration, factor, percent, plural, wrap
 from keepfed.limits import all_cores
-from keepfed.measure.advice import Measurements, Setting, busy_machine, waits_for_cores
+from keepfed.measure.advice import Measurements, Setting, busy_machine, lines_of, waits_for_cores
 from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
 from keepfed.measure.exchange import chrome_ranks
 from keepfed.measure.picture import Timeline
@@ -157,6 +157,7 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
         f"One iteration takes {_duration(m.paces.together_s)}, "
         f"including a wait of {_duration(m.paces.wait_s)}."
     )
+    lines = [str(line) for line in lines_of(m, loop.cause)] if loop.cause else []
     if loop.cause == "GPU-bound":
         if waits_for_cores(m):
             return [
@@ -166,9 +167,9 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
         if _lost_at_the_start(loop, m):
             return [f"{times} Most of the lost time is the wait for the first batches of an epoch."]
         ideal = f"An infinitely fast loader would make this loop {_ideal_speed(m)}"
-        return [f"{times} The loader keeps up. {ideal}."]
+        return [f"{times} The loader keeps up. {ideal}.", *lines]
     if advice.gain < WORTHWHILE_GAIN:
-        return [f"{times} {advice.verdict}", f"Change with a small gain: {advice.change}."]
+        return [f"{times} {advice.verdict}", *lines, f"Change with a small gain: {advice.change}."]
     # Without workers the step may run faster, because workers take CPU time from it. Watching
     # cannot measure this effect, so the bound is approximate.
     limit = "up to about " if m.setting.workers else "at most "
@@ -177,7 +178,7 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
     low, high = map(factor, loop.gains)
     parts = f" ({low} to {high} in different parts of the run)" if low != high else ""
     gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast{parts}."
-    return [f"{times} {advice.verdict}", f"Change: {advice.change}. {gain}"]
+    return [f"{times} {advice.verdict}", *lines, f"Change: {advice.change}. {gain}"]
 
 
 def _lost_at_the_start(loop: WatchedLoop, m: Measurements) -> bool:

@@ -36,6 +36,7 @@ from keepfed.measure.advice.thresholds import (
 )
 from keepfed.measure.hook import Contents
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
+from keepfed.measure.stacks import Lines, read_lines
 from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
 
@@ -116,6 +117,7 @@ class WatchedLoop:
             setting=self._setting(),
             fetching=self._fetching(),
             moving=self._moving(),
+            lines=self._lines(),
         )
 
     @cached_property
@@ -231,6 +233,15 @@ class WatchedLoop:
             about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
         )
         return len({fetch.worker for fetch in self._fetches}) if known else 0
+
+    def _lines(self) -> Lines:
+        """Return the sampled lines: samples from the workers, the rest from this process."""
+        about, folder = self.seen.about, self.seen.folder
+        here = read_lines(folder, f"main-{about['pid']}")
+        if not about["workers"]:
+            return here
+        there = read_lines(folder, str(about.get("name")))
+        return {**here, "fetch": (), "collate": (), **there}
 
     def _moving(self) -> Moving:
         about = self.seen.about

@@ -1,6 +1,6 @@
 """Handmade traces with known results."""
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from keepfed.measure.advice import Fetching, Measurements, Moving, Paces, Setting, StepParts
@@ -56,7 +56,7 @@ def changed(m: Measurements, **figures: Any) -> Measurements:
     parts = {"lines": figures.pop("lines", m.lines)}
     for part in fields(m):
         own = getattr(m, part.name)
-        if isinstance(own, type) or not is_dataclass(own):
+        if not hasattr(own, "__dataclass_fields__"):
             continue
         new = {f.name: figures.pop(f.name) for f in fields(own) if f.name in figures}
         parts[part.name] = replace(own, **new)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 
 FOLDER = "KEEPFED_WATCH"  # environment variable with the folder of the records
+LINES = "KEEPFED_WATCH_LINES"  # environment variable that is set if stacks are sampled
 ENDING = ".watched"
 PROCESS = ".process"  # suffix of the file that each process with torch writes
 FAILED = ".failed.process"  # suffix of the same file after an error in keepfed
@@ -187,6 +188,7 @@ class Observation:
     totals: Totals
     iterations: list[Iteration]  # last iterations, in order
     fetches: Mapping[int, Fetch]  # known fetches by the index of their iteration
+    folder: Path  # folder of the file
 
     @property
     def rank(self) -> int:
@@ -205,7 +207,8 @@ def read(path: Path) -> Observation:
             iterations.append(iteration)
             if fetch.ended_ns:
                 fetches[iteration.number] = fetch
-    return Observation(json.loads(content[:ABOUT]), totals, sorted(iterations), fetches)
+    about = json.loads(content[:ABOUT])
+    return Observation(about, totals, sorted(iterations), fetches, path.parent)
 
 
 def read_all(folder: Path) -> list[Observation]:

@@ -6,8 +6,11 @@ times each call of next().
 
 from __future__ import annotations
 
+import atexit
+import os
+import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from time import perf_counter_ns
 from typing import Any
@@ -15,8 +18,10 @@ from typing import Any
 from torch.utils.data import get_worker_info
 
 from keepfed.measure.hook import FetchMeter, ProcessFigures, get_listeners, has_listeners, listen
+from keepfed.measure.stacks import StackSampler, StackSink
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.last_fetch import LastFetch
+from keepfed.measure.watch.timing.ring_file import LINES, records_folder
 from keepfed.measure.watch.timing.step_timer import StepTimer
 from keepfed.measure.watch.timing.writer import get_writer
 
@@ -30,7 +35,12 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
         timer = None
     if timer is None:
         return make(loader)
+    stacks = _stacks()
+    if stacks is not None:
+        stacks.stop()  # because a process with threads should not fork
     iterator: Any = make(loader) if timer.meter is None else _attach_meter(loader, timer, make)
+    if stacks is not None and threading.current_thread() is threading.main_thread():
+        stacks.start()
     try:
         iterator._step_timer = timer
     except Exception as error:  # its class has slots
@@ -39,13 +49,24 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
     return iterator  # type: ignore[no-any-return]
 
 
+@cache
+def _stacks() -> StackSampler | None:
+    """Return the sampler of this process, or None without `keepfed watch --lines`."""
+    if LINES not in os.environ:
+        return None
+    sampler = StackSampler(records_folder(), "main")
+    atexit.register(sampler.stop)
+    return sampler
+
+
 def _timer_of(loader: Any) -> StepTimer | None:
     """Return the timer for a loop over a `DataLoader`, or None after too many loaders."""
     writer = get_writer(loader)
     if writer is None:
         return None
     recorded = has_listeners(loader)  # a trace or `diagnose` already meters this loader
-    return StepTimer(writer, None if recorded else _meter_of(loader), perf_counter_ns())
+    meter = None if recorded else _meter_of(loader, writer.name)
+    return StepTimer(writer, meter, perf_counter_ns())
 
 
 def _attach_meter(
@@ -127,7 +148,7 @@ def _timed_class(kind: Any) -> type:
     return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 
 
-def _meter_of(loader: Any) -> FetchMeter:
+def _meter_of(loader: Any, name: str) -> FetchMeter:
     """Return the meter of persistent workers that already run, or a new one."""
     for meter in get_listeners(loader):
         if isinstance(meter, FetchMeter) and isinstance(last := meter.sinks[0], LastFetch):
@@ -135,7 +156,8 @@ def _meter_of(loader: Any) -> FetchMeter:
             return meter
     last = LastFetch(persistent=loader.persistent_workers)
     last.on[0] = True
-    return FetchMeter(last, sparse=True, about_process=ProcessFigures(memory=False))
+    sinks = [last, StackSink(records_folder(), name)] if LINES in os.environ else [last]
+    return FetchMeter(*sinks, sparse=True, about_process=ProcessFigures(memory=False))
 
 
 def _time_batches(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:

@@ -30,9 +30,9 @@ class Writer:
     """Writer of the `RingFile` of one loader in this process."""
 
     def __init__(self, loader: Any, about: Mapping[str, Any]):
-        self.loader, self.about = _reference(loader), about
-        name = f"{os.getpid()}-{len(_writers)}{ENDING}"
-        self.file = RingFile(records_folder() / name, about)
+        self.name = f"{os.getpid()}-{len(_writers)}"
+        self.loader, self.about = _reference(loader), {**about, "name": self.name}
+        self.file = RingFile(records_folder() / f"{self.name}{ENDING}", self.about)
         self.cores = 0  # one bit for each core that a worker may use
         self.skips = 0  # number of iterations to skip after two timed ones
 

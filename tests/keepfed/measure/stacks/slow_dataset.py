@@ -23,7 +23,7 @@ class SlowOrder(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         for first in range(0, 400, 8):
-            sorted(range(60_000), key=lambda i: -i)  # the line of the sampler
+            sorted(range(200_000), key=lambda i: -i)  # the line of the sampler
             yield [*range(first, first + 8)]
 
 

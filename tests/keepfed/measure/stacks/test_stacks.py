@@ -46,12 +46,12 @@ def test_a_diagnosis_names_the_line_of_each_part(workers: int, start_method: str
 
 def test_the_sampler_stops_its_thread_and_counts_the_calling_line(tmp_path: Path) -> None:
     before = threading.active_count()
-    with StackSampler(tmp_path):
+    with StackSampler(tmp_path, "here"):
         end = time.perf_counter() + 0.4
         while time.perf_counter() < end:
             sum(range(20_000))
     assert threading.active_count() == before
-    (line, *_) = read_lines(tmp_path)["loop"]
+    (line, *_) = read_lines(tmp_path, "here")["loop"]
     assert line.function.endswith("counts_the_calling_line")
     assert "sum(range(20_000))" in (line.source, line.call) or line.call == "sum"
     assert not line.waits
@@ -62,13 +62,13 @@ def test_few_samples_and_broken_files_name_no_line(tmp_path: Path) -> None:
         "part": "loop", "file": __file__, "function": "f", "position": [1, 1, -1, -1],
         "library": "", "seconds": 0.05, "running": 0.05,
     }  # fmt: skip
-    (tmp_path / "1.json").write_text(json.dumps([row]), "utf-8")
-    (tmp_path / "2.json").write_text("[{", "utf-8")
-    assert read_lines(tmp_path) == {"loop": ()}
+    (tmp_path / "stacks-a-1.json").write_text(json.dumps([row]), "utf-8")
+    (tmp_path / "stacks-a-2.json").write_text("[{", "utf-8")
+    assert read_lines(tmp_path, "a") == {"loop": ()}
 
 
 def test_a_full_disk_costs_the_lines_and_not_the_program(tmp_path: Path) -> None:
-    sampler = StackSampler(tmp_path / "missing")
+    sampler = StackSampler(tmp_path / "missing", "here")
     with sampler:
         time.sleep(0.05)
-    assert read_lines(tmp_path / "missing") == {}
+    assert read_lines(tmp_path / "missing", "here") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
@@ -55,4 +56,4 @@ def loop(
         "start_method": "fork", "at": "train.py:9", "pid": 1, "main_cores": 4,
         "rank": 0, "ranks": 1, "made": 1, "batch_bytes": 4096,
     }  # fmt: skip
-    return Observation({**common, **about}, totals, iterations, fetches)
+    return Observation({**common, **about}, totals, iterations, fetches, Path())

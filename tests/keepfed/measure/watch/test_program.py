@@ -58,8 +58,8 @@ def test_command_line_accepts_program_with_options(
 ) -> None:
     ran = []
 
-    def note(program: list[str], out: Path, *, live: bool) -> int:
-        ran.append((program, out.name, live))
+    def note(program: list[str], out: Path, *, live: bool, lines: bool) -> int:
+        ran.append((program, out.name, live or lines))
         return 7
 
     monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
@@ -233,3 +233,25 @@ def test_watched_script_computes_identical_losses(
     assert watched.stdout == capsys.readouterr().out != ""
     (seen,) = read_all(tmp_path)
     assert (seen.totals.iterations, seen.totals.epochs, seen.totals.cores > 0) == (96, 4, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lines_of_a_watched_program_are_named(tmp_path: Path, workers: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from torch.utils.data import DataLoader\n"
+        "from tests.keepfed.measure.stacks.slow_dataset import Slow, step\n"
+        "if __name__ == '__main__':\n"
+        f"    for batch in DataLoader(Slow(), 8, num_workers={workers}):\n"
+        "        step(batch)\n",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "keepfed.command", "watch", "--lines", "--out", "seen"]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    ran = subprocess.run(
+        [*command, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    said = " ".join(ran.stderr.split())
+    assert "is waiting in `time.sleep`, called at slow_dataset.py:16" in said, said
+    assert (tmp_path / "seen" / "timeline.html").exists()
