@@ -140,5 +140,5 @@ def test_too_little_text_suggests_a_smaller_size(
     assert make_tokens.main(["--size", "L", "--out", str(tmp_path / "tokens")]) == 1
     error = capsys.readouterr().err
     assert "The code on this machine has" in error
-    assert "choose a smaller --size" in error
+    assert "Choose a smaller --size" in error
     assert not (tmp_path / "tokens").exists()

@@ -33,5 +33,5 @@ def test_every_rank_runs_the_script_and_no_process_is_left(what: str, tmp_path: 
 
 
 def test_missing_script_is_reported() -> None:
-    with pytest.raises(KeepfedError, match="no script train_nothing; give its path"):
+    with pytest.raises(KeepfedError, match=r"no script train_nothing\. Pass its path"):
         torchrun("train_nothing")
