@@ -8,7 +8,12 @@ from course_exercises.judging.chance import (
     random_state,
     stay_together,
 )
-from course_exercises.judging.labels import expect_known, judge_labels, words_beside
+from course_exercises.judging.labels import (
+    expect_known,
+    judge_labels,
+    read_labels,
+    words_beside,
+)
 from course_exercises.judging.loading import loader
 from course_exercises.judging.ranks import Failure, run_ranks
 from course_exercises.judging.rules import (

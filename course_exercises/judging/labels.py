@@ -5,7 +5,27 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from course_utils.teaching.exercise import Verdict, expect, right, wrong
+from course_utils.teaching.exercise import Refused, Verdict, expect, right, todo, wrong
+
+
+def read_labels(answers: object, things: Collection[str], what: str) -> dict[str, str]:
+    """Return the label of each thing; end the check as not attempted while one is missing.
+
+    The keys of `answers` may be written in capitals or not. `what` is a label, such as "cause".
+    """
+    names = {thing.lower(): thing for thing in things}
+    expect(
+        isinstance(answers, Mapping) and {str(key).strip().lower() for key in answers} <= {*names},
+        f"Your answer must be a dict. Its keys are {', '.join(things)}, and its values are the "
+        f"{what}s.",
+        f'Write answers["{next(iter(things))}"] = "...", and so on.',
+    )
+    assert isinstance(answers, Mapping)
+    labels = {names[str(key).strip().lower()]: label for key, label in answers.items()}
+    missing = [thing for thing in things if not str(labels.get(thing) or "").strip()]
+    if missing:
+        raise Refused(todo(f"No {what} is named yet for {', '.join(missing)}."))
+    return {thing: str(labels[thing]).strip() for thing in things}
 
 
 def expect_known(said: Iterable[object], known: Collection[str], what: str, choose: str) -> None:

@@ -1,34 +1,36 @@
-"""Exercise 03.2: time a step, on an emulated device whose time only passes when it is used.
+"""Exercise 03.2: time a step on an emulated device with its own clock.
 
-The clock is the check's own, so the answer is the same on every machine, however busy.
+The clock advances only while the device or the host works, so the result does not depend on the
+machine.
 """
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import torch
 
 from course_exercises.judging import read_number
+from course_exercises.judging.compare import Slip, compare
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
-from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
-from keepfed.formatting import plural
+from course_utils.teaching.exercise import Verdict, exercise, right
 
-TOLERANCE = 0.12
-WARM_UP = 40  # the first step takes so many times as long, on the host and on the device
-# What the kernels of a step take on the device, and what launching them takes on the host, in ms.
-CASES = ((8, 2), (5, 2), (40, 9), (2, 6))  # the last one is bound by the host
+TOLERANCE = 0.05
+WARM_UP = 40  # factor by which the first step takes longer, on the host and on the device
+UNEVEN = 0.7, 1.3  # factors of single steps, so two steps are not enough to find the mean
+Case = tuple[int, int]  # milliseconds of the kernels of a step, and of launching them on the host
+CASES: tuple[Case, ...] = ((8, 2), (5, 2), (40, 9), (2, 6))  # the host limits the last one
 
 
 class _Bench:
-    """A device and a step under a clock of their own; notes in which order they are used."""
+    """A device and a step with their own clock, and a log of how they are used."""
 
     def __init__(self, kernel_ms: float, host_ms: float):
         self.kernel_ms, self.host_ms = kernel_ms, host_ms
-        # in a long run, host and device work at the same time
-        self.truth_ms = max(kernel_ms, host_ms)
         self.now_ns, self.log = 10**12, ""
         self.gpu = EmulatedAccelerator(PRESETS["RTX 3090"], clock=self)
         self.batch = self.gpu.upload(torch.zeros(1))
+        self.factors = cycle(UNEVEN)
         self.log = ""  # r: the clock is read, s: a step is launched, w: the host waits
 
     def clock(self) -> float:
@@ -36,111 +38,123 @@ class _Bench:
         return self.now_ns / 1e9
 
     def step(self) -> Any:
-        factor = 1 if "s" in self.log else WARM_UP
+        first = WARM_UP if "s" not in self.log else 1
         self.log += "s"
-        self.now_ns += round(factor * self.host_ms * 1e6)
-        return self.gpu.step(self.batch, ms=factor * self.kernel_ms)
+        self.now_ns += round(first * self.host_ms * 1e6)
+        return self.gpu.step(self.batch, ms=first * next(self.factors) * self.kernel_ms)
 
     def __call__(self) -> int:  # by the device
         return self.now_ns
 
-    def sleep_until(self, end_ns: int) -> None:  # by the host that waits for the device
+    def sleep_until(self, end_ns: int) -> None:  # by the host while it waits for the device
         self.log += "w"
         self.now_ns = max(self.now_ns, end_ns)
 
 
-@exercise("03.2", title="Time a step around an asynchronous device", seconds=20)
-def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
-    """Try the function on steps of hidden lengths."""
-    for kernel_ms, host_ms in CASES:
-        bench = _Bench(kernel_ms, host_ms)
-        _judge(ms_per_step(bench.gpu, bench.step, clock=bench.clock), bench)
-    return right(
-        "Warm up, wait, start the clock, launch many, wait once, stop the clock: right for a step "
-        "that the GPU limits and for one that the host limits."
-    )
+class Measured(float):
+    """The milliseconds that an answer returned, and how it used the device."""
 
+    log: str
 
-def _judge(returned: object, bench: _Bench) -> None:
-    log, truth, launches = bench.log, bench.truth_ms, bench.log.count("s")
-    refusal = f"The function returned {returned!r}, not a number."
-    found = read_number(returned, refusal, "Return the milliseconds of one step.")
-    expect(
-        launches,
-        "The function never calls step().",
-        "Call step() many times between two readings.",
-    )
-    if _close(found, truth):
-        return
-    seen = f"A step of {truth:g} ms is {found:.3g} ms for you"
-    expect(
-        "r" in log or found > truth,
-        f"{seen}. The check has a clock of its own, and your function does not read it.",
-        "Call `clock()` where you would call `time.perf_counter()`.",
-    )
-    per_second = found and 1000 / found
-    units = {"seconds": 1000 * found, "microseconds": found / 1000, "steps a second": per_second}
-    for name, ms in units.items():
-        expect(
-            not _close(ms, truth),
-            f"A step of {truth:g} ms is {found:.3g} for you: those are {name}.",
-            "Return the milliseconds of one step.",
-        )
-    expect(
-        found > 0 and log.count("r") != 1,
-        f"{seen}. That is the difference of two clocks, or something is subtracted that took "
-        f"longer than the rest, as the first step does with its {WARM_UP}-fold time.",
-        "Take both readings from `clock()`, and both after a warm-up.",
-    )
-    too_slow = f", and the first step takes {WARM_UP} times as long as others" * (found > truth)
-    expect(
-        "w" in log,
-        f"{seen}. Nothing in your function waits for the device, so you timed how long it takes to "
-        f"hand over the work{too_slow}.",
-        "Call `gpu.synchronize()` before you read the clock the second time.",
-    )
-    expect(
-        launches < 7 or found < 0.7 * (launches - 5) * truth,
-        f"{seen}: that is the time of all the steps together.",
-        "Divide by the number of steps between the two readings of the clock.",
-    )
-    waits = log.replace("r", "").count("ws")  # after which another step is launched
-    expect(
-        waits < max(3, 0.3 * launches) or found < truth,
-        f"{seen}. You wait for the device {waits} times in {launches} steps; then the host cannot "
-        "launch the next step while the device computes, and you time a loop that nobody runs.",
-        "Launch many steps and wait once, after the last one.",
-    )
-    before, last = log.partition("r")[0], log.rpartition("s")[2]
-    expect(
-        "w" in last.partition("r")[0] or found > truth,
-        f"{seen}. The clock was stopped before the device had finished.",
-        "Call `gpu.synchronize()` before you read the clock the second time.",
-    )
-    expect(
-        "s" not in before or before.endswith("w"),
-        f"{seen}. Your warm-up was launched, but the device was still busy with it when you "
-        "started the clock.",
-        "Wait for the device once more, right before you read the clock the first time.",
-    )
-    expect(
-        found < truth or "s" in before,
-        f"{seen}. The first step is in it, which takes {WARM_UP} times as long: it compiles, "
-        "allocates, and tries out kernels.",
-        "Launch a few steps and wait for them before you start the clock.",
-    )
-    expect(
-        found > truth,
-        f"{seen}. You divide by more steps than you timed.",
-        "Count only the steps between the two readings of the clock.",
-    )
-    refuse(
-        f"{seen}; you launched {plural(launches, 'step')} in all. With few steps the time of "
-        "launching the first one weighs much; with many, more than steps is timed, or you divide "
-        "by another number than theirs.",
-        "Time at least 20 steps with one wait behind them, and divide by their number.",
-    )
+    def __repr__(self) -> str:
+        return f"{self:.3g}"
+
+    @property
+    def launches(self) -> int:
+        """Number of launched steps."""
+        return self.log.count("s")
+
+    @property
+    def waits(self) -> int:
+        """Number of waits between two launches."""
+        return self.log.replace("r", "").count("ws")
+
+    @property
+    def warmed_up(self) -> bool:
+        """Whether a step was launched, and had ended, before the clock was read first."""
+        before = self.log.partition("r")[0]
+        return "s" in before and before.endswith("w")
+
+    @property
+    def waits_at_the_end(self) -> bool:
+        """Whether the host waited between the last launch and the next reading of the clock."""
+        return "w" in self.log.rpartition("s")[2].partition("r")[0]
 
 
 def _close(found: float, truth: float) -> bool:
     return abs(found / truth - 1) < TOLERANCE
+
+
+def _if_wrong(when: Callable[[Measured, float], object]) -> Callable[[Any, Any, Any], object]:
+    return lambda _, got, truth: not _close(got, truth) and when(got, truth)
+
+
+SEEN = "For a step of {wanted:g} ms you return {got:.3g} ms. "
+SLIPS = (
+    Slip(
+        lambda _, got, __: not got.launches,
+        "The function never calls step().",
+        "Call step() many times between two readings of the clock.",
+    ),
+    Slip(
+        _if_wrong(lambda got, _: got.log.count("r") < 2 or got <= 0),
+        f"{SEEN}The check has its own clock, and the first step takes {WARM_UP} times as long.",
+        "Read `clock()` twice, both times after a warm-up, and subtract.",
+    ),
+    Slip(
+        _if_wrong(
+            lambda got, truth: any(_close(ms, truth) for ms in (1e3 * got, got / 1e3, 1e3 / got))
+        ),
+        "For a step of {wanted:g} ms you return {got:.3g}. This is the time in seconds or "
+        "microseconds, or the number of steps per second.",
+        "Return the milliseconds of one step.",
+    ),
+    Slip(
+        _if_wrong(lambda got, _: not got.waits_at_the_end),
+        f"{SEEN}The clock is read before the device has finished, so you time how long Python "
+        "takes to launch the work.",
+        "Call `gpu.synchronize()` before you read the clock the second time.",
+    ),
+    Slip(
+        _if_wrong(lambda got, truth: got.launches > 6 and got > 0.7 * (got.launches - 5) * truth),
+        f"{SEEN}This is the time of all steps together.",
+        "Divide by the number of steps between the two readings of the clock.",
+    ),
+    Slip(
+        _if_wrong(
+            lambda got, truth: got > truth and got.waits > 2 and got.waits >= 0.2 * got.launches
+        ),
+        f"{SEEN}You wait {{got.waits}} times in {{got.launches}} steps. The host then cannot "
+        "launch the next step while the device computes.",
+        "Launch many steps and wait once, after the last one.",
+    ),
+    Slip(
+        _if_wrong(lambda got, truth: got > truth and not got.warmed_up),
+        f"{SEEN}The first step takes {WARM_UP} times as long, because it compiles and allocates. "
+        "Part of it is in your measurement.",
+        "Launch a few steps, and wait for them, before you read the clock the first time.",
+    ),
+)
+
+
+@exercise("03.2", title="Time a step around an asynchronous device", seconds=30)
+def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
+    """Try the function on steps of hidden lengths."""
+
+    def measure(case: Case) -> Measured:
+        bench = _Bench(*case)
+        returned = ms_per_step(bench.gpu, bench.step, clock=bench.clock)
+        refusal = f"The function returned {returned!r:.60}, not a number."
+        found = Measured(read_number(returned, refusal, "Return the milliseconds of one step."))
+        found.log = bench.log
+        return found
+
+    compare(measure, max, CASES, *SLIPS, same=_close, show=_show)
+    return right(
+        "You warm up, wait, start the clock, launch many steps, wait once, and stop the clock. "
+        "This is right for a step that the GPU limits and for one that the host limits."
+    )
+
+
+def _show(case: Case) -> str:
+    return f"a step of {case[0]} ms on the device, which the host launches in {case[1]} ms"

@@ -1,43 +1,47 @@
 """Exercise 03.3: the flaws of a benchmark."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from course_exercises.judging import expect_known, judge_labels, words_beside
-from course_utils.teaching.exercise import Verdict, exercise
+from course_utils.teaching.exercise import Verdict, exercise, todo
 
 _WORDS = words_beside(__file__)
-FLAWS, SOUND = _WORDS["flaws"], _WORDS["sound"]  # statement -> why it is one, why it is none
+FLAWS, SOUND = _WORDS["flaws"], _WORDS["sound"]  # statement -> why it is a flaw, or is not
 
 
-@exercise("03.3", title="List the flaws of a benchmark")
+@exercise("03.3", title="List the flaws of a benchmark", seconds=30)
 def list_the_flaws(answer: Iterable[str] | str) -> Verdict:
     """Compare the letters of the statements with those that are true."""
+    if isinstance(answer, Mapping):  # letter -> whether it is a flaw
+        answer = [letter for letter, is_one in answer.items() if is_one]
     text = "".join(map(str, answer)) if isinstance(answer, Iterable) else str(answer)
     letters = set(re.sub(r"\band\b|[\W_]", "", text.lower()))
+    if not letters - set("none"):
+        return todo("No flaw is named yet.")
     expect_known(
         sorted(letters),
         {**FLAWS, **SOUND},
         "statements",
-        'Give the letters of those that are flaws: {"a", "h"}.',
+        'Write the letters of the flaws, such as {"a", "h"}.',
     )
     is_flaw = {letter: letter in FLAWS for letter in (*SOUND, *FLAWS)}
     said = {letter: letter in letters for letter in is_flaw}
     hits = sum(said[letter] == is_flaw[letter] for letter in is_flaw)
-    score = f"{hits} of {len(is_flaw)} statements are judged right."
+    score = f"You judged {hits} of {len(is_flaw)} statements right."
 
     def objection(letter: str) -> tuple[str, str]:
         if letter in SOUND:
             return (
-                f"{score} One that you call a flaw is none: {SOUND[letter]}",
-                "Ask of each statement: would the number change if this were mended?",
+                f"{score} One that you call a flaw is not a flaw. {SOUND[letter]}",
+                "Ask of each statement: is it true, and is the comparison unfair because of it?",
             )
-        return f"{score} You left out a flaw. {FLAWS[letter]}", "Find the statement that says so."
+        return f"{score} You left out a flaw. {FLAWS[letter]}", "Find the statement about this."
 
     return judge_labels(
         said,
         is_flaw,
         objection,
-        "Duplicates, a warm cache, the start of the workers, a single run in a fixed order: any "
-        "one of them is enough to find a speed-up that is not there.",
+        "Duplicates, a warm cache, the start of the workers, a single run in a fixed order: each "
+        "of them alone can fake a speed-up.",
     )

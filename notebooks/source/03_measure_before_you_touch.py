@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 03 · Measure before you touch
 #
-# **You will do:** find out why a training loop waits, without changing a line of it; then do it
+# **You will do:** find out why a training loop waits, without changing a line of it. Then do the same
 # six times, blind.
 #
 # **You will learn**
 #
 # - how much a better loader could gain at most, before you write one,
 # - why a stopwatch blames the wrong line of a GPU program,
-# - the three runs that tell what limits a loop: loader alone, step alone, both together,
-# - to do the same with your own code.
+# - the three runs that show what limits a loop: loader alone, step alone, both together,
+# - how to do the same with your own code.
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -23,31 +23,30 @@ cu.ready("03")
 #
 # **Script.**
 #
-# - *4 min* **How much is there to gain?** Prediction 03a before the cached batch; headroom is the
-#   word to keep.
-# - *4 min* **Where does the time go?** Predictions 03b and 03c, one after the other, in silence.
-# - *5 min* **Three runs.** Fill in the three boxes on the board; show that the same function works on
+# - *4 min* **How much is there to gain?** Ask for prediction 03a before anybody replays the cached
+#   batch. *Headroom* is the word to remember.
+# - *4 min* **Where does the time go?** Predictions 03b and 03c, one at a time, in silence.
+# - *5 min* **Three runs.** Fill in the three boxes on the board. Show that the same function works in
 #   plain PyTorch.
-# - *20 min* **The blind clinic.** In pairs: one asks for a probe, the other has to say *before* what
-#   each cause would show. Collect the numbers of probes on the board; the best story is never the
-#   fewest, but the probe that surprised somebody. `course demo clinic` has four patients for the wall.
-# - *2 min* **Let the machine do it.** `cu.diagnose` runs for eighteen seconds: start it before you
+# - *20 min* **The blind clinic.** Work in pairs. One asks for a probe, and the other first says what
+#   each cause would show. Collect the numbers of probes on the board. Ask for the probe that surprised
+#   somebody, not for the lowest number. `course demo clinic` has four loops for the wall.
+# - *2 min* **Let the machine do it.** `cu.diagnose` runs for about half a minute. Start it before you
 #   talk.
 #
-# **Board.** Three boxes: *loader alone*, *step alone*, *together*. Below each a rate, filled in as
-# the notebook goes. Leave it there: the clinic is read off it.
+# **Board.** Draw three boxes: *loader alone*, *step alone*, *together*. Write a rate below each as the
+# notebook continues. Do not wipe them off, because the clinic needs them.
 #
 # **Goes wrong.**
 #
-# - Somebody changes things before measuring. Ask: which of the three boxes do you expect to change,
-#   and by how much?
-# - Time is short. Give the clinic three loops for each half of the room.
+# - Somebody changes things before measuring. Ask which of the three boxes will change, and by how much.
+# - Time is short. Give three loops of the clinic to each half of the room.
 
 # %% [markdown]
 # ## How much is there to gain?
 #
-# Here are two loops with the same events and the same emulated GPU. One reads from a busy cluster file system, the
-# other from a laptop SSD; neither has workers. Which one deserves a better loader?
+# Here are two loops with the same events and the same emulated GPU. One reads from a busy cluster file
+# system, the other from a laptop SSD. Neither has workers. Which one deserves a better loader?
 
 # %%
 import time
@@ -62,13 +61,13 @@ gpu = cu.get_accelerator(step_ms=40)
 
 def loader_on(storage: str, num_workers: int = 0) -> DataLoader:
     events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
-    some = Subset(events, range(0, 2000, 4 if num_workers else 8))  # workers get through more
+    some = Subset(events, range(0, 2000, 4 if num_workers else 8))  # workers load more in a run
     return DataLoader(some, 16, shuffle=True, num_workers=num_workers, collate_fn=pad_collate)
 
 
 # %%
 def per_second(batches, step, skip=5) -> float:
-    """Return the batches per second of a loop, without the first ones, which were prefetched."""
+    """Return the batches per second of a loop, without the first, prefetched ones."""
     ends = []
     for batch in batches:
         step(batch)
@@ -78,7 +77,7 @@ def per_second(batches, step, skip=5) -> float:
 
 
 def step(batch):
-    gpu.step(gpu.upload(batch)).item()  # item() waits until the step is done
+    gpu.step(gpu.upload(batch)).item()  # item() waits for the end of the step
 
 
 # %%
@@ -90,14 +89,14 @@ for storage in "busy Lustre", "laptop SSD":
 # %%
 cu.predict(
     "03a",
-    "How many times faster would the loop on the laptop SSD be with a loader that takes no time?",
+    "How many times faster would the loop on the laptop SSD be if loading took no time?",
     unit="times",
 )
 
 # %% [markdown]
-# You need not build that loader to know. Load **one batch once and replay it**: no loader is faster. What you
-# get is the step alone. Its ratio to what you have now is the **headroom**: nothing you do to the
-# loader can gain more.
+# You do not have to build that loader to know. Load **one batch once and replay it**. No loader is
+# faster, so you measure the step alone. Divide its rate by your current rate. The ratio is the
+# **headroom**: no change to the loader can gain more.
 
 # %%
 cached = next(iter(loader_on("laptop SSD")))
@@ -109,14 +108,15 @@ print({storage: f"{factor:.2f} times faster at most" for storage, factor in head
 cu.reveal("03a", headroom["laptop SSD"])
 
 # %% [markdown]
-# The loop on the SSD is **GPU-bound: leave it alone**. Perhaps the model can be made faster; no loader, worker or
-# file format will help. (Replay *several* cached batches if yours differ much in size.)
+# The loop on the SSD is **GPU-bound: leave it alone**. A faster model might help. A better loader, more
+# workers or another file format will not. (If your batches differ much in size, replay *several* of
+# them.)
 
 # %% [markdown]
 # ## Where does the time go?
 #
-# The obvious way to find out is a stopwatch around each line. Here are three lines of a training loop, timed twice:
-# as they stand, and without the line that reads the loss.
+# Most people put a stopwatch around each line. Here are three lines of a training loop. We time them
+# twice: as they are, and without the line that reads the loss.
 
 # %%
 import numpy as np
@@ -169,27 +169,30 @@ slowest = max(without_item, key=without_item.get)
 cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 
 # %% [markdown]
-# `gpu.step` only *hands over* the work and returns: CUDA is asynchronous. The time of the GPU lands on the
-# next line that has to **wait** for it. That is `item()`; without it, it is the copy to the device, which
-# queues behind the kernels. Then the stopwatch says "nearly all the time goes into moving data", and somebody
-# buys faster disks. So whoever times a GPU has to wait for it, with `torch.cuda.synchronize()` before each
-# reading of the clock: once around many steps, not in every step.
+# `gpu.step` only *launches* the work and returns, because CUDA is asynchronous. The next line that
+# **waits** for the GPU gets the time. With `item()`, that is `item()`. Without it, the copy to the
+# device gets the time, because it has to wait for the kernels before it. The stopwatch then reports
+# that moving data takes nearly all the time, and somebody buys faster disks.
+#
+# To time a GPU, call `torch.cuda.synchronize()`, read the clock, run many steps, call `synchronize()`
+# again, and read the clock again.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **03a** 2 or more is tempting, because the loop has no workers. It is hardly above 1: the GPU is
-#   the limit.
-# - **03b** Those who have never profiled CUDA say 40. It is next to nothing.
-# - **03c** "It is gone" is tempting; ask where 40 ms of work could go. The copy gets it.
+# - **03a** Many say 2 or more, because the loop has no workers. The answer is hardly above 1, because
+#   the GPU is the limit.
+# - **03b** People who have never profiled CUDA say 40. The answer is almost 0.
+# - **03c** "It is gone" is a common answer. Ask where 40 ms of work could go. The line that copies the
+#   batch gets them.
 
 # %% [markdown]
 # ## Three runs
 #
-# Three rates tell what limits a loop, whatever is inside it: **the loader alone**, whose batches nobody uses; **the
-# step alone**, on a cached batch; **both together**. Here with two workers:
+# Three rates show what limits a loop: **the loader alone**, without steps; **the step alone**, on a
+# cached batch; and **both together**. Here they are with two workers:
 
 # %%
 loader = loader_on("busy Lustre", num_workers=2)
@@ -207,18 +210,21 @@ Bars("batches per second", runs, "/s")
 # | the step alone | the step; no loader helps |
 # | neither, well below both | they do not overlap, or they compete for the same cores |
 #
-# **If it is the loader**, look at its workers while the loop runs. If they sleep, they wait for the storage. If each
-# keeps a core busy, they decode or transform. If each gets half a core while other cores are free, they
-# share one. And look at single batches, not only at the mean: since batches are delivered in order, one giant sample
-# holds up all.
+# **If it is the loader**, look at the workers while the loop runs:
 #
-# **If it is the step**, ask whether the GPU computes during the replay. If it does, it is the limit. If not, the
-# loop itself is in the way: Python, logging, an `item()` after every kernel. (Ask a trace or a profiler. `nvidia-smi`
-# cannot tell, as you saw in notebook 02.)
+# - If they sleep, they wait for the storage.
+# - If each keeps a core busy, they decode or transform.
+# - If each gets half a core and other cores are free, all workers share one core.
+# - If most batches are fast and a few are slow, look for giant samples. Batches are delivered in order,
+#   so one giant sample delays all batches behind it.
+#
+# **If it is the step**, look at the GPU during the replay. If it computes all the time, the GPU is the
+# limit. If it does not, the loop itself is slow: Python, logging, or an `item()` after every kernel. Use
+# a trace or a profiler for this. `nvidia-smi` cannot tell, as you saw in notebook 02.
 #
 # ### The same with your own code
 #
-# `per_second` is all you need. Here is a step in plain PyTorch, on the CPU, with everything that yours has:
+# `per_second` is all you need. Here is a training step in plain PyTorch, on the CPU:
 
 # %%
 import torch
@@ -228,11 +234,11 @@ optimizer = torch.optim.AdamW(model.parameters())
 
 
 def train_step(batch):
-    optimizer.zero_grad()  # without it, the gradients of all steps add up
+    optimizer.zero_grad()  # otherwise the gradients of all steps add up
     loss = model(batch["pulses"]).square().mean()  # your loss; on a GPU: batch["pulses"].to("cuda")
     loss.backward()
     optimizer.step()
-    return loss.item()  # on a GPU this waits until the step is done
+    return loss.item()  # on a GPU, this waits for the end of the step
 
 
 print(f"loader alone {per_second(loader, lambda batch: None):5.1f} /s")
@@ -240,48 +246,49 @@ print(f"step alone   {per_second([cached] * 30, train_step):5.1f} /s")
 print(f"together     {per_second(loader, train_step):5.1f} /s")
 
 # %% [markdown]
-# Copy `per_second` into your training script, and read its rates with the table above. What limits this loop?
+# Copy `per_second` into your training script, and use the table above to read its rates. What limits
+# this loop?
 
 # %% [markdown]
 # ## The blind clinic
 #
 # ### Exercise 3.1 · 20 min · ●●●
 #
-# Here are six training loops with two workers each. All make about 12 steps per second, and all their owners
-# say: "my loader is slow". Each has one of six causes, and each cause occurs once; which is which was drawn
-# for you alone. <!-- given -->
+# Here are six training loops with two workers each. All of them run at about 12 steps per second, and
+# all their owners say: "my loader is slow". There are six causes, and each occurs once. The order was
+# drawn for you alone. <!-- given -->
 #
 # | cause | in words |
 # |---|---|
 # | `"storage"` | the workers wait for the storage |
 # | `"cpu"` | the workers compute all the time |
-# | `"giant sample"` | now and then one sample takes very long |
-# | `"one core"` | all workers are bound to the same core |
-# | `"sync"` | the step waits for the device again and again |
+# | `"giant sample"` | from time to time, one sample takes very long |
+# | `"one core"` | all workers are pinned to the same core |
+# | `"sync"` | the step waits for the device many times |
 # | `"gpu"` | the GPU is the limit: leave it alone |
 #
-# Name all six, with **few probes**: an expert needs 13. A probe used twice on the same loop counts once. If a
-# probe says that the machine was busy, use it again. <!-- given -->
+# Name all six with **few probes**. An expert needs 13. A probe that you repeat on the same loop counts
+# once. If a probe says that the machine was busy, use it again. <!-- given -->
 #
-# | probe | tells |
+# | probe | shows |
 # |---|---|
 # | `A.step_alone()` | steps/s and GPU busy on a cached batch |
 # | `A.loader_alone()` | batches/s |
 # | `A.together()` | steps/s and GPU busy |
-# | `A.workers_cpu()` | the shares of its time that each worker computes and sleeps, and on how many cores it may run |
+# | `A.workers_cpu()` | how much each worker computes and sleeps, and how many cores it may use |
 # | `A.batch_times()` | the time of a batch: fastest, median, slowest |
-# | `A.timeline()` | the picture; the owners marked no stages, so all of a worker's work is called *read* |
+# | `A.timeline()` | the picture; the owners marked no stages, so all work of a worker is called *read* |
 #
 # <details><summary>Hint 1</summary>
 #
-# One probe splits six loops into two and four. Which one tells whether the loader matters at all?
+# One probe splits the six loops into two and four. Which probe shows whether the loader matters at all?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# First `step_alone` for all. Two are no faster alone; the GPU's busy share tells them apart. For the other
-# four `workers_cpu` and, where you are in doubt, `batch_times`. A worker that neither computes nor sleeps
-# waits for a core.
+# Use `step_alone` on all loops first. Two of them are not faster alone, and the GPU's busy share tells
+# you which is which. For the other four use `workers_cpu`, and `batch_times` if you are in doubt. A
+# worker that neither computes nor sleeps waits for a core.
 #
 # </details>
 
@@ -294,9 +301,9 @@ A, B, C, D, E, F = clinic
 
 # %% tags=["solution"]
 def examine(loop) -> str:
-    """Ask only what still decides something."""
+    """Use only probes that still decide something."""
     step = loop.step_alone()
-    if step.steps_per_s < 20:  # hardly faster than with the loader
+    if step.steps_per_s < 20:  # hardly faster than together with the loader
         return "gpu" if step.gpu_busy > 0.75 else "sync"
     times = loop.batch_times()
     if times.slowest_ms > 6 * times.median_ms:
@@ -316,11 +323,11 @@ found |= {loop.name: examine(loop) for loop in (D, E, F)}
 
 
 # %% [markdown]
-# Write one probe into this cell, run it, then write the next; add cells as you like. (A cell shows its last
-# line only.)
+# Write one probe into this cell, for example `A.step_alone()`, and run it. Then write the next one. You
+# can add cells. (A cell shows only the result of its last line.)
 
 # %%
-A.step_alone()
+# your probe
 
 # %%
 causes = {}
@@ -341,65 +348,73 @@ clinic
 #
 # **Goes wrong.**
 #
-# - In the clinic half a core is taken for "waits for the storage". Look at the number of cores in the
+# - In the clinic, some take half a core for "waits for the storage". Look at the number of cores in the
 #   same line.
-# - "sync" is taken for the GPU, because the replay is slow. Ask whether the GPU is busy in that
+# - Some take "sync" for "gpu", because the replay is slow. Ask whether the GPU is busy during that
 #   replay.
+# - The check does not answer twice after the same few probes. Otherwise it could be asked until
+#   everything is right.
 
 # %% [markdown]
 # ## Let the machine do it
 #
-# `cu.diagnose(loader, step)` makes the same three runs with any loop of yours and looks at the workers meanwhile. What
-# can be changed without writing code, such as the number of workers, it tries before it advises it; with `prove=True` it
-# also runs the loop with and without the change, in turns. Let it judge the loop on *busy Lustre*, in about 20 seconds:
-# <!-- given -->
+# `cu.diagnose(loader, step)` makes the same three runs with any loop, and looks at the workers while it
+# runs. It tries simple changes, such as more workers, before it recommends them. With `prove=True` it
+# also measures the loop with and without the change. Let it judge the loop on *busy Lustre*, which takes
+# about half a minute: <!-- given -->
 
 # %%
 cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)
 
 # %% [markdown]
-# Once you have answered exercise 3.1, ask the machine for a second opinion on one of the six. Do you agree?
+# After you have answered exercise 3.1, ask the machine for a second opinion on one of the six loops. Do
+# you agree?
 
 # %%
-which = ""  # one of the letters
+which = ""  # the letter of a loop
 clinic.second_opinion(which)
 
 # %% [markdown]
 # ## You now can
 #
 # - say how much a better loader could gain at most, and leave a loop alone that has nothing to gain,
-# - distrust a stopwatch around a line that hands work to a GPU,
+# - distrust a stopwatch around a line that launches work on a GPU,
 # - find the cause with three runs and two looks at the workers, or with `cu.diagnose`,
-# - do all that with a training script of your own.
+# - do all of this with your own training script.
 #
-# [The checklist](../docs/checklist.md) holds the whole course on one page, from the symptom to the notebook that
-# cures it: print it. The next notebook opens the loader: what a worker is, and how many of them are right.
+# [The checklist](../docs/checklist.md) has the whole course on one page, from the symptom to the notebook
+# that explains the fix. Print it. The next notebook opens the loader: what a worker is, and how many
+# workers are right.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the
+# core.
 #
 # ## Time a step
 #
-# Where does `gpu.synchronize()` belong? One in every step would change what you measure: the host could no
-# longer prepare the next step while the device works.
+# Where does `gpu.synchronize()` belong? If you call it in every step, you change what you measure. The
+# host then cannot prepare the next step while the device works.
 
 # %% [markdown]
 # ### Exercise 3.2 · 10 min · ●●○
 #
-# Time a step as it is in a long run. `step()` launches one and returns its loss at once; the very first one takes
-# 40 times as long. The check brings a device, steps of its own, and a clock. Your result has to be right to within
-# 12 %, for steps that the GPU limits and for one that the host limits. <!-- given -->
+# Time a step as it is in a long run. `step()` launches one step and returns its loss at once. The very
+# first step takes 40 times as long, and the others differ a little. The check brings a device, its own
+# steps, and a clock. Your result must be right to within 5 %. <!-- given -->
+#
+# In most cases the GPU limits the step. In one case the host limits it: Python needs longer to launch a
+# step than the GPU needs to compute it.
 #
 # <details><summary>Hint 1</summary>
 #
-# How often do you have to wait? Fewer times than you think: once before each reading of the clock.
+# How often do you have to wait? Less often than you think: once before each reading of the clock.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Warm up, wait, read the clock, launch many, wait, read the clock.
+# Warm up, wait, read the clock, launch many steps, wait, read the clock.
 #
 # </details>
 
@@ -427,14 +442,14 @@ cu.check("03.2", ms_per_step)
 #
 # **Goes wrong.**
 #
-# - In 3.2 the usual first attempt waits in every step. Draw it: host and device then take turns. It
-#   is right only if the loop itself reads the loss in every step.
+# - In 3.2, most people first wait in every step. Draw it: host and device then work alternately. This is
+#   right only if the loop itself reads the loss in every step.
 
 # %% [markdown]
 # ## Benchmarks that lie
 #
-# **A full queue.** One loader, timed once, gives three answers. Before the first batch is counted, there is a
-# warm-up: somebody trains one step, which takes a second. <!-- given -->
+# **A full queue.** We time one loader once, and get three answers. Before the first batch is counted,
+# there is a warm-up: one training step, which takes a second. <!-- given -->
 
 # %%
 small = DataLoader(
@@ -465,14 +480,14 @@ Bars("batches per second", answers, "/s")
 cu.reveal("03d", answers["the next 8"] / answers["the last 20"])
 
 # %% [markdown]
-# While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
-# out of a full queue. Whoever counts the start of the workers errs in the other direction. So leave out the first
-# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `keepfed.measure.diagnosis` does so, and names
-# the start-up separately.
+# The workers continued to load during the warm-up: two workers, four batches each. Eight batches then
+# came out of a full queue. If you count the start of the workers as well, the error goes in the other
+# direction. So leave out the first `num_workers × prefetch_factor + 1` batches. `steady_rate` in
+# `keepfed.measure.diagnosis` does this, and reports the start-up separately.
 #
-# **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes files cold
-# again, without special rights, and says so where the system offers no way. And one run says nothing: repeat it,
-# and give the median and the spread.
+# **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes
+# files cold again, without special rights, and prints a message if the system cannot do it. One run is
+# not enough: repeat it, and report the median and the spread.
 
 # %%
 from course_utils.hardware.machine import drop_cache
@@ -485,9 +500,10 @@ for run in "first", "second", "third":
     print(f"{run} run: {megabytes / (time.perf_counter() - start):6.1f} MB/s")
 
 # %% [markdown]
-# **Count what was served.** A [workshop of ALCF](https://github.com/argonne-lcf/ALCF_Hands_on_HPC_Workshop), a
-# supercomputing centre, printed 40.8 images per second with one worker and 506.9 with two. How can a second worker be
-# worth twelve? Here is our version, on an emulated object store behind a cache:
+# **Count what was served.** A [workshop of ALCF](https://github.com/argonne-lcf/ALCF_Hands_on_HPC_Workshop),
+# a supercomputing centre, printed 40.8 images per second with one worker and 506.9 with two. How can a
+# second worker make loading twelve times faster? Here is our version, on an emulated object store behind
+# a cache:
 
 # %%
 # %%worker_module whole_file
@@ -495,7 +511,7 @@ from torch.utils.data import IterableDataset
 
 
 class WholeFile(IterableDataset):
-    """All events, one after the other."""
+    """Serves all events in order."""
 
     def __init__(self, events):
         self.events = events
@@ -521,27 +537,27 @@ behind_a_cache = MemmapEvents(folder, fs=cu.slow_storage(folder, "S3", cache_mb=
 served = [benchmark(behind_a_cache, num_workers) for num_workers in (0, 2)]
 
 # %%
-# how fast workers start changes the rates above, and nothing of this
+# the start of the workers changes the rates above, but not these counts
 print("distinct:", [len(set(events)) for events in served])
 
 # %% [markdown]
 # ### Exercise 3.3 · 10 min · ●●○
 #
-# Which of these statements name a **flaw** of `benchmark`, or of the way it is called? Give their letters, as in
-# `{"a", "h"}`.
+# Which of these statements name a **flaw** of `benchmark`, or of the way it is called? Write their
+# letters, such as `{"a", "h"}`.
 #
-# - **a** Every worker walks over the whole file: events are served twice.
-# - **b** The runs share a page cache; only the first one finds it cold.
+# - **a** Every worker reads the whole file: events are served twice.
+# - **b** The runs share a page cache, and only the first run finds it cold.
 # - **c** The start of the workers is counted as loading.
-# - **d** One run each, always in the same order.
+# - **d** There is one run each, always in the same order.
 # - **e** `gpu.synchronize()` is missing before the clock is read.
 # - **f** There is no training step in the loop.
 # - **g** The batches that were prefetched before the clock started are counted.
-# - **h** `time.perf_counter` is the wrong clock; `time.time` would be right.
+# - **h** `time.perf_counter` is the wrong clock. `time.time` would be right.
 #
 # <details><summary>Hint</summary>
 #
-# Ask of each one: is it true at all? And would the printed number change if it were mended?
+# Ask of each statement: is it true? If so, does it make the comparison of 0 and 2 workers unfair?
 #
 # </details>
 
@@ -551,26 +567,27 @@ flaws = {"a", "b", "c", "d"}  ### SOLUTION
 cu.check("03.3", flaws)
 
 # %% [markdown]
-# The duplicates are the worst of them: they are in your training, too. You will mend such a dataset in notebook 05.
+# The duplicates are the worst flaw, because your training gets them, too. You will fix such a dataset in
+# notebook 05.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **03d** 1 to 2 is tempting. It is 2 and more, sometimes far more: the first eight batches were
-#   ready before the clock started.
+# - **03d** Many say 1 to 2. The answer is 2 or more, sometimes far more, because the first eight batches
+#   were ready before the clock started.
 #
-# **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3 statement
-# **f** divides the room: without a step the number is the loader's, which is what the title promises.
-# Whoever has a training of their own here puts `course watch` in front of its command, and reads the
-# report to the others.
+# **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3, the room
+# disagrees about statement **f**. Without a step, the number is the rate of the loader, and that is what
+# this benchmark measures. If somebody has their own training here, they put `course watch` in front of
+# its command and read the report to the others.
 
 # %% [markdown]
-# ## Tools, and what each is blind to
+# ## Tools, and what each of them does not see
 #
-# Three runs tell *what* limits a loop. *Where* in the code it loses its time is a question for a tool. Here is a
-# dataset with a slow line, and a small model that really computes, on the CPU.
+# Three runs show *what* limits a loop. To find out *where* in the code it loses time, use a tool. Here is
+# a dataset with a slow line, and a small model that really computes, on the CPU.
 
 # %%
 # %%worker_module slow_line
@@ -579,7 +596,7 @@ from torch.utils.data import Dataset
 
 
 class SlowEvents(Dataset):
-    """Events in which each pulse knows how many others came within a microsecond."""
+    """Events in which each pulse counts its neighbours within a microsecond."""
 
     def __init__(self, events):
         self.events = events
@@ -598,8 +615,9 @@ class SlowEvents(Dataset):
 # %% [markdown]
 # ### torch.profiler
 #
-# It sits inside the process and sees every operator and every kernel. Its `schedule` skips the first steps
-# and the warm-up. The file opens in [Perfetto](https://ui.perfetto.dev), and in our timeline.
+# This profiler runs inside the process and sees every operator and every kernel. Its `schedule` skips the
+# first steps and the warm-up. You can open its file in [Perfetto](https://ui.perfetto.dev), and in our
+# timeline.
 
 # %%
 from torch.profiler import profile, schedule
@@ -623,23 +641,24 @@ from keepfed.measure.picture import Timeline
 Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "our trace": trace})
 
 # %% [markdown]
-# The profiler knows *that* the main process waits, and not *why*: workers are other processes. Our trace shows them,
-# because each worker sends its spans along with the batch. Here their rows are nearly empty, since the slow line
-# belongs to no stage. `with cu.stage("decode"):` around it would mark one, as it does here in the loop.
+# The profiler shows *that* the main process waits, but not *why*, because workers are separate processes.
+# Our trace shows the workers, because each worker sends its spans with the batch. Here their rows are
+# nearly empty, because the slow line belongs to no stage. `with cu.stage("decode"):` around the line
+# would mark it, as `cu.stage("compute")` does in the loop.
 
 # %% [markdown]
 # ### A whole training, unchanged
 #
-# In a terminal, put `course watch` in front of the command that you use anyway: <!-- given -->
+# In a terminal, put `course watch` in front of your usual command: <!-- given -->
 #
 # ```bash
 # course watch python train.py --lr 0.1
 # course watch --live torchrun --nproc-per-node 4 train.py
 # ```
 #
-# It watches every `DataLoader` of every rank, also those of Lightning and of Hugging Face's Trainer, and changes nothing
-# that the script computes. When the training ends, also by an error or by Ctrl-C, it says what each loader cost and what
-# to try first. In code it is one word:
+# It watches every `DataLoader` of every rank, including the loaders of Lightning and of Hugging Face's
+# Trainer. It does not change what the script computes. When the training ends, even with an error or
+# with Ctrl-C, it prints what each loader cost and what to try first. In code, you need one call:
 
 # %%
 watched = cu.watch(slow_loader)
@@ -648,33 +667,28 @@ for batch in watched:
 watched
 
 # %% [markdown]
-# Two other tools watch whole trainings. TraceML (the package `traceml-ai`) times input, forward and backward in the main
-# process. [HTA](https://hta.readthedocs.io) reads what torch.profiler recorded of a GPU. We gave public scripts to
-# each of them, on two cores without a GPU. HTA, tried on three of them, found nothing to read there. The others said: <!-- given -->
+# Two other tools watch whole trainings. TraceML (the package `traceml-ai`, here version 0.5.0 in November
+# 2026) measures the time of input, forward and backward in the main process, and can compare runs.
+# [HTA](https://hta.readthedocs.io) analyses what torch.profiler recorded of a GPU. We ran public training
+# scripts with TraceML and with `course watch`, on two cores without a GPU. Both measured that torchvision's
+# reference training waits for 58 % of the time, and Lightning's autoencoder for 38 %. <!-- given -->
 #
-# | Training | TraceML | `course watch` |
-# |---|---|---|
-# | nanoGPT: batches from a function | "INSUFFICIENT STEP-TIME DATA" | no `DataLoader` gave a batch; where to write `watch` |
-# | torchvision's reference, no workers | "INPUT-BOUND": "Increase workers, prefetch, or storage throughput" | CPU in the dataset: compute it ahead of training, or take more cores |
-# | Lightning's autoencoder | "INPUT-BOUND", with the same advice | CPU in the dataset: read a batch by one access |
-# | Hugging Face's `run_clm.py` | "RESIDUAL-HEAVY" | leave the loaders alone |
-#
-# (Into the first two scripts TraceML's own lines had to be written. "Residual" is what is left of a step when
-# all that it times is taken away.) Both agree on how long these loops wait: 58 % of the time in torchvision's, 38 % in
-# Lightning's. Two workers, tried here, made both slower: without a GPU the step computes too, and shares the cores with them.
+# TraceML calls both "INPUT-BOUND". `course watch` also names the cause, CPU time in the dataset, and
+# recommends different changes for the two. With two workers, both trainings became slower, because without
+# a GPU the step needs the same cores.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
 #
-# These look at processes that run already, and need no change of the code. Here are all four, looking at the same
-# running loader (`htop` and `iotop` are imitated):
+# These tools look at processes that are already running, and you do not have to change the code. Here
+# all four look at the same running loader (`htop` and `iotop` are imitated):
 
 # %%
 from course_stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
 from course_utils.hardware.machine import pressure
 
 batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
-next(batches)  # with 20 batches ahead, the workers go on while we look
+next(batches)  # the workers load 20 batches ahead, so they continue while we look
 lines = hot_lines(worker_pids()[0], seconds=0.5)
 cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
 del batches
@@ -692,12 +706,12 @@ disk
 machine
 
 # %% [markdown]
-# On Linux [perf](https://perfwiki.github.io) looks deeper, into C code and the kernel: `perf top -p PID`.
+# On Linux, [perf](https://perfwiki.github.io) looks deeper, into C code and the kernel: `perf top -p PID`.
 #
 # ### On many nodes: tracers of I/O
 #
-# [DFTracer](https://github.com/llnl/dftracer) notes every read of every process of a job: file, offset, size, time.
-# You mark functions of your own with a decorator: <!-- given -->
+# [DFTracer](https://github.com/llnl/dftracer) records every read of every process of a job: file, offset,
+# size and time. A decorator marks your own functions: <!-- given -->
 #
 # ```python
 # from dftracer.python import dftracer, dft_fn
@@ -710,10 +724,11 @@ machine
 # def decode(sample): ...
 # ```
 #
-# [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), installed in many centres, keeps counts and sizes for
-# each file of a job instead, and [Recorder](https://github.com/uiuc-hpc/Recorder) all calls with their arguments.
-# [DLIO](https://github.com/argonne-lcf/dlio_benchmark) is a benchmark that reads like a training does, and sleeps where
-# a GPU would compute. Here are recordings by DFTracer, of our loader and of DLIO:
+# [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), which many centres have installed, keeps
+# counts and sizes for each file of a job. [Recorder](https://github.com/uiuc-hpc/Recorder) keeps all calls
+# with their arguments. [DLIO](https://github.com/argonne-lcf/dlio_benchmark) is a benchmark that reads as
+# a training does, and sleeps while a GPU would compute. Here are recordings by DFTracer, of our loader and
+# of DLIO:
 
 # %%
 from course_stories.dftracer import load_dftracer
@@ -725,14 +740,15 @@ Timeline({name: load_dftracer(recording(file)) for name, file in names.items()})
 # %% [markdown]
 # ### Exercise 3.4 · 5 min · ●○○
 #
-# Which tool answers which question? For each, choose one of `"torch.profiler"`, `"py-spy"`, `"top"` (or `"htop"`),
-# `"iotop"`, `"pressure"` (the files in /proc/pressure) and `"DFTracer"`. Each is needed once.
+# Which tool answers which question? For each question, choose one of `"torch.profiler"`, `"py-spy"`,
+# `"top"` (or `"htop"`), `"iotop"`, `"pressure"` (the files in /proc/pressure) and `"DFTracer"`. You need
+# each tool once.
 #
 # - `kernel`: which kernel takes most of the GPU's time?
-# - `line`: the job has been running for hours. In which line of Python is worker 1?
+# - `line`: the job has been running for hours. Which line of Python does worker 1 run?
 # - `cores`: does each worker keep a core busy?
 # - `bytes`: how many bytes per second does each process read from the disk?
-# - `stall`: for what share of the time did something on this machine wait for the disk?
+# - `stall`: for what share of the time did a program on this machine wait for the disk?
 # - `file`: which of 10,000 files do the 64 processes of the job read in pieces of 4 KiB? <!-- given -->
 
 # %%
