@@ -11,7 +11,7 @@ import numpy as np
 import webdataset as wds
 from torch.utils.data import DataLoader
 
-from course_exercises.nb10.hidden import room, small_shards
+from course_exercises.nb10.hidden import shard_folder, small_shards
 from course_utils.hardware.storage import VirtualClock, counting_storage, slow_storage
 from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
@@ -23,7 +23,7 @@ FEW = 200  # events, if the ratio does not depend on their number
 def requests_for_files_over_shards() -> float:
     """Return the requests for reading events from files, relative to 2 shards."""
     events = data_path("events", "S")
-    with room() as folder:
+    with shard_folder() as folder:
         samples = islice(event_samples(events), FEW)
         write_shards(samples, folder / "shards", per_shard=FEW // 2)
         requests = []
@@ -47,7 +47,7 @@ def _requests(folder: Path, read: Callable[[Any], Any]) -> int:
 
 def shards_opened_half_way() -> list[int]:
     """Return how many of 3 shards WebDataset and our reader open for half of the first one."""
-    with room() as folder:
+    with shard_folder() as folder:
         paths = write_shards(_numbers(60), folder, per_shard=20)
         storage = counting_storage(folder)
         ours = stream_shards(folder, fs=storage, buffer=1, shuffle_shards=False)
@@ -81,7 +81,7 @@ def what_webdataset_says_to_s3() -> list[str]:
 
 def samples_of_a_shard_cut_between_two() -> int:
     """Return how many of 10 samples half a tar file yields without an error."""
-    with room() as folder:
+    with shard_folder() as folder:
         (path,) = write_shards(_numbers(10), folder, per_shard=10)
         with tarfile.open(path) as archive:
             middle = archive.getmembers()[5].offset
@@ -102,14 +102,14 @@ def share_that_draws_do_not_meet() -> float:
 
 def orders_of_shards() -> int:
     """Count the orders that shardshuffle gives in five epochs of one pipeline."""
-    with room() as folder:
+    with shard_folder() as folder:
         pipeline = wds.WebDataset(list(small_shards(folder, 12)), shardshuffle=100)
         return len({tuple(sample["__key__"] for sample in pipeline) for _ in range(5)})
 
 
 def orders_with_detshuffle() -> list[int]:
     """Count the orders in three epochs with new workers, and with persistent ones."""
-    with room() as folder:
+    with shard_folder() as folder:
         urls = list(small_shards(folder, 12))
         return [len(set(_orders(urls, persistent))) for persistent in (False, True)]
 
@@ -122,7 +122,7 @@ def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
 
 def caches_that_are_limited() -> int:
     """Count the caches in a pipeline with a cache_dir that remove anything."""
-    with room() as folder:
+    with shard_folder() as folder:
         urls = list(small_shards(folder, 2))
         stages = wds.WebDataset(urls, shardshuffle=False, cache_dir=str(folder)).pipeline
         caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]

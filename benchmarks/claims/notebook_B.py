@@ -2,7 +2,7 @@
 
 import os
 
-from course_exercises.nb10.hidden import room
+from course_exercises.nb10.hidden import shard_folder
 from course_utils.loading.shards import write_shards
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # otherwise datasets may contact its hub
@@ -20,7 +20,7 @@ def shards_read_by_one_of_three_ranks() -> list[int]:
     """Return how many of 20 and of 21 shards one rank reads with split_dataset_by_node."""
     found = []
     for count in (20, 21):
-        with room() as folder:
+        with shard_folder() as folder:
             samples = ({"__key__": f"{n:04d}", "cls": n} for n in range(3 * count))
             paths = write_shards(samples, folder / "shards", per_shard=3)
             stream = load_dataset(
