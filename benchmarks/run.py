@@ -1,4 +1,4 @@
-"""Run every benchmark; each prints its results next to their limits.
+"""Run every benchmark. Each prints its results next to their limits.
 
     make bench
 

@@ -37,7 +37,7 @@ class DatasetScript:
 
 
 def run(script: DatasetScript, argv: Sequence[str] | None, *, usage: str) -> int:
-    """Create or check the data set that the arguments specify; return the exit code."""
+    """Create or check the data set that the arguments specify, and return the exit code."""
     arguments = _parse(script, argv, usage)
     folder = arguments.out or data_root() / f"{script.name}-{arguments.size}"
     if arguments.check:

@@ -1,7 +1,7 @@
 """Create a folder of data atomically, and verify it later.
 
 A folder is built under a temporary name next to its final path. It gets checksums and, last of all,
-a manifest, and is then renamed. A killed run does not change the final path; the next run cleans
+a manifest, and is then renamed. A killed run does not change the final path. The next run cleans
 up.
 """
 
@@ -61,7 +61,7 @@ def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: i
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock `folder` for writing; the system releases the lock if the holder is killed."""
+    """Lock `folder` for writing. The system releases the lock if the holder is killed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_beside(folder, "lock"))
     try:

@@ -3,7 +3,7 @@
     python -m course_data.make_images --size M
     python -m course_data.make_images --size M --check
 
-The photographs are files of the installed scikit-image; nothing is downloaded. Each photograph is
+The photographs are files of the installed scikit-image. Nothing is downloaded. Each photograph is
 one class, and class sizes differ, as in real collections: images-M/cat/00012.jpg. The same seed
 gives the same bytes as long as scikit-image and Pillow stay the same.
 """
@@ -100,7 +100,7 @@ def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 
 
 
 def class_counts(total: int) -> dict[str, int]:
-    """Return the number of images of each class; the classes differ in size on purpose."""
+    """Return the number of images of each class. The classes differ in size on purpose."""
     borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)
     return dict(zip(SHARES, np.diff(borders).tolist(), strict=True))
 

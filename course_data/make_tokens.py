@@ -79,7 +79,7 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
 
 
 def train(texts: Iterable[str]) -> Tokenizer:
-    """Return a tokenizer trained on these texts; it can encode any other text too."""
+    """Return a tokenizer trained on these texts. It can encode any other text too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -96,7 +96,7 @@ def train(texts: Iterable[str]) -> Tokenizer:
 def _encode(
     tokenizer: Tokenizer, texts: Iterator[str], wanted: int, name: str
 ) -> list[NDArray[np.uint16]]:
-    """Return documents with `wanted` tokens in total; the last one is truncated."""
+    """Return documents with `wanted` tokens in total. The last one is truncated."""
     documents, left = list[NDArray[np.uint16]](), wanted
     with tqdm(total=wanted, desc=name, unit="token", unit_scale=True, disable=None) as bar:
         while left and (some := [text + END_TEXT for text in islice(texts, AT_ONCE)]):

@@ -114,7 +114,7 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
 
 
 def _part_task(folder: Path, name: str, path: Path, number: int) -> tuple[Any, tuple[str, int]]:
-    """Write one part in a worker; return the input of `finish`, and the node and process."""
+    """Write one part in a worker, and return the input of `finish`, and the node and process."""
     import ray
 
     found = write_part(folder, name, path, number)

@@ -108,7 +108,7 @@ def simulate(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> 
 
 
 def _signal(events: NDArray[np.void], runs: Runs, rng: np.random.Generator) -> Pulses:
-    """Return pulses from light; an event that does not trigger is placed again elsewhere."""
+    """Return pulses from light. An event that does not trigger is placed again elsewhere."""
     parts, waiting = [], np.arange(len(events))
     while len(waiting):
         pulses = _alive(_detect(events[waiting], rng), events[waiting], runs)

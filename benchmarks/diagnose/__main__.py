@@ -66,7 +66,7 @@ class Run:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a table for each run; return exit status 1 if a limit is missed."""
+    """Print a table for each run, and return exit status 1 if a limit is missed."""
     words = list(sys.argv[1:] if argv is None else argv)
     warnings.filterwarnings("ignore", "This DataLoader will create")
     runs = [RUNS[word] for word in words if word in RUNS] or [RUNS["--quiet"], RUNS["--busy"]]

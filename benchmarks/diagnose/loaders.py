@@ -88,7 +88,7 @@ class Pool:
     """Batches from a separate pool of processes, in order."""
 
     def __init__(self, processes: int):
-        """Store the number of processes; the pool starts with the iteration."""
+        """Store the number of processes. The pool starts with the iteration."""
         self.processes = processes
 
     def __iter__(self) -> Iterator[torch.Tensor]:

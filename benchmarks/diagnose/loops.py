@@ -34,7 +34,7 @@ ROWS = 20_000  # samples of most datasets
 
 
 def known(name: str, cause: Cause) -> Callable[[Make], Make]:
-    """Register a loop under its cause; the function receives a folder for its files."""
+    """Register a loop under its cause. The function receives a folder for its files."""
 
     def register(make: Make) -> Make:
         CAUSES[name], LOOPS[name] = cause, make

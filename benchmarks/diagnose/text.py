@@ -83,7 +83,7 @@ class RandomWindows:
     """Batches of random windows, stacked one by one: nanoGPT's `get_batch` as an iterable."""
 
     def __init__(self, folder: Path, batch_size: int = 64, length: int = 256):
-        """Write a file of tokens; the batch size is that of `train_shakespeare_char`."""
+        """Write a file of tokens. The batch size is that of `train_shakespeare_char`."""
         self.file, self.size, self.length = folder / "train.bin", batch_size, length
         np.arange(3_000_000, dtype=np.uint16).tofile(self.file)
 

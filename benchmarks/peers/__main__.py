@@ -32,7 +32,7 @@ from keepfed.files import replace_file
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Measure, print, and record if requested; return the exit status."""
+    """Measure and print, record if requested, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -43,7 +43,7 @@ class Table:
         return self.one_by_one if peer.one_by_one else self.count
 
     def written(self, peer: Peer, folder: Path) -> Path:
-        """Return the files of a peer; peers with the same format share them."""
+        """Return the files of a peer. Peers with the same format share them."""
         place = folder / f"{peer.write.__name__}-{self.samples(peer)}"
         if not place.exists():
             unfinished = folder / f"unfinished-{os.getpid()}"

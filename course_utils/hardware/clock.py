@@ -21,7 +21,7 @@ class HostClock(Protocol):
         """Return the current time."""
 
     def sleep_until(self, end_ns: int) -> None:
-        """Wait until `end_ns`; return immediately if that time has passed."""
+        """Wait until `end_ns`, or return immediately if that time has passed."""
 
 
 class RealClock:
@@ -52,7 +52,7 @@ class Timed(Protocol):
 
 
 class VirtualClock:
-    """Clock that jumps ahead instead of waiting; any thread of this process may use it.
+    """Clock that jumps ahead instead of waiting. Any thread of this process may use it.
 
         fs = slow_storage(folder, "S3")
         clock = VirtualClock(fs)

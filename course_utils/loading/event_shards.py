@@ -43,7 +43,7 @@ class EventShards(ShardedStream[Sample, range]):
 
         Args:
             folder: Folder that make_events has written.
-            shards: Number of contiguous shards; their sizes differ by at most one event.
+            shards: Number of contiguous shards. Their sizes differ by at most one event.
             interleave: Number of shards that a worker reads alternately.
             chunk: Number of events that a worker reads with one request.
             buffer: Number of events in the shuffle buffer of a worker. 1 does not shuffle.
@@ -80,7 +80,7 @@ class EventShards(ShardedStream[Sample, range]):
         return interleave(map(self._read, shards), self.interleave)
 
     def close(self) -> None:
-        """Close the files in this process; the next loop opens them again."""
+        """Close the files in this process. The next loop opens them again."""
         super().close()
         self.events.close()
 

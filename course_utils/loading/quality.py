@@ -138,7 +138,7 @@ def co_occurrence_matrix(
 
 
 def plot_co_occurrence(ways: Mapping[str, Mixing]) -> Figure:
-    """Draw one co-occurrence matrix per way to shuffle; both axes are the position in the file.
+    """Draw one co-occurrence matrix per way to shuffle. Both axes are the position in the file.
 
     All panels share one colour scale. The title shows the scatter relative to a full shuffle.
     """

@@ -123,7 +123,7 @@ def exercise(key: str, *, title: str, seconds: float = 60) -> Callable[[Judge], 
 
 
 def check(key: str, *attempt: Any) -> Verdict:
-    """Check the learner's `attempt` at exercise `key`; an error in it never stops the notebook.
+    """Check the learner's `attempt` at exercise `key`. An error in it never stops the notebook.
 
     Raises:
         CourseError: If there is no such exercise.

@@ -1,4 +1,4 @@
-"""One interface to a GPU, real or emulated; emulated ones are labelled."""
+"""One interface to a GPU, real or emulated. Emulated ones are labelled."""
 
 from course_utils.hardware.clock import HostClock, VirtualClock
 from course_utils.hardware.gpu.accelerator import (

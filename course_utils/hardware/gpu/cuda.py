@@ -37,7 +37,7 @@ class CudaAccelerator(CudaDevice):
             return CudaLoss(checksum(read), self.current_stream())
 
     def smi(self) -> Smi:
-        """Return the output of nvidia-smi; record a trace to see the true idle share."""
+        """Return the output of nvidia-smi. Record a trace to see the true idle share."""
         return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
 
 

@@ -259,7 +259,7 @@ class EmulatedAccelerator:
         return [tensor.content for tensor in uploaded]
 
     def pin(self, batch: Any) -> Any:
-        """Copy the tensors of `batch` to pinned memory; this takes time on the host."""
+        """Copy the tensors of `batch` to pinned memory. This takes time on the host."""
         with stage("transfer", lane="main"):
             start = self._driver.clock()
             copied = map_tensors(lambda tensor: _dense(tensor).clone(), batch)

@@ -146,7 +146,7 @@ class Memory:
         self.reserved += nbytes
 
     def drop(self, piece: Allocation) -> None:
-        """Free the memory of a dropped tensor; any thread may call this at any time."""
+        """Free the memory of a dropped tensor. Any thread may call this at any time."""
         piece.free_ns = max((stream.tail_ns for stream in piece.recorded), default=0)
         self._dropped.append(piece)
 

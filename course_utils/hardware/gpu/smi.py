@@ -49,7 +49,7 @@ class Smi:
 
 
 def nvidia_smi(name: str, uuid: str) -> Smi:
-    """Call the real nvidia-smi; unavailable figures stay None."""
+    """Call the real nvidia-smi. Unavailable figures stay None."""
     command = ["nvidia-smi", f"--id={uuid}", f"--query-gpu={_QUERY}"]
     try:
         answer = subprocess.run(

@@ -107,7 +107,7 @@ class Driver:
 
 
 class EmulatedStream:
-    """A queue of operations that run one at a time; its methods are those of torch.Stream."""
+    """A queue of operations that run one at a time. Its methods are those of torch.Stream."""
 
     def __init__(self, driver: Driver):
         self._driver = driver
@@ -157,7 +157,7 @@ class EmulatedStream:
 
 
 class EmulatedEvent:
-    """A mark in a stream that others can wait for; its methods are those of torch.Event."""
+    """A mark in a stream that others can wait for. Its methods are those of torch.Event."""
 
     def __init__(self, driver: Driver, *, enable_timing: bool = False):
         self._driver, self._timing = driver, enable_timing

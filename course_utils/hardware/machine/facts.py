@@ -1,6 +1,6 @@
 """Facts about this machine that limit a data loader, before anything is measured.
 
-A fact that cannot be determined is shown as unknown; this is not an error. `print(probe())` is the
+A fact that cannot be determined is shown as unknown. This is not an error. `print(probe())` is the
 page that `course doctor` shows, including an explanation of each fact.
 """
 

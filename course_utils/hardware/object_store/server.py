@@ -68,7 +68,7 @@ class Limits:
         return start + self._preset.open_ms / 1e3
 
     def answer(self) -> Callable[[int], float]:
-        """Start an answer; return a function: size of the next chunk -> its arrival time."""
+        """Start an answer, and return a function: size of the next chunk -> its arrival time."""
         sent = self._clock() + self._preset.request_ms / 1e3
 
         def arrival(size: int) -> float:
@@ -172,7 +172,7 @@ class _Counters(_Reading):
 
 
 class _Objects(_Reading, StaticFileHandler):
-    """Files and listings. Tornado parses conditions and ranges; the store paces the body."""
+    """Files and listings. Tornado parses conditions and ranges. The store paces the body."""
 
     _found: Path
     _span: tuple[int, int] | None = None  # range of bytes to send
@@ -233,7 +233,7 @@ class _Objects(_Reading, StaticFileHandler):
         return str(self._found)
 
     def compute_etag(self) -> str:
-        """Identify the version of a file without reading it; tornado would hash its content."""
+        """Identify the version of a file without reading it. Tornado would hash its content."""
         status = self._found.stat()
         return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"'
 
@@ -291,7 +291,7 @@ def serve(
 
 
 def main() -> None:
-    """Run the server process of an `object_store`; print the port, or why it did not start.
+    """Run the server process of an `object_store`, and print the port, or why it did not start.
 
     The settings are one line of JSON on stdin, so lists of processes do not show the token. The
     server ends when its stdin closes, that is, when its owner ends.

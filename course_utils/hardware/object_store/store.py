@@ -139,7 +139,7 @@ class ObjectStore:
         self._end()
 
     def restart(self) -> None:
-        """Restart the server with the same URL and token; its counters start at zero.
+        """Restart the server with the same URL and token. Its counters start at zero.
 
         Raises:
             CourseError: If another program has taken the port.

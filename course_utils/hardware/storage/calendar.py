@@ -110,7 +110,7 @@ class Device:
     def reserve(self, file: int, start: int, stop: int, *, size: int, in_hand: int = -1) -> int:
         """Reserve a read of bytes `start` to `stop` of a file of `size` bytes.
 
-        `in_hand` is the block that this reader used last; reading it again does not count as a hit.
+        `in_hand` is the block that this reader used last. Reading it again does not count as a hit.
 
         Returns:
             Time at which the last byte arrives, in ns.

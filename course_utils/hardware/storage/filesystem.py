@@ -179,12 +179,12 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
 
 class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
-    """One open file; each `read()` is one request for exactly the requested bytes."""
+    """One open file. Each `read()` is one request for exactly the requested bytes."""
 
     DEFAULT_BLOCK_SIZE = 8 * 1024  # bytes that readline() searches at a time
 
     def __init__(self, fs: SlowFileSystem, path: str, local: Path, **kwargs: Any):
-        """Store size and identity of the file; keep no handle open that a fork could share."""
+        """Store size and identity of the file, and keep no handle open that a fork could share."""
         status = local.stat()
         super().__init__(fs, path, **{"cache_type": "none"} | kwargs | {"size": status.st_size})
         self._details = _entry(path, status)

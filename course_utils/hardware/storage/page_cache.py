@@ -45,7 +45,7 @@ class PageCache:
         return 8 * (_FIELDS + 2 * nodes) + 4 * (4 * nodes + _buckets(capacity))
 
     def use(self, key: int, weight: int) -> tuple[int, bool]:
-        """Mark a block as used last; return its node, and whether it was already cached."""
+        """Mark a block as used last. Return its node, and whether it was already cached."""
         node = self._find(key)
         if node:
             if self._after[0] != node:

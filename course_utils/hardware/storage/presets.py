@@ -51,7 +51,7 @@ UNLIMITED = StoragePreset(
 
 
 def storage_preset(preset: str | StoragePreset) -> StoragePreset:
-    """Return the preset with this name; a `StoragePreset` is returned unchanged.
+    """Return the preset with this name. A `StoragePreset` is returned unchanged.
 
     Raises:
         ValueError: If there is no such preset.

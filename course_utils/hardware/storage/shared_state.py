@@ -57,7 +57,7 @@ else:
 
     # Locks of `lockf` belong to a process: a forked child does not inherit them, unlike `flock`.
     def _lock(handle: int) -> bool:
-        """Take the lock if it is free; return whether it was free."""
+        """Take the lock if it is free, and return whether it was free."""
         with suppress(BlockingIOError, PermissionError):
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
             return True
@@ -154,7 +154,7 @@ class SharedState:
         _mark_alive(self._file_lock)
 
     def close(self) -> None:
-        """Close the file; the memory must no longer be in use."""
+        """Close the file. The memory must no longer be in use."""
         self._inside.release()
         self.memory.release()
         self._map.close()
@@ -162,7 +162,7 @@ class SharedState:
 
 
 def create(settings: dict[str, Any], size: int) -> str:
-    """Create a state of `size` zeroed bytes, in memory if possible; return its folder.
+    """Create a state of `size` zeroed bytes, in memory if possible, and return its folder.
 
     Raises:
         OSError: If no location has enough free space.

@@ -1,6 +1,6 @@
 """Base classes for datasets of events, with rules that hold for every file format.
 
-- `__init__` is light. It reads paths, labels and offsets; pulses are read on request.
+- `__init__` is light. It reads paths, labels and offsets. Pulses are read on request.
 - The process that reads a file opens it. Processes that share a handle share its position, and
   most handles cannot be pickled for a worker.
 - `__getitems__` gets the indices of a whole batch and reads them with as few requests as possible.
@@ -76,7 +76,7 @@ def pad_collate(samples: Sequence[Sample]) -> Batch:
 
 
 class Events(Dataset[Sample]):
-    """Base class; subclasses define the file, how to open it and how to read pulses."""
+    """Base class. Subclasses define the file, how to open it and how to read pulses."""
 
     entry: str  # file or folder of the format, next to events.parquet
 
@@ -122,16 +122,16 @@ class Events(Dataset[Sample]):
 
     @property
     def file(self) -> Any:
-        """The file, opened by this process; a forked worker opens it again."""
+        """The file, opened by this process. A forked worker opens it again."""
         return self._lazy.file
 
     def close(self) -> None:
-        """Close the file in this process; the next event opens it again."""
+        """Close the file in this process. The next event opens it again."""
         self._lazy.close()
 
     @staticmethod
     def _open(path: str, fs: Any) -> Any:
-        """Open `path`; a static method, so that the file does not keep the dataset alive."""
+        """Open `path` in a static method, so that the file does not keep the dataset alive."""
         raise NotImplementedError
 
     def _find(self) -> None:

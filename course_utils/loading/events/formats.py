@@ -1,4 +1,4 @@
-"""Registry of file formats for events; a new format is a module and one line here.
+"""Registry of file formats for events. A new format is a module and one line here.
 
 events = open_events(data_path("events"), "tar")  # after `convert_events data/events-M --to tar`
 """

@@ -67,7 +67,7 @@ class MemmapEvents(RowEvents):
 
 @dataclass(frozen=True)
 class EventArrays:
-    """Ragged events to write in a format; the pulses may be memory-mapped."""
+    """Ragged events to write in a format. The pulses may be memory-mapped."""
 
     table: NDArray[np.void]  # dtype EVENT
     offsets: NDArray[np.int64]
@@ -75,7 +75,7 @@ class EventArrays:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Open the events in `folder`; the pulses are memory-mapped, not read."""
+        """Open the events in `folder`. The pulses are memory-mapped, not read."""
         import pyarrow.parquet as pq
 
         columns = pq.read_table(folder / "events.parquet")
@@ -113,7 +113,7 @@ class EventArrays:
                 bar.update(block.stop - block.start)
 
     def slices(self, size: int) -> list[slice]:
-        """Return the events as slices of `size` events; the last one may be shorter."""
+        """Return the events as slices of `size` events. The last one may be shorter."""
         firsts = range(0, len(self), size)
         return [slice(first, min(first + size, len(self))) for first in firsts]
 

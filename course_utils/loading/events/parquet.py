@@ -16,7 +16,7 @@ _LARGE_GROUP = 200_000  # events
 
 
 class ParquetEvents(GroupEvents):
-    """One Parquet file with one row per pulse; the smallest readable unit is a row group."""
+    """One Parquet file with one row per pulse. The smallest readable unit is a row group."""
 
     entry = "pulses.parquet"
 
@@ -48,7 +48,7 @@ class ParquetEvents(GroupEvents):
 
 
 def write_parquet(events: EventArrays, path: Path, *, large: bool = False) -> None:
-    """Write one row per pulse; a row group contains EVENTS_AT_ONCE complete events.
+    """Write one row per pulse. A row group contains EVENTS_AT_ONCE complete events.
 
     A `large` group gives the smallest file, but almost the whole file must be read for one event.
     """

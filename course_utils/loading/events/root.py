@@ -15,7 +15,7 @@ from keepfed.measure.spans import stage
 
 
 class RootEvents(GroupEvents):
-    """One ROOT file with an entry per event; the smallest readable unit is a basket per column."""
+    """One ROOT file with an entry per event. The smallest readable unit is a basket per column."""
 
     entry = "events.root"
 
@@ -49,7 +49,7 @@ class RootEvents(GroupEvents):
 
 
 def write_root(events: EventArrays, path: Path) -> None:
-    """Write the tree `events` with an entry per event; a basket has EVENTS_AT_ONCE entries.
+    """Write the tree `events` with an entry per event. A basket has EVENTS_AT_ONCE entries.
 
     The bytes differ on each call, because ROOT stores the time of writing.
     """

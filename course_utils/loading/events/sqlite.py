@@ -34,7 +34,7 @@ def connect(path: str, fs: Any = None) -> apsw.Connection:
 
 
 class _FileSystem(apsw.VFS):
-    """SQLite file system with a single file from fsspec; the connection keeps it alive."""
+    """SQLite file system with a single file from fsspec. The connection keeps it alive."""
 
     def __init__(self, path: str, fs: Any):
         self.path, self.fs, self.name = path, fs, f"fsspec-{id(self)}"

@@ -27,7 +27,7 @@ def shard_name(shard: int) -> str:
 
 
 class Shards:
-    """The shards of a folder; the last `open_at_once` stay open."""
+    """The shards of a folder. The last `open_at_once` stay open."""
 
     open_at_once = 64
 

@@ -119,7 +119,7 @@ class AugmentParams:
     contrast: Tensor  # float32 (batch,); 1 means no change
 
     def to(self, device: torch.device | str) -> AugmentParams:
-        """Return the parameters on `device`; a copy to CUDA does not block the host."""
+        """Return the parameters on `device`. A copy to CUDA does not block the host."""
         # Devices other than CUDA may read the source after Python has freed it.
         on_cuda, parts = torch.device(device).type == "cuda", list(vars(self).values())
         if on_cuda:

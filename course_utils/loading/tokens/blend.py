@@ -25,7 +25,7 @@ from course_utils.loading.tokens.windows import PackedWindows
 
 
 class Blend(Dataset[torch.Tensor]):
-    """Windows of several corpora, interleaved; each corpus starts again when it ends."""
+    """Windows of several corpora, interleaved. Each corpus starts again when it ends."""
 
     def __init__(
         self,

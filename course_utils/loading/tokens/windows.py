@@ -43,7 +43,7 @@ class PackedWindows(Dataset[torch.Tensor]):
     """Windows of `length + 1` tokens of a corpus, over as many epochs as needed."""
 
     def __init__(self, corpus: Corpus, length: int, *, count: int | None = None, seed: int = 0):
-        """Check the length; each process builds the index of an epoch when it reads it.
+        """Check the length. Each process builds the index of an epoch when it reads it.
 
         Args:
             corpus: Documents to pack.
@@ -86,7 +86,7 @@ class PackedWindows(Dataset[torch.Tensor]):
         return torch.from_numpy(tokens)
 
     def index(self, epoch: int) -> Index:
-        """Return the index of an epoch; the index requested last is cached."""
+        """Return the index of an epoch. The index requested last is cached."""
         if self._built is None or self._built[0] != epoch:
             rng = np.random.default_rng([self.seed, epoch])
             documents = rng.permutation(len(self.corpus))

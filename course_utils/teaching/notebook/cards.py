@@ -43,7 +43,7 @@ def inline(sentence: str) -> str:
 
 
 def bars(rows: Sequence[Bar]) -> str:
-    """Return the HTML of horizontal bars from zero; guesses are hatched."""
+    """Return the HTML of horizontal bars from zero. Guesses are hatched."""
     longest = max((abs(row.value) for row in rows), default=0) or 1
     return "".join(_bar(row, abs(row.value) / longest) for row in rows)
 

@@ -83,7 +83,7 @@ def _forget_errors() -> None:
 
 
 def _end_loops() -> int:
-    """End all unfinished loops over a loader, including named iterators; return their number.
+    """End all unfinished loops over a loader, including named iterators, and return their number.
 
     Do this before collecting garbage. A loop that is collected loses its queues first, and torch
     then waits five seconds for each worker.

@@ -56,7 +56,7 @@ class Demo:
 def run_demo(
     program: str, *, seconds: float = 20, memory_mb: float = 2000, fresh: bool = False
 ) -> Demo:
-    """Run `program` in a subprocess with limits on time and memory; leave no process behind.
+    """Run `program` in a subprocess with limits on time and memory, and leave no process behind.
 
     Args:
         program: Python source, run like a script. If it starts workers, it needs
@@ -149,7 +149,7 @@ class _Monitor:
         self.peak_mb = self.seconds = 0.0
 
     def wait(self, seconds: float, memory_mb: float) -> str:
-        """Wait for the end; return why the process must be stopped, or an empty string."""
+        """Wait for the end, and return why the process must be stopped, or an empty string."""
         start = time.monotonic()
         while self.process.exitcode is None:
             begun = time.monotonic()

@@ -33,7 +33,7 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 def predict(
     key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()
 ) -> widgets.VBox:
-    """Show a form that asks `question` and stores the answer; the notebook works without it.
+    """Show a form that asks `question` and stores the answer. The notebook works without it.
 
     Args:
         key: Notebook and letter, such as "02a" ("02.1" is an exercise). Pass the same to `reveal`.

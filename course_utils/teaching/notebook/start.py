@@ -96,7 +96,7 @@ def start_workers() -> str:
 
 
 def data_path(name: str, size: str | None = None) -> Path:
-    """Return the folder of a data set; create the data set first if it does not exist.
+    """Return the folder of a data set, and create it first if it does not exist.
 
     Raises:
         CourseError: If the data set is unknown, or could not be created.
@@ -112,7 +112,7 @@ def data_path(name: str, size: str | None = None) -> Path:
 
 
 def make_data(name: str, size: str | None = None) -> int:
-    """Create a data set, or check that it is complete; print messages, return an exit code."""
+    """Create a data set or check it, print the result, and return an exit code."""
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}. Choose one of {', '.join(DATA_SETS)}.")
     from course_data import make_events, make_images, make_tokens, make_volumes

@@ -33,7 +33,7 @@ if __name__ == "__main__":
 def torchrun(
     script: str | Path, *args: object, ranks: int = 4, seconds: float = 120, rank_mb: float = 1000
 ) -> Demo:
-    """Run `torchrun --standalone --nproc-per-node RANKS SCRIPT ARGS`; leave no process behind.
+    """Run `torchrun --standalone --nproc-per-node RANKS SCRIPT ARGS`, and leave no process behind.
 
     Args:
         script: Path of the script, or the name of a %%worker_module.

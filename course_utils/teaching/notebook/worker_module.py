@@ -27,7 +27,7 @@ _ran: dict[str, str] = {}  # module name -> its cell in this kernel, the latest 
 
 
 def register(shell: Any, notebook: str) -> None:
-    """Register the magic in `shell`; each notebook has a separate folder for its files."""
+    """Register the magic in `shell`. Each notebook has a separate folder for its files."""
     folder = scratch_folder() / f"nb{notebook}"
 
     def worker_module(line: str, cell: str) -> None:
