@@ -4,22 +4,34 @@ A judge calls the probes that apply to its exercise. They try an answer where a 
 look: in a second pass, in real workers, with large numbers, and in the process that called it.
 """
 
+import datetime
 import gc
 import os
 import pickle
 import random
+import subprocess
+import sys
 import time
+import tracemalloc
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import dill
 import numpy as np
 import torch
+from torch.utils.data import Dataset
+from torch.utils.data._utils.worker import WorkerInfo
 
-from course_exercises.judging.chance import random_state, stay_together
-from course_exercises.judging.compare import short
+from course_exercises.judging.chance import (
+    in_another_process,
+    random_numbers_of,
+    random_state,
+    stay_together,
+)
+from course_exercises.judging.compare import equal, short
 from course_utils.teaching.exercise import expect, refuse
 
 Item = TypeVar("Item", bound=Hashable)
@@ -29,21 +41,23 @@ EDGES = (0, 1, 127, 128, 255, 256, 32_767, 32_768, 65_535, 65_536, 2**24, 2**24 
 
 # other sources of a rank: an answer that reads one of them ignores the rank it was given
 _OTHER_RANKS: Mapping[str, Mapping[str, str]] = {
-    "Slurm's variables": {"SLURM_PROCID": "5", "SLURM_LOCALID": "5", "SLURM_NTASKS": "8"},
+    "Slurm's variables": {"SLURM_PROCID": "5", "SLURM_NODEID": "5", "SLURM_NTASKS": "8"},
     "Open MPI's variables": {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8"},
     "MPI's variables": {"PMI_RANK": "5", "PMI_SIZE": "8"},
 }
 # variables that libraries set when they are first used
 _LIBRARIES = ("TORCH", "PYTORCH", "CUDA", "KMP_", "KINETO")
+_PYTORCH = "the random generator of PyTorch"
 _TORCHRUN = {"RANK": "5", "LOCAL_RANK": "5", "WORLD_SIZE": "8"}
 
 
 @contextmanager
-def process_unchanged(*given: Any) -> Iterator[None]:
+def process_unchanged(*given: Any, may_draw: bool = False) -> Iterator[None]:
     """Refuse an answer that changes its arguments, a random generator or another global setting.
 
     Args:
         given: The arguments of the answer. They are compared before and after.
+        may_draw: Whether the answer may draw from PyTorch's generator.
     """
     before, arguments = _state(), [_frozen(one) for one in given]
     directory, variables = os.getcwd(), dict(os.environ)
@@ -52,6 +66,8 @@ def process_unchanged(*given: Any) -> Iterator[None]:
         after = _state()
     finally:
         os.chdir(directory)
+        torch.set_default_dtype(before["the default dtype"])  # type: ignore[arg-type]
+        torch.set_grad_enabled(before["the gradient mode"])  # type: ignore[arg-type]
         now = {key: os.environ.get(key) for key in {*os.environ, *variables}}
         changed = {key for key in now if now[key] != variables.get(key)}
         changed = {key for key in changed if not key.startswith(_LIBRARIES)}
@@ -66,6 +82,8 @@ def process_unchanged(*given: Any) -> Iterator[None]:
             "the next epoch starts from the changed values.",
             "Work on a copy: x.clone(), x.copy() or list(x).",
         )
+    if may_draw:
+        del before[_PYTORCH]
     for setting, value in before.items():
         expect(
             after[setting] == value,
@@ -83,7 +101,7 @@ def process_unchanged(*given: Any) -> Iterator[None]:
 
 
 def _state() -> dict[str, object]:
-    names = "the random generator of PyTorch", "the one of NumPy", "the one of Python"
+    names = _PYTORCH, "the random generator of NumPy", "the random generator of Python"
     return {
         **dict(zip(names, random_state(), strict=True)),
         "the default dtype": torch.get_default_dtype(),
@@ -99,6 +117,21 @@ def _frozen(value: Any) -> bytes | None:
         return pickle.dumps(value)
     except Exception:  # whatever pickling a learner's object raises
         return None
+
+
+def expect_no_seed(call: Callable[[], Any]) -> None:
+    """Refuse an answer that seeds a random generator of the process. It may draw from them."""
+    states = []
+    for seed in (1, 2):
+        with random_numbers_of(seed):
+            call()
+            states.append(random_state())
+    expect(
+        all(one != other for one, other in zip(*states, strict=True)),
+        "Your answer seeds a random generator of the whole process. From then on, other code draws "
+        "the same numbers in every epoch, for example dropout.",
+        "Create your own generator, such as np.random.default_rng(epoch).",
+    )
 
 
 def several_passes(read: Callable[[], Iterable[Item]], count: int = 3) -> list[list[Item]]:
@@ -161,11 +194,35 @@ def expect_new_results(call: Callable[[], Any]) -> None:
     )
 
 
+def memory_of(call: Callable[[], Item]) -> tuple[Item, int, int]:
+    """Return the result of `call`, the bytes that are held after it, and the most it held.
+
+    Python objects and NumPy arrays count, even those in a module or a cache. Memory maps do not.
+    """
+    tracing = tracemalloc.is_tracing()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        result = call()
+        _, peak = tracemalloc.get_traced_memory()
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+    return result, held - before, peak - before
+
+
 def expect_as_fast(
     call: Callable[[], Any], reference: Callable[[], Any], *, times: float = 20
 ) -> None:
     """Refuse an answer that is `times` slower than a plain solution, measured in the same run."""
     took, plain = _best_of_three(call), _best_of_three(reference)
+    for _ in range(5):  # a busy machine may have delayed all three calls
+        if took >= times * plain + 5e-3:
+            took, plain = min(took, _best_of_three(call)), min(plain, _best_of_three(reference))
     expect(
         took < times * plain + 5e-3,
         f"Your answer needs {took / plain:.0f} times as long as a plain solution, "
@@ -194,22 +251,97 @@ def _arrays(result: Any) -> Iterator[Any]:
             yield from _arrays(value)
 
 
-def expect_given_rank(call: Callable[[], Any]) -> None:
-    """Refuse an answer that takes its rank from elsewhere than from what it was given.
+class _Day(datetime.datetime):
+    today = now = classmethod(lambda cls, *_: cls(2001, 1, 1))
+
+
+# names that return something else in another process, and when they do so
+_ELSEWHERE: Mapping[str, Mapping[str, Any]] = {
+    "a process group exists": {
+        "torch.distributed.is_initialized": lambda: True,
+        "torch.distributed.get_rank": lambda *_, **__: 5,
+        "torch.distributed.get_world_size": lambda *_, **__: 8,
+    },
+    "it runs in another worker": {
+        "torch.utils.data._utils.worker._worker_info": WorkerInfo(
+            id=1, num_workers=2, seed=1, dataset=Dataset[Any]()
+        )
+    },
+    "the computer has another name": dict.fromkeys(
+        ("socket.gethostname", "platform.node"), lambda: "other"
+    ),
+    "it runs on another day": {
+        **dict.fromkeys(("time.time", "time.time_ns"), lambda: 1),
+        **dict.fromkeys(("datetime.date", "datetime.datetime"), _Day),
+    },
+    "PyTorch has another seed": {"torch.initial_seed": lambda: 7},
+}
+
+
+def expect_given_rank(call: Callable[[], Any], owner: Any = None) -> None:
+    """Refuse an answer that depends on anything but its arguments, such as on another rank.
 
     Args:
         call: Runs the answer with a fixed rank, and returns a result that can be compared.
+        owner: The learner's function or class. Names that its module has imported change too.
     """
     wanted = short(call())
-    for source, variables in {**_OTHER_RANKS, "torchrun's variables": _TORCHRUN}.items():
-        with patch.dict(os.environ, variables):
+    contexts: dict[str, AbstractContextManager[Any]] = {
+        f"{source} are set: {', '.join(variables)}": patch.dict(os.environ, variables)
+        for source, variables in {**_OTHER_RANKS, "torchrun's variables": _TORCHRUN}.items()
+    }
+    contexts |= {change: _patched(names, owner) for change, names in _ELSEWHERE.items()}
+    contexts["it runs in another process, where os.getpid() and hash() return other values"] = (
+        in_another_process(owner)
+    )
+    for change, context in contexts.items():
+        with context:
+            getattr(owner, "cache_clear", bool)()  # the cache of another process is empty
             got = short(call())
         expect(
             got == wanted,
-            f"The result changes if {source} are set: {', '.join(variables)}. Your answer reads "
-            "them, but the rank is given.",
-            "Use the rank and the world size that the exercise gives you.",
+            f"The result changes if {change}. Your answer depends on it, so ranks may disagree.",
+            "Use only the arguments that the exercise gives you.",
         )
+
+
+@contextmanager
+def _patched(names: Mapping[str, Any], owner: Any) -> Iterator[None]:
+    """Replace what these names stand for, in their modules and in the module of `owner`."""
+    module = sys.modules.get(getattr(owner, "__module__", ""))
+    known = vars(module) if module else {}
+    with ExitStack() as stack:
+        for name, new in names.items():
+            place, _, attribute = name.rpartition(".")
+            old = vars(sys.modules[place])[attribute]
+            own = {key: new for key, value in known.items() if value is old is not None}
+            stack.enter_context(patch.dict(known, own))
+            stack.enter_context(patch(name, new))
+        yield
+
+
+def expect_same_in_a_new_python(function: Callable[..., Any], *arguments: Any) -> None:
+    """Refuse a function whose result is different in another Python, as the order of a set is."""
+    source = (
+        "import sys, dill; function, arguments = dill.load(sys.stdin.buffer); "
+        "out, sys.stdout = sys.stdout, sys.stderr; "
+        "dill.dump(function(*arguments), out.buffer)"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    variables = {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.run(
+        [sys.executable, "-c", source],
+        input=dill.dumps((function, arguments), recurse=True),
+        stdout=subprocess.PIPE,
+        env={**os.environ, **variables},
+        check=True,
+    )
+    expect(
+        equal(dill.loads(there.stdout), function(*arguments)),
+        "The same call returns something else in a new Python process. For example, each process "
+        "orders a set of texts differently.",
+        "Sort what comes from a set or from a folder, and use only the arguments.",
+    )
 
 
 def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -39,8 +39,8 @@ def refused(call: Callable[[], Any]) -> str:
     ("change", "message"),
     [
         (lambda _: torch.manual_seed(1), "the random generator of PyTorch"),
-        (lambda _: np.random.seed(1), "the one of NumPy"),
-        (lambda _: random.random(), "the one of Python"),
+        (lambda _: np.random.seed(1), "the random generator of NumPy"),
+        (lambda _: random.random(), "the random generator of Python"),
         (lambda _: os.environ.update(COURSE_PROBE="1"), "variable COURSE_PROBE"),
         (lambda _: os.chdir(".."), "the working directory"),
         (lambda _: torch.set_grad_enabled(False), "the gradient mode"),
