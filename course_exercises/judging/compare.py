@@ -86,11 +86,16 @@ def difference(got: Any, wanted: Any, name: str = "the result") -> str:
             return _instead(name, got, wanted)
         parts = ((key, got[key], wanted[key]) for key in wanted)
     elif isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes):
-        if not isinstance(got, Sequence) or len(got) != len(wanted):
+        if not isinstance(got, Sequence):
+            return f"{name} is a {type(got).__name__}, but must be a {type(wanted).__name__}"
+        if len(got) != len(wanted) and any(hasattr(one, "shape") for one in wanted):
+            return f"{name} has {len(got)} entries, but must have {len(wanted)}"
+        if len(got) != len(wanted):
             return _instead(name, got, wanted)
         parts = ((number, *pair) for number, pair in enumerate(zip(got, wanted, strict=True)))
     else:
-        return "" if got == wanted else _instead(name, got, wanted)
+        arrays = isinstance(got, torch.Tensor | np.ndarray)  # they compare number by number
+        return "" if not arrays and got == wanted else _instead(name, got, wanted)
     found = (
         difference(one, other, f"{name.removeprefix('the ')}[{key!r}]") for key, one, other in parts
     )
@@ -112,9 +117,8 @@ def _array_difference(got: Any, wanted: Any, name: str) -> str:
         return f"{name} has dtype {got.dtype}, but must have {wanted.dtype}"
     if got.shape != wanted.shape:
         return f"{name} has shape {tuple(got.shape)}, but must have {tuple(wanted.shape)}"
-    differ = np.asarray(got.detach() if isinstance(got, torch.Tensor) else got) != np.asarray(
-        wanted
-    )
+    values = got.detach() if isinstance(got, torch.Tensor) else got
+    differ = np.asarray(values != wanted)  # NumPy has no bfloat16, but torch compares it
     if not differ.any():
         return ""
     place = tuple(int(axis[0]) for axis in np.nonzero(differ))

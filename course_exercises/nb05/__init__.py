@@ -1,1 +1,1 @@
-"""The exercises of notebook 05."""
+"""Exercises of notebook 05."""

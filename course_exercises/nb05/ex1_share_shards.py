@@ -1,176 +1,184 @@
-"""05.1: who serves which shard of a stream."""
+"""Exercise 05.1: divide the shards of a stream among ranks and workers."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
 from course_exercises.judging import Served, expect_the_same_in_real_workers, serve
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import expect_given_rank, process_unchanged
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
 from keepfed.formatting import plural
 
-WORKERS, RANKS = range(6), range(1, 4)
-COUNTS = (1, 2, 7, 12, 31)  # shards; fewer than places, a multiple of them, neither
 ENDLESS = 1_000  # events; all shards together have fewer
 
 
 @dataclass(eq=False)
-class SharedShard:
-    """A few events that count how often somebody began to read them."""
+class Shard:
+    """A few events that log their reading. Like a stream, they have no length and no index."""
 
-    events: range
-    opened: int = 0
+    events: Sequence[int]
+    fails: bool = False
+    log: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[int]:
-        self.opened += 1
-        return iter(self.events)
+        self.log.update(["opened", "open"])
+        self.log["most open"] = max(self.log["most open"], self.log["open"])
+        return self._read()
 
-    def __len__(self) -> int:
-        return len(self.events)
+    def _read(self) -> Iterator[int]:
+        for event in self.events:
+            self.log["read"] += 1
+            yield event
+        if self.fails:
+            raise OSError("the shard is damaged")
+        self.log["open"] -= 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shard, (self.events,)  # the log is not a part of the shard
 
 
-@exercise("05.1", title="Give every place its share", seconds=180)
+class Case(NamedTuple):
+    """The number of ranks, shards and workers per rank."""
+
+    ranks: int
+    shards: int
+    workers: int
+
+    def __str__(self) -> str:
+        parts = plural(self.workers, "worker"), plural(self.ranks, "rank")
+        return f"{parts[0]} on {parts[1]} and {plural(self.shards, 'shard')}"
+
+    @property
+    def places(self) -> int:
+        """Number of processes that read."""
+        return self.ranks * max(1, self.workers)
+
+
+# fewer shards than places, a multiple of the places, and neither
+CASES = list(map(Case._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
+SLIPS = (
+    Slip(
+        lambda _, got, __: got["all serve the same"],
+        "With {case}, all {got[all serve the same]} serve the same events. Your code does not use "
+        "their number, or computes the share before the workers start and keeps it in self.",
+        "Number the places, rank * workers + worker, inside __iter__. Call get_worker_info() there "
+        "too, and keep the share in a local variable.",
+    ),
+    Slip(
+        lambda case, got, _: case.places > 1 and got["events served too often"],
+        "With {case}, {got[events served too often]} events are served too often. The shares "
+        "overlap: start and step do not fit together, or places use different orders.",
+        "Start at the number of the place, rank * workers + worker. The step is the number of all "
+        "places, world_size * workers.",
+    ),
+)
+
+
+@exercise("05.1", title="Give every place its share", seconds=30)
 def share_of_a_place(stream_class: type[Any]) -> Verdict:
-    """Judge a stream over shards: for 0 to 5 workers on 1 to 3 ranks, then in real workers."""
+    """Check a stream over shards for 0 to 5 workers on 1 to 3 ranks, then in real workers."""
     expect_a_class(stream_class, "a dataset", "builds one for each rank")
     expect(
         issubclass(stream_class, IterableDataset),
-        f"{stream_class.__name__} is no IterableDataset: the loader would ask it for events by "
-        "number.",
+        f"{stream_class.__name__} is not an IterableDataset, so the loader would request events by "
+        "index.",
         "Write class ShardStream(IterableDataset).",
     )
-    for workers, world_size, count in product(WORKERS, RANKS, COUNTS):
-        _judge_places(stream_class, _shards(count), workers, world_size)
+    compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str)
+    _expect_the_error(stream_class)
+    second = Case(ranks=2, shards=7, workers=0)
+    expect_given_rank(lambda: _two_epochs(stream_class, second)["events"], stream_class)
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
         lambda epoch: list(map(int, epoch)),
         "events",
-        "what you ask for has another answer there",
-        "Ask get_worker_info() inside __iter__: only that runs in the worker.",
+        "get_worker_info() returns something else there",
+        "Call get_worker_info() inside __iter__, because only __iter__ runs in the worker.",
     )
     return right(
-        "Each event once, for 0 to 5 workers on 1 to 3 ranks, also with fewer shards than places; "
-        "and real workers agree."
+        "Each event is served once, with 0 to 5 workers on 1 to 3 ranks, even with fewer shards "
+        "than places. Two real workers agree."
     )
 
 
-def _shards(count: int) -> list[SharedShard]:
+def _shards(count: int) -> list[Shard]:
+    """Return shards of different lengths. Each begins with event 0, so not all events differ."""
+    log = Counter[str]()
     return [
-        SharedShard(range(10 * shard, 10 * shard + 3 + 2 * (shard % 3))) for shard in range(count)
+        Shard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
+        for number in range(count)
     ]
 
 
-def _judge_places(
-    stream_class: type[Any], shards: Sequence[SharedShard], workers: int, world_size: int
-) -> None:
-    streams = [stream_class(list(shards), rank, world_size) for rank in range(world_size)]
-    events = [event for shard in shards for event in shard.events]
-    served = Served(serve(streams, workers, _read), events)
-    opened = sum(shard.opened for shard in shards)
-    first = served.by_place[world_size - 1, 0]
-    again = serve(streams[-1:], workers, _read)[0, 0]
-    expect(
-        again == first or len(again) != len(first),
-        "A place that reads twice serves other events, or another order: something is drawn "
-        "without a seed. So every place deals from a pack of its own, and some events come twice.",
-        "Deal from self.shards as it is, or shuffle with a seed that all places share.",
-    )
-    where = (
-        f"With {plural(workers, 'worker')} on {plural(world_size, 'rank')} and "
-        f"{plural(len(shards), 'shard')}"
-    )
-    _judge_share(served, shards, where)
-    _judge_reading(served, shards, opened, where)
-    expect(
-        again == first,
-        "The second epoch serves fewer or more events than the first: something was used up.",
-        "Work out the share anew in every __iter__, and keep nothing in self.",
-    )
+def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
+    """Run two epochs in each place. Every worker has its own copy of the stream of its rank."""
+    shards, logs = _shards(case.shards), list[Counter[str]]()
+    log = shards[0].log
+
+    def read(stream: Any) -> list[list[int]]:
+        stream = copy(stream) if case.workers else stream
+        log.clear()
+        events = iter(stream)
+        first = list(islice(events, 1))
+        log["at first"] = log["read"]
+        first += islice(events, ENDLESS)
+        logs.append(log.copy())
+        return [first, list(islice(stream, ENDLESS))]
+
+    with process_unchanged(shards):
+        streams = [stream_class(shards)]
+        if case.ranks > 1:
+            streams = [stream_class(shards, rank, case.ranks) for rank in range(case.ranks)]
+        for stream in streams if case.workers else ():
+            list(islice(stream, 1))  # people look at an event before they start workers
+        found = serve(streams, case.workers, read)
+    served = Served({place: first for place, (first, _) in found.items()}, _plain(case)["events"])
+    excess = (served.counts - Counter(served.wanted)).total()
+    alike = ["ranks"] * served.all_ranks_alike + ["workers of a rank"] * served.all_workers_alike
+    return {
+        "events": sorted(served.counts.elements()),
+        "events of the second epoch": sorted(
+            event for _, second in found.values() for event in second
+        ),
+        "events served too often": excess,
+        "all serve the same": " and all ".join(alike) if excess else "",
+        "shards opened in all places": sum(one["opened"] for one in logs),
+        "shards open at the same time": max(one["most open"] for one in logs),
+        "events read before the first one is served": max(one["at first"] for one in logs),
+        "shards per place": sorted(events.count(0) for events in served.by_place.values()),
+    }
 
 
-def _read(stream: Any) -> list[int]:
+def _plain(case: Case) -> dict[str, Any]:
+    events = sorted(event for shard in _shards(case.shards) for event in shard.events)
+    return {
+        "events": events,
+        "events of the second epoch": events,
+        "events served too often": 0,
+        "all serve the same": "",
+        "shards opened in all places": case.shards,
+        "shards open at the same time": 1,
+        "events read before the first one is served": 1,
+        "shards per place": sorted(
+            len(range(i, case.shards, case.places)) for i in range(case.places)
+        ),
+    }
+
+
+def _expect_the_error(stream_class: type[Any]) -> None:
     try:
-        found = list(islice(stream, ENDLESS))
-    except (AttributeError, TypeError) as error:
-        expect(
-            "NoneType" not in str(error),
-            "Without workers get_worker_info() returns None: the main process reads by itself, "
-            f"and you ask None for a number ({error}).",
-            "Take worker 0 of 1 when it is None.",
-        )
-        expect(
-            "non-iterator" not in str(error),
-            f"__iter__ returns what is no iterator ({error}).",
-            "Yield the events one by one: with `yield` in it, __iter__ makes an iterator itself.",
-        )
-        raise
-    expect(
-        len(found) < ENDLESS,
-        "One place serves more events than there are: the stream begins again, perhaps for ever.",
-        "Go through the shards of the place once. To repeat a stream is for who loops over it.",
-    )
-    return found
-
-
-def _judge_share(served: Served[int], shards: Sequence[SharedShard], where: str) -> None:
-    expect(
-        served.counts.keys() <= set(served.wanted),
-        f"{where} something is served that is no event of a shard.",
-        "Yield the events of a shard one by one: yield from shard.",
-    )
-    expect(
-        not served.all_ranks_alike,
-        f"{where} every rank serves the same events: its number is not used, or places for which "
-        "no shard is left begin again at the first.",
-        "Number the places: rank * workers + worker, out of world_size * workers.",
-    )
-    expect(
-        not served.all_workers_alike,
-        f"{where} the workers of a rank serve the same events. Either their number is not used, "
-        "or it was asked for in __init__: that runs in the main process, where there is none.",
-        "Ask get_worker_info() inside __iter__, and let its id decide too.",
-    )
-    expect(
-        not served.twice,
-        f"{where} {served.twice} of {len(served.wanted)} events are served more than once. The "
-        "shares overlap: where they start and how far they step do not belong together, or places "
-        "do not deal from the same order.",
-        "Start at the number of the place, rank * workers + worker, and step by the number of "
-        "all places, world_size * workers.",
-    )
-    lost = [shard for shard in shards if not set(shard.events) <= served.counts.keys()]
-    expect(
-        not lost or len(lost) != len(shards) % len(served.by_place) or lost[-1] != shards[-1],
-        f"{where} nobody reads the end, {plural(len(lost), 'shard')}. Shares of equal size lose "
-        "the tail when the shards do not divide evenly.",
-        "Deal them out like cards: shards[place::places] loses none.",
-    )
-    expect(
-        not lost,
-        f"{where} nobody reads {plural(len(lost), 'shard')}, or not the whole of it. The first "
-        "place has the number 0, and the step is the number of all places, a product and no sum.",
-        "Deal them out like cards: shards[rank * workers + worker :: world_size * workers]. "
-        "And serve every event: yield from shard.",
-    )
-
-
-def _judge_reading(
-    served: Served[int], shards: Sequence[SharedShard], opened: int, where: str
-) -> None:
-    """Judge who opened what: a share of the events is no share of the reading."""
-    expect(
-        opened <= len(shards),
-        f"{where} every event is served once, but {opened} shards are opened: places read events "
-        "that they throw away. More workers would not read faster.",
-        "Divide the shards, not the events.",
-    )
-    firsts = {shard.events[0] for shard in shards}
-    sizes = [len(firsts.intersection(events)) for events in served.by_place.values()]
-    expect(
-        max(sizes) - min(sizes) <= 1,
-        f"{where} one place gets {max(sizes)} of them and another {min(sizes)}. "
-        "The others wait for the slowest.",
-        "Deal them out like cards: shards[place::places] differs by one at most.",
+        events = list(stream_class([Shard([1, 2]), Shard([3], fails=True), Shard([4])]))
+    except Exception:  # any error tells the program that a shard is damaged
+        return
+    refuse(
+        f"A shard raises an error, but your epoch ends normally, with the events {events}. A "
+        "damaged file becomes a short epoch.",
+        "Remove the `except` that hides the error.",
     )

@@ -1,258 +1,244 @@
-"""05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
+"""Exercise 05.3: a prefetcher in a thread, checked by counts and events and not by speed."""
 
+import queue
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
-from itertools import repeat, zip_longest
+from itertools import count, zip_longest
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from course_stories.prefetchers import (
-    Clause,
-    DiskError,
-    Make,
-    PrefetcherTrial,
-    Violation,
-    check_all,
-    hangs,
-)
-from course_utils.teaching.exercise import Verdict, exercise, right
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import expect_as_fast
+from course_stories.prefetchers import DiskError, Make, PrefetcherTrial
+from course_stories.prefetchers.trial import TrialRun, hidden_thread_tracebacks
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from keepfed.loaders.prefetch import ThreadPrefetcher
 
-# whatever may lie in a batch, nothing is special
+# a batch may contain anything, so no value is special
 NOTHING = (0, None, "", False, ())
-ITEMS = (*NOTHING, 5, np.arange(2), ValueError("this is an item of the source, like any other"))
-PAUSE_S = 2.2  # more than the second or two that are often taken for long enough
+ITEMS = (*NOTHING, 5, np.arange(2), ValueError("an item of the source, like all others"))
+PAUSE_S = 0.6  # pause of a slow loop and of a silent source
+SPEED = 50  # timeouts and sleep end so many times sooner during a trial
 
 
-def _runs_ahead(depth: int) -> Clause:
-    asked = f"asked to load {depth} ahead"
-    return Clause(
-        PrefetcherTrial(lambda: None, gpus=0, depth=depth, ahead=depth, leave_after=1),
-        Violation(
-            lambda seen: seen.hung and not seen.leaving,
-            "The first item never arrives: the whole source is read before, and it may be endless.",
-            "Hand over an item as soon as there is one.",
-        ),
-        Violation(
-            lambda seen: seen.ahead < depth,
-            "While the loop is busy with an item, the thread has {seen.ahead} ready or in "
-            f"hand; {asked}. The two take turns instead of working at the same time.",
-            "Start the thread once, let it run on, and wait only for the next item.",
-        ),
-        Violation(
-            lambda seen: seen.ahead > depth + 1,
-            "While the loop is busy with an item, {seen.ahead} more are taken from the "
-            f"source; {asked}, {depth + 1} are the most. An unlimited queue fills the memory.",
-            "Queue(maxsize=depth) makes the thread wait when it is far enough ahead; no put() may "
-            "give up.",
-        ),
-    )
+def _trial(items: Any = ITEMS, **options: Any) -> PrefetcherTrial:
+    return PrefetcherTrial(lambda: items, pinned=False, gpus=0, **options)
 
 
-def _left_near_the_end(items: int, fails_at: int | None = None) -> Clause:
-    """Leave when the source is through, and the thread still has the rest in hand."""
-    return Clause(
-        PrefetcherTrial(
-            lambda: range(items),
-            pinned=False,
-            gpus=0,
-            depth=1,
-            fails_at=fails_at,
-            ahead=1,
-            leave_after=1,
-        ),
-        Violation(
-            lambda seen: seen.hung or seen.threads,
-            "A break shortly before the end, where the source is through already: the thread stays "
-            "for ever, and waits for room for the mark of the end, or for the exception.",
-            "Send these like the items: put(..., timeout=0.1) again and again, until there is room "
-            "or `stop` is set.",
-        ),
-    )
+def _break(items: Any, ahead: int = 1, depth: int | None = 1, **options: Any) -> PrefetcherTrial:
+    return _trial(items, depth=depth, ahead=ahead, **{"leave_after": 1, **options})
 
 
-CLAUSES = (
-    Clause(
-        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=20),  # the queue is never full
-        hangs(
-            "The loop never ends: the thread is through, and the consumer still waits for more.",
-            "Put an object of your own behind the last item, and stop when it arrives.",
-        ),
-        Violation(
-            lambda seen: not {*map(repr, NOTHING)} <= {*map(repr, seen.found)},
-            "{seen.wanted} items go in, {seen.count} come out. None, 0 and an empty list are items "
-            "like others; they do not mean the end.",
-            "Mark the end with an object of your own, end = object(), and compare with `is`.",
-        ),
-        Violation(
-            lambda seen: seen.count != seen.wanted,
-            "{seen.wanted} items go in, {seen.count} come out: {seen.found}.",
-            "Hand over what the source gives, and nothing else; the mark of the end is not an "
-            "item, and comes behind the last one.",
-        ),
-        Violation(
-            lambda seen: repr(seen.found) != repr([*ITEMS]),
-            f"The items come out changed or in another order: {{seen.found}} for {[*ITEMS]}.",
-            "One thread and one queue.Queue keep the order; hand over the items themselves.",
-        ),
+_REPRS = list(map(repr, ITEMS))
+_LEFT: dict[str, Any] = {"threads left": 0, "the source is open": False}
+_LOOPS = {
+    "a loop in a loop": [0, 0, 1, 2, 1, 2],
+    "iter(source) raises an error": ["TypeError"],
+    "a slow loop": [0, 1, 2, 3],
+    "a slow loop with an error": [0, 1, 2, "DiskError"],
+    "a source that raises SystemExit": [0, 1, 2, "SystemExit"],
+    "a silent source": [0, 1, 2],
+    "an epoch with an error": [0, 1, 2, "DiskError"],
+    "the epoch after it": [0, 1, 2],
+    "a break while the source is silent": ["at once"],
+    "threads left": 0,
+}
+AHEAD = "items loaded while the loop works"
+# the trial, and what the loop should observe besides that it does not hang
+CASES: dict[str, tuple[PrefetcherTrial, dict[str, Any]]] = {
+    "8 items": (_trial(depth=20), {"items": [_REPRS], "the same objects": True}),
+    "an endless source and depth=1": (_break(None), {AHEAD: 1}),
+    "an endless source and depth=3": (_break(None, 3, 3), {AHEAD: 3}),
+    "an endless source and the default depth": (_break(None, 2, None), {AHEAD: 2}),
+    "three epochs": (_trial(depth=2, epochs=3), {"items": [_REPRS] * 3}),
+    "an error after 1 item": (
+        _trial(depth=1, fails_at=1),
+        {"error": "the one of the source", "items": [_REPRS[:1]]},
     ),
-    _runs_ahead(1),
-    _runs_ahead(3),
-    Clause(
-        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=2, epochs=3),
-        hangs(
-            "The second epoch waits for ever. The thread was started once, in __init__, and is "
-            "gone.",
-            "Start a thread, with a queue of its own, in every __iter__.",
-        ),
-        Violation(
-            lambda seen: seen.counts != [seen.wanted] * 3,
-            "Three epochs serve {seen.counts} items; each has {seen.wanted}. Something of the "
-            "first is used up, or left in the queue.",
-            "Make the queue and the thread, and begin the source anew, in every __iter__.",
-        ),
+    "a break after 3 items": (_break(None, 2, 2, leave_after=3), _LEFT),
+    "a break before the last item": (_break(range(2)), _LEFT),
+    "a break before an error": (_break(range(3), fails_at=2), _LEFT),
+    "several loops": (_trial(range(3), depth=1), _LOOPS),
+}
+FACTS: dict[str, Callable[[TrialRun], Any]] = {
+    "the loop hangs": lambda seen: seen.hung,
+    "items": lambda seen: [list(map(repr, epoch)) for epoch in seen.epochs],
+    "the same objects": lambda seen: [*map(id, seen.found)] == [*map(id, ITEMS)],
+    # the thread may hold one more
+    AHEAD: lambda seen: seen.ahead - (seen.ahead == (seen.trial.depth or 2) + 1),
+    "error": lambda seen: (
+        "the one of the source" if seen.error is seen.source.error else seen.said or "none"
     ),
-    Clause(
-        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=1),
-        hangs(
-            "The source raises, and the loop waits for ever. An exception ends the thread it is "
-            "raised in, and nobody tells the consumer.",
-            "Catch it in the thread, send it through the queue, and raise it in the consumer.",
+    "threads left": lambda seen: len(seen.threads),
+    "the source is open": lambda seen: seen.is_open,
+}
+
+
+def _wrong(got: dict[str, Any], wanted: dict[str, Any], *loops: str) -> bool:
+    return any(got.get(loop) != wanted.get(loop) for loop in loops)
+
+
+SLIPS = (
+    Slip(
+        lambda case, got, _: (
+            case == "8 items"
+            and not got["the loop hangs"]
+            and not {*_REPRS[:5]} <= {*got["items"][0]}
         ),
-        Violation(
-            lambda seen: seen.error is None,
-            "The source gives an item and raises then, and the loop ends after {seen.count} as if "
-            "all were well. A broken file becomes a short epoch.",
-            "Send the exception through the queue, and raise it in the consumer.",
-        ),
-        Violation(
-            lambda seen: seen.error is not seen.source.error,
-            "The source raises a DiskError, the loop gets another exception, {seen.said}.",
-            "Raise the very exception that the thread caught: its traceback tells where it was.",
-        ),
-        Violation(
-            lambda seen: seen.count != 1,
-            "The source gives 1 item and raises then; the loop gets {seen.count} items.",
-            "Send the exception through the same queue, behind the items.",
-        ),
+        "The source yields 0, None, an empty string, False and an empty tuple, but the loop does "
+        "not get all of them. They are items like all others.",
+        "Mark the end with your own object, end = object(), and compare with `is`.",
     ),
-    Clause(
-        PrefetcherTrial(lambda: None, gpus=0, depth=2, ahead=2, leave_after=3),
-        hangs(
-            "The loop does not get out of its break: it waits for a thread that waits for room in "
-            "the queue.",
-            "Tell the thread to stop, and let it look while it waits: put(item, timeout=0.1).",
-        ),
-        Violation(
-            lambda seen: seen.threads,
-            "Long after a break the thread is still there, {seen.busy}: an endless source, its "
-            "files and its workers stay too.",
-            "In __iter__, put the loop into try ... finally, set a threading.Event there, and let "
-            "the thread look at it: put(item, timeout=0.1) in a loop.",
-        ),
-        Violation(
-            lambda seen: seen.is_open,
-            "After a break the thread is gone, but the source is still open: somebody holds its "
-            "iterator.",
-            "Keep iter(source) in the thread's function alone, or close it there.",
-        ),
+    Slip(
+        lambda case, got, wanted: case == "three epochs" and got != wanted,
+        "The second epoch hangs, or serves other items than the first one. The thread, the queue "
+        "or iter(source) was used up in the first epoch.",
+        "Create the queue and the thread in every __iter__.",
     ),
-    _left_near_the_end(2),
-    _left_near_the_end(3),
-    _left_near_the_end(3, fails_at=2),
+    Slip(
+        lambda _, got, __: got.get("error") == "none",
+        "The source raises an error after 1 item, but the loop hangs or ends normally. An error "
+        "ends only the thread in which it is raised.",
+        "Catch it in the thread, send it through the queue, and raise it in the loop.",
+    ),
+    Slip(
+        lambda _, got, __: "the source is open" in got and got["threads left"],
+        "After {case}, the thread never ends. It waits for space in the queue, and keeps the "
+        "source and its files open.",
+        "Put the loop into try ... finally, and set an Event there. In the thread, repeat "
+        "put(..., timeout=0.1) until there is space or the Event is set, even for the end.",
+    ),
+    Slip(
+        lambda _, got, wanted: _wrong(got, wanted, "a loop in a loop"),
+        "Two loops over the same prefetcher, one inside the other, take each other's items or "
+        "stop each other. The queue, the Event or the thread is in self.",
+        "Create all three in every __iter__, and keep them in local variables.",
+    ),
+    Slip(
+        lambda _, got, wanted: (
+            not _wrong(got, wanted, "iter(source) raises an error")
+            and _wrong(got, wanted, "a slow loop", "a silent source")
+        ),
+        "The loop or the source pauses for some time, and then items or the end are missing. A "
+        "timeout ran out and your code gave up, or a loop that waits never learns of the end.",
+        "Call get() without a timeout, and repeat put() until there is space. Put your own object "
+        "into the queue as the end.",
+    ),
 )
 
 
-def _numbers(*, fails: bool = False, pause_s: float = 0.0) -> Iterator[int]:
-    yield 0
-    time.sleep(pause_s)
-    yield from (1, 2)
-    if fails:
-        raise DiskError("the disk is gone")
-    time.sleep(pause_s / 10)  # to end takes a moment too
+@exercise("05.3", title="Prefetch in a thread", seconds=30)
+def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
+    """Check a prefetcher: order, items ahead, three epochs, errors, and leaving early."""
+    with hidden_thread_tracebacks():
+        compare(partial(_observe, prefetcher_class), _wanted, CASES, *SLIPS, show=str)
+        before = threading.enumerate()
+        loop = iter(prefetcher_class(count(), 1))
+        next(loop)
+        new = {*threading.enumerate()} - {*before}
+        del loop
+    expect(
+        all(thread.daemon for thread in new),
+        "Your thread is not a daemon. If the program fails while the thread waits, Python does "
+        "not exit.",
+        "Create it with threading.Thread(..., daemon=True).",
+    )
+    expect_as_fast(
+        lambda: list(prefetcher_class(_numbers(20, 1e-3), 1)),
+        lambda: list(ThreadPrefetcher(_numbers(20, 1e-3), 1)),
+    )
+    return right(
+        "Everything arrives in order and ahead of time in every epoch. An error reaches the loop, "
+        "and a break leaves no thread behind."
+    )
+
+
+def _wanted(case: str) -> dict[str, Any]:
+    wanted = CASES[case][1]
+    return wanted if wanted is _LOOPS else {"the loop hangs": False, **wanted}
+
+
+def _observe(make: Make, case: str) -> dict[str, Any]:
+    loop = partial(_loops, make) if case == "several loops" else make
+    with _short_timeouts(), closing(TrialRun(loop, CASES[case][0])) as seen:
+        if seen.error is not None and seen.trial.fails_at is None:
+            raise seen.error
+        return {key: FACTS.get(key, partial(_of, key))(seen) for key in _wanted(case)}
+
+
+def _of(loop: str, seen: TrialRun) -> list[Any]:
+    return [item for name, item in seen.found if name == loop]
+
+
+@contextmanager
+def _short_timeouts() -> Iterator[None]:
+    wait, sleep = threading.Condition.wait, time.sleep
+
+    def shorter(self: threading.Condition, timeout: float | None = None) -> bool:
+        return wait(self, None if timeout is None else timeout / SPEED)
+
+    with (
+        patch.object(threading.Condition, "wait", shorter),
+        patch.object(queue, "time", lambda: SPEED * time.monotonic()),
+        patch.object(time, "sleep", lambda seconds: sleep(seconds / SPEED)),
+    ):
+        yield
+
+
+def _numbers(
+    number: int, pause_s: float = 0, error: type | None = None, done: list[int] | None = None
+) -> Iterator[int]:
+    for item in range(number):
+        yield item
+        time.sleep(pause_s)
+        if done is not None:
+            done.append(item)
+    if error:
+        raise error("the disk is gone")
 
 
 class _FailsOnce:
-    """A source whose first epoch ends with an error, and no other."""
-
-    failed = False
+    error: type | None = DiskError
 
     def __iter__(self) -> Iterator[int]:
-        fails, self.failed = not self.failed, True
-        return _numbers(fails=fails)
+        error, self.error = self.error, None
+        return _numbers(3, error=error)
 
 
-def _and_the_error(loop: Iterable[Any]) -> Iterator[Any]:
+def _with_error(loop: Iterable[Any]) -> Iterator[Any]:
     try:
         yield from loop
-    except (TypeError, DiskError) as error:
-        yield type(error)
+    except (Exception, SystemExit) as error:
+        yield type(error).__name__
 
 
-def _loops(make: Make, source: Any, depth: int) -> Iterator[Any]:
-    """Run a loop within a loop; several beside a slow one; and two where the source fails once."""
+def _loops(make: Make, source: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the items of several loops, each with the name of its loop."""
     twice = make(source, depth)
     outer = iter(twice)
-    yield next(outer)
-    yield from (*twice, *outer)
-    broken, slow = _numbers(fails=True), _numbers(pause_s=PAUSE_S)
-    sources = {"none": None, "long": range(4), "short": range(3), "broken": broken, "slow": slow}
-    for row in zip_longest(*(_and_the_error(make(one, depth)) for one in sources.values())):
-        yield from zip(sources, row, strict=True)
-    mended = make(_FailsOnce(), depth)
-    yield from zip(repeat("failed"), _and_the_error(mended))
-    yield from zip(repeat("mended"), _and_the_error(mended))
-
-
-SEVERAL_LOOPS = Clause(
-    PrefetcherTrial(lambda: range(3), pinned=False, gpus=0, depth=1),
-    Violation(
-        lambda seen: seen.found[:6] != [0, 0, 1, 2, 1, 2],
-        "Two loops over the same prefetcher, one within the other or right after a break, take "
-        "each other's items or stop each other: the queue, the event or the thread is in self.",
-        "Make all three in every __iter__, and keep them in local variables.",
-    ),
-    Violation(
-        lambda seen: ("none", TypeError) not in seen.found,
-        "The source is None, iter(source) raises, and the loop waits for ever, or ends as if all "
-        "were well: iter(source) stands before the `try`.",
-        "Put all that the thread does with the source into the `try`.",
-    ),
-    Violation(
-        lambda seen: seen.hung or not {("long", 3), ("broken", DiskError)} <= {*seen.found},
-        "The loop is busy for a while, or the source takes a moment to end, and then something "
-        "never comes: an item, the exception or the end. A put with a timeout threw it away, or "
-        "nobody tells a loop that waits already of the end.",
-        "Put again and again, whatever it is, until there is room or `stop` is set; and put an "
-        "object of your own behind the last item.",
-    ),
-    Violation(
-        lambda seen: ("mended", DiskError) in seen.found,
-        "The source fails in one epoch and is whole in the next, and the loop gets the exception "
-        "of the first once more: it is kept in self.",
-        "Send the exception through the queue of its own epoch, and keep nothing in self.",
-    ),
-    Violation(
-        lambda seen: ("broken", 2) not in seen.found,
-        "The source gives 3 items and raises then, and a slow loop gets fewer of them: the "
-        "exception overtakes items that wait in the queue.",
-        "Send the exception through the same queue, behind the items, and look nowhere else.",
-    ),
-    Violation(
-        lambda seen: ("slow", 2) not in seen.found,
-        "The source is silent for a while, and the loop takes that for the end.",
-        "Wait as long as it takes: get() without a timeout.",
-    ),
-)
-
-
-@exercise("05.3", title="Prefetch in a thread", seconds=180)
-def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
-    """Judge a prefetcher: order, how far ahead, two epochs, an exception, and leaving early."""
-    check_all(prefetcher_class, CLAUSES)
-    check_all(partial(_loops, prefetcher_class), [SEVERAL_LOOPS])
-    return right(
-        "Everything arrives in order and ahead of time, twice if asked twice; an exception reaches "
-        "the loop, and a break leaves no thread behind."
-    )
+    for item in (next(outer), *twice, *outer):
+        yield "a loop in a loop", item
+    pause = SPEED * PAUSE_S
+    sources = {
+        "iter(source) raises an error": None,
+        "a slow loop": _numbers(4, pause / 20),
+        "a slow loop with an error": _numbers(3, error=DiskError),
+        "a silent source": _numbers(3, pause),  # the other loops wait for it
+    }
+    for row in zip_longest(*(_with_error(make(one, depth)) for one in sources.values())):
+        yield from (pair for pair in zip(sources, row, strict=True) if pair[1] is not None)
+    once, ends = make(_FailsOnce(), depth), make(_numbers(3, error=SystemExit), depth)
+    later = {"a source that raises SystemExit": ends, "an epoch with an error": once}
+    for name, loop in (*later.items(), ("the epoch after it", once)):
+        yield from ((name, item) for item in _with_error(loop))
+    iter(make(count(), depth))  # a thread that starts without a loop would stay
+    done = list[int]()
+    loop = iter(make(_numbers(2, pause, done=done), depth))
+    next(loop)
+    del loop
+    yield "a break while the source is silent", "after its next item" if done else "at once"

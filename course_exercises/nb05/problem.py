@@ -1,4 +1,4 @@
-"""What exercise 05.2 is about: a stream of shards, and what three numbers do to its batches."""
+"""Given code of exercise 05.2: the effect of three numbers of a shuffle on the batches."""
 
 from dataclasses import replace
 
@@ -8,19 +8,19 @@ from course_utils.loading.quality import Mixing, mixing
 from keepfed.loaders.stream import batched, blocks, buffer_shuffle, interleave, shuffled
 
 EVENTS, SHARDS, BATCH = 20_000, 100, 64
-EPOCHS = 20  # a single one may scatter half as much, or twice
+EPOCHS = 20  # the scatter of a single epoch may be half as large, or twice
 
 
 def try_out(at_once: int, chunk: int, buffer: int) -> Mixing:
-    """Stream a sorted file of 20,000 events in 100 shards, and see how it mixes.
+    """Stream a sorted file of 20,000 events in 100 shards, and measure how well it is mixed.
 
-    The scatter is the mean of 20 epochs; who sits with whom is that of the first one, since the
-    mean of many would hide that in each some sit together.
+    The scatter is the mean of 20 epochs. The picture shows the first epoch only, because a mean
+    picture would hide that some events share a batch in each epoch.
 
     Args:
-        at_once: shards that are read in turn.
-        chunk: events that are read with one request.
-        buffer: events to draw from.
+        at_once: Number of shards that are read in turn.
+        chunk: Number of events that are read with one request.
+        buffer: Number of events from which the next one is drawn.
     """
     epochs = [_epoch(at_once, buffer, np.random.default_rng(seed)) for seed in range(EPOCHS)]
     return replace(

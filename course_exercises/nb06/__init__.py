@@ -1,1 +1,1 @@
-"""The exercises of notebook 06."""
+"""Exercises of notebook 06."""

@@ -1,4 +1,4 @@
-"""Check of notebook 06: a format for each of four cases, judged by what is asked of the storage."""
+"""Exercise 06.1: a format for each of four cases, checked by requests and bytes."""
 
 import atexit
 import tempfile
@@ -19,15 +19,15 @@ from keepfed.formatting import plural
 
 FORMATS = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 EVENTS = range(1000, 1512)  # of the small data set
-MANY = 1_000_000  # events of the file out of which one is displayed
-BATCH = 256  # events asked for at once by who reads in order
-TWICE = 2  # the requests, or the bytes, of a good choice are too many
+MANY = 1_000_000  # events in the file from which one is displayed
+BATCH = 256  # events per request when all are read in order
+TWICE = 2  # times as many requests or bytes as a good choice are too many
 
 
-class Asked(NamedTuple):
-    """What the storage was asked for."""
+class ReadCost(NamedTuple):
+    """Requests to the storage, and bytes."""
 
-    requests: int  # opens and look-ups among them: each is a round trip
+    requests: int  # including opens and look-ups, since each is a round trip
     bytes_read: int
 
     def __str__(self) -> str:
@@ -35,40 +35,39 @@ class Asked(NamedTuple):
 
 
 class FormatCase(NamedTuple):
-    """Who asks for what."""
+    """A way to read events, and a format that is good for it."""
 
     name: str
     read: Callable[[str, Events], Any]
-    good: str  # the format that others are compared with
-    because: dict[str, str]  # why others are worse, by format; "": any other
+    good: str
+    because: str  # why other formats are worse; "": because of their units
     next_step: str
 
 
-@exercise("06.1", title="A format for each case", seconds=180)
+@exercise("06.1", title="A format for each case", seconds=60)
 def format_for_each_case(training: str, histogram: str, display: str, one_pass: str) -> Verdict:
-    """Judge the names of four formats by really reading from them."""
+    """Check the names of four formats by reading from them."""
     chosen = dict(zip(CASES, (training, histogram, display, one_pass), strict=True))
     for key, name in chosen.items():
         expect(
             isinstance(name, str) and name in FORMATS,
-            f"{name!r} is none of the formats here.",
+            f"{name!r} is not one of the formats.",
             f"Choose one of {', '.join(FORMATS)}.",
         )
-        case, asked = CASES[key], ask(key, name)
-        good = ask(key, case.good)
+        case, cost, good = CASES[key], read_cost(key, name), read_cost(key, CASES[key].good)
         expect(
-            asked.requests < TWICE * good.requests and asked.bytes_read < TWICE * good.bytes_read,
-            f"{case.name}: {name} takes {asked}; {good} would do. "
-            f"{case.because.get(name, case.because[''])}",
+            cost.requests < TWICE * good.requests and cost.bytes_read < TWICE * good.bytes_read,
+            f"{case.name}: {name} takes {cost}, but {good} are enough. "
+            f"{case.because or UNITS[name]}",
             case.next_step,
         )
-    found = ". ".join(f"{case.name}: {ask(key, chosen[key])}" for key, case in CASES.items())
-    return right(f"{found}. No format is good at all of them: it is the access that decides.")
+    found = ". ".join(f"{case.name}: {read_cost(key, chosen[key])}" for key, case in CASES.items())
+    return right(f"{found}. No format is good for all four. The way you read decides.")
 
 
 @cache
-def ask(case: str, name: str) -> Asked:
-    """Read what a case wants from the format `name`, opened already, and count."""
+def read_cost(case: str, name: str) -> ReadCost:
+    """Count the requests and bytes of a case with the format `name`, whose files are open."""
     folder = _folder()
     storage = counting_storage(folder)
     dataset = open_events(folder, name, fs=storage)
@@ -76,12 +75,12 @@ def ask(case: str, name: str) -> Asked:
     storage.reset_counters()
     CASES[case].read(name, dataset)
     counted = storage.counters()
-    return Asked(counted.requests + counted.opens + counted.lookups, counted.bytes_read)
+    return ReadCost(counted.requests + counted.opens + counted.lookups, counted.bytes_read)
 
 
 @cache
 def _folder() -> Path:
-    """Return a folder with some events in all formats; it goes when Python ends."""
+    """Return a temporary folder with some events in all formats."""
     temporary = tempfile.TemporaryDirectory()
     atexit.register(temporary.cleanup)
     folder = Path(temporary.name)
@@ -94,7 +93,7 @@ def _folder() -> Path:
 
 
 def _some_events(_name: str, dataset: Events) -> None:
-    """Read single events: in a file of millions no two of a batch share a unit."""
+    """Read single events. In a file of millions, no two events of a batch share a unit."""
     for index in np.random.default_rng(6).permutation(np.arange(1, len(dataset)))[:32]:
         dataset[int(index)]
 
@@ -114,7 +113,7 @@ def all_charges(name: str, dataset: Events) -> NDArray[np.float32]:
 
 
 def _one_by_id(name: str, dataset: Events) -> None:
-    if name != "sqlite":  # the others have no index: a table of all ids tells where it is
+    if name != "sqlite":  # the others have no index, so they search a table of all ids
         dataset.fs.cat_file(f"{dataset.folder}/ids.npy")
     dataset[len(dataset) // 2]
 
@@ -124,52 +123,40 @@ def _in_order(_name: str, dataset: Events) -> None:
         dataset.__getitems__(range(first, min(first + BATCH, len(dataset))))
 
 
-_ROWS = (
-    "The charge of a pulse lies between its time and its sensor, so all four columns are read for "
-    "the sake of one."
-)
+_GROUP = "Its unit has hundreds of events, and all are read to get one of them."
+UNITS = {
+    "npz": "Each event costs an open, and one server handles the opens of the whole cluster.",
+    "sqlite": "It reads one small page after another, and each is a round trip.",
+    **dict.fromkeys(("npy", "hdf5", "tar", "parquet", "root"), _GROUP),
+}
 CASES = {
     "training": FormatCase(
         "Training on random events",
         _some_events,
         "npy",
-        {
-            "npz": "Each event is an open more: the server that knows where files are serves the "
-            "whole cluster.",
-            "parquet": "A row group is read, and decoded, for one of its 256 events.",
-            "root": "For each column a basket is read, with hundreds of events that nobody asked "
-            "for.",
-            "": "Its pages are small: an event is a walk down the tree and along the leaves, one "
-            "request after the other.",
-        },
-        "Take a format whose unit is an event, in one large file.",
+        "",
+        "Choose a format whose unit is an event, in one large file.",
     ),
     "histogram": FormatCase(
         "A histogram of all charges",
         all_charges,
         "parquet",
-        {"sqlite": f"A table in SQLite lies row by row, in small pages. {_ROWS}", "": _ROWS},
-        "Take a format that lies column by column.",
+        "The charge of a pulse is stored between its time and its sensor, so all four columns are "
+        "read to get one of them.",
+        "Choose a format that stores each column separately.",
     ),
     "display": FormatCase(
         "One event by its id",
         _one_by_id,
         "sqlite",
-        {
-            "": "It has no index of ids, at most one of positions: to find the event, a table with "
-            "the ids of a million events is read first."
-        },
-        "Take a format that finds a row by a tree of pages.",
+        "It has no index of ids. To find the event, the ids of a million events are read first.",
+        "Choose a format that finds a row through a tree of pages.",
     ),
     "one_pass": FormatCase(
         "One pass over everything",
         _in_order,
         "tar",
-        {
-            "npz": "Two round trips for each event, and each waits a tenth of a second.",
-            "sqlite": "It reads page after page, and each is a round trip.",
-            "": "Each piece that is read is small, and each is a round trip.",
-        },
-        "Take a format that comes in few long pieces.",
+        "",
+        "Choose a format that is read in a few long pieces.",
     ),
 }

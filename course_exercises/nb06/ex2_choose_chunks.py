@@ -1,83 +1,74 @@
-"""Check of notebook 06: a chunk shape, judged by requests and bytes."""
+"""Exercise 06.2: a chunk shape, checked by requests and bytes over all places of a read."""
 
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from course_stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
+from course_stories.chunk_trial import CUBE, SHAPE, SLAB, ChunkCost
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 AMPLIFICATION, REQUESTS = 2.0, 400
-SEED, READS = 101, 16  # cubes that the notebook does not show
-SMALLEST = 64  # voxels: below, the trial itself would take minutes
 
 
-@exercise("06.2", title="Choose a chunk shape")
+@exercise("06.2", title="Choose a chunk shape", seconds=30)
 def chunk_shape(chunks: Any) -> Verdict:
-    """Judge the shape of a chunk for slabs and for cubes at hidden places."""
-    chunks = chunks.tolist() if isinstance(chunks, np.ndarray) else chunks
-    _judge_shape(chunks)
-    shape = (int(chunks[0]), int(chunks[1]), int(chunks[2]))
-    trial = try_chunks(shape, seed=SEED, reads=READS)
-    slab, cube = trial.slab, trial.cube
-    tall, found_slab, found_cube = shape[0], f"A slab costs {slab}", f"A cube costs {cube}"
+    """Check the shape of a chunk for slabs and for cubes."""
+    shape = _read_shape(chunks)
+    slab, cube = mean_cost(shape, (SLAB, *SHAPE[1:])), mean_cost(shape, (CUBE,) * 3)
+    found = f"A slab costs {slab}. A cube costs {cube}"
     expect(
-        not (slab.amplification > AMPLIFICATION and cube.amplification > AMPLIFICATION),
-        f"{found_slab}. {found_cube}. A chunk is read whole, however little of it is wanted, and "
-        "yours is large for both.",
-        f"Make it small against a slab of {SLAB} planes and a cube of {CUBE} voxels.",
+        min(slab.amplification, cube.amplification) <= AMPLIFICATION,
+        f"{found}. HDF5 reads complete chunks, and yours are too large for both.",
+        f"Compare a chunk with a slab of {SLAB} planes and with a cube of {CUBE} voxels.",
     )
     expect(
         slab.amplification <= AMPLIFICATION,
-        f"{found_slab}. A chunk of {tall} planes is read for a slab of {SLAB}, and at its edges "
-        "chunks are read for a single plane.",
+        f"{found}. A chunk has {shape[0]} planes, but a slab needs only {SLAB}.",
         "Make the chunk thinner along z, the first axis.",
     )
+    thicker = f" Or make it thicker along z: a slab has {SLAB} planes." * (shape[0] < SLAB)
     expect(
         cube.amplification <= AMPLIFICATION,
-        f"{found_cube}. The chunk suits the slab; a cube of {CUBE} pays for what sticks out along "
-        "y and x.",
-        "Make the chunk smaller along y and x, where an edge c costs about (48 + c) / 48"
-        + (f", and thicker along z: a slab has {SLAB} planes." if tall < SLAB else "."),
+        f"{found}. Chunks stick out of a cube of {CUBE} voxels along y and x.",
+        f"Make the chunk smaller along y and x, where an edge of c costs about ({CUBE} + c) / "
+        f"{CUBE}.{thicker}",
     )
-    for name, cost in ("slab", slab), ("cube", cube):
-        expect(
-            cost.requests <= REQUESTS,
-            f"A {name} costs {cost}. Small chunks waste no bytes, but each is a request; "
-            f"{REQUESTS} are allowed.",
-            f"Make the chunk thicker along z: a slab has {SLAB} planes."
-            if tall < SLAB
-            else "Make the chunk larger, as far as an amplification of 2 lets you.",
-        )
-    return right(
-        f"{found_slab}. {found_cube}. No shape is best for both, and yours is good enough."
+    expect(
+        max(slab.requests, cube.requests) <= REQUESTS,
+        f"{found}. Small chunks waste no bytes, but each is a request, and {REQUESTS} are allowed.",
+        f"Make the chunk larger, up to an amplification of {AMPLIFICATION:g}.{thicker}",
     )
+    return right(f"{found}. No shape is best for both, and yours is good enough.")
 
 
-def _judge_shape(chunks: Any) -> None:
+def mean_cost(chunks: tuple[int, ...], read: tuple[int, ...]) -> ChunkCost:
+    """Return the mean cost over all places of a read of this shape. A chunk is one request."""
+    touched = prod(map(_mean_chunks, SHAPE, read, chunks))
+    return ChunkCost(touched, touched * prod(chunks) / prod(read))
+
+
+def _mean_chunks(size: int, read: int, chunk: int) -> float:
+    """Return the mean number of chunks that a read touches along one axis."""
+    starts = np.arange(size - read + 1)
+    return float(np.mean((starts + read - 1) // chunk - starts // chunk + 1))
+
+
+def _read_shape(chunks: Any) -> tuple[int, ...]:
     expect(
         chunks is not True,
-        "chunks=True lets h5py choose. It knows the shape of the data, and not how you read.",
+        "With chunks=True, h5py chooses. It knows the shape of the data, but not your reads.",
         "Give three numbers: planes, rows, columns.",
     )
-    whole = isinstance(chunks, tuple | list) and all(
-        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1 for n in chunks
+    shape = chunks.tolist() if isinstance(chunks, np.ndarray) else chunks
+    whole = isinstance(shape, tuple | list) and all(
+        isinstance(n, int | np.integer) and not isinstance(n, bool) for n in shape
     )
     expect(
-        whole and len(chunks) == len(SHAPE),
-        f"{chunks!r} is no shape of a chunk of a volume with three axes.",
-        "Give three whole numbers from 1 on: planes, rows, columns.",
+        whole
+        and len(shape) == len(SHAPE)
+        and all(1 <= n <= size for n, size in zip(shape, SHAPE, strict=True)),
+        f"{chunks!r} is not the shape of a chunk in a volume of {SHAPE}.",
+        "Give three whole numbers from 1 to the size of the volume: planes, rows, columns.",
     )
-    expect(
-        all(n <= size for n, size in zip(chunks, SHAPE, strict=True)),
-        f"A chunk of {tuple(chunks)} is larger than the volume, {SHAPE}.",
-        "Stay within it along each axis.",
-    )
-    voxels = prod(map(int, chunks))
-    expect(
-        voxels >= SMALLEST,
-        f"A chunk of {voxels} voxels makes {prod(SHAPE) / voxels:,.0f} chunks. No byte is read in "
-        f"vain, and a slab takes more than {SLAB * prod(SHAPE[1:]) / voxels:,.0f} requests.",
-        f"{REQUESTS} are allowed: begin with some hundred voxels.",
-    )
+    return tuple(map(int, shape))

@@ -1,9 +1,10 @@
-"""Check of notebook 06: ragged events in shards, judged by round trip, requests and bytes."""
+"""Exercise 06.3: ragged events in shards, checked by what comes back, and by requests and bytes."""
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -11,70 +12,88 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import process_unchanged
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_in_a_file,
+    refuse,
+    right,
+)
+from course_utils.teaching.notebook import explain
 from keepfed.formatting import plural
 
 PER_SHARD = 100  # events, as the exercise says
-READS, SPARE = 2, 1024  # requests for an event, and bytes beside its own
+MOST, SPARE = 2, 1024  # reads and opens per event, and bytes besides its own
+MANY = 10_001  # events in 101 shards
+# bytes before the second event: too many for float32, which counts them in sixteens
+LARGE = 2**27 + 16
 
 Pulses = NDArray[np.float32]
 Write = Callable[[Sequence[Pulses], str], object]
 Read = Callable[[Any, str, int], Any]
 
+SIZES = (
+    [3, 0, 5],
+    [0],
+    [1 + 7 * (i % 5) for i in range(PER_SHARD)],
+    [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event, empty at both ends
+    # a number of pulses, and offsets after it, that do not fit into 16 bits
+    [70_000 if i == 120 else (13 * i) % 40 for i in range(PER_SHARD + 50)],
+    [1] * MANY,  # in a sorted list of names, 100 comes before 11
+)
 
-@exercise("06.3", title="Ragged shards with offsets", seconds=120)
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: got["too many"],
+        "Event {case} takes {got[too many]}. One or two reads, at most two opens, no look-up and "
+        f"{SPARE:,} bytes besides its own are allowed. Each request is a round trip.",
+        "Read both offsets with one read(16), seek, and read the pulses up to the last byte. "
+        "np.load, pickle and tarfile take many small reads, and fs.ls is a look-up.",
+    ),
+    Slip(
+        lambda _, got, wanted: (
+            got["event"] == wanted["event"] and got["values"] != wanted["values"]
+        ),
+        "Event {case} has the right shape, but other numbers. They were rounded, or they belong to "
+        "another event, another order or an earlier write.",
+        'Write tobytes() of float32 to a file with a number in its name, opened with "wb". '
+        "Offsets count bytes from its start, and need int64.",
+    ),
+)
+
+
+@exercise("06.3", title="Ragged shards with offsets", seconds=60)
 def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
-    """Judge a format by what is written, what comes back, and what the storage is asked for."""
+    """Check a format by what comes back, and by the requests to the storage."""
     for function in write_shards, read_event:
         expect(
             callable(function),
             "The check needs your two functions.",
-            "Hand them over without parentheses: write_shards, then read_event.",
+            "Pass them without parentheses: write_shards, then read_event.",
         )
         expect_in_a_file(function)
-    costs = []
-    for sizes in _SIZES:
-        with tempfile.TemporaryDirectory() as room:
-            events, folder = _events(sizes), f"shards_{len(sizes)}"  # so `fs` calls it
-            here = Path(room, folder)
-            here.mkdir()
-            given = [event.copy(order="K") for event in events]
-            write_shards(given, str(here))
-            expect(
-                [event.tobytes() for event in given] == [event.tobytes() for event in events],
-                "write_shards changes what it was given: the list is shorter, or in another order, "
-                "or an event has other numbers. Whoever wrote them wants to go on with them.",
-                "Take slices, events[first : first + PER_SHARD], and make new arrays.",
-            )
-            _judge_files(here, events)
-            storage = counting_storage(room)
-            for index in sorted(range(len(events)), key=lambda index: index * 7919 % 1009):
-                costs.append(_judge_event(read_event, storage, folder, events, index))
-            _judge_memory(_afresh(read_event), storage, folder, events)
-            _judge_again(write_shards, _afresh(read_event), here, events)
-    _judge_names(write_shards, read_event)
-    requests, beside = (sorted(cost) for cost in zip(*costs, strict=True))
-    more = beside[len(beside) // 2]
+    for sizes in SIZES:
+        events = _events(sizes)
+        with tempfile.TemporaryDirectory() as room, suppress(FileExistsError):
+            with process_unchanged(events):
+                _check(write_shards, read_event, room, events)
+            _check(write_shards, read_event, room, [-event for event in events])
+    with tempfile.TemporaryDirectory() as room:
+        events = [np.zeros((LARGE // 16, 4), np.float32), np.ones((2, 4), np.float32)]
+        _check(write_shards, read_event, room, events, [1])
     return right(
-        f"Every event comes back the same, the empty and the last ones too, with at most "
-        f"{plural(requests[-1], 'request')}, and mostly {plural(more, 'byte')} beside its own."
-        + (" Its two offsets are 16: the others need not be read." if more > 100 else "")
+        "Every event comes back bit for bit, even empty ones and the last one of a shard, with at "
+        "most two reads of little more than its own bytes."
     )
 
 
-_SIZES = (
-    [1 + 7 * (i % 5) for i in range(PER_SHARD)],
-    [3, 0, 5],
-    [0],
-    [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event, both ends empty
-    # a number of pulses, and offsets behind it, that do not fit into 16 bits
-    [70_000 if i == 120 else (13 * i) % 40 for i in range(PER_SHARD + 50)],
-)
-
-
 def _events(sizes: Sequence[int]) -> list[Pulses]:
-    """Return events of these lengths; some of them are views with gaps, as slices are."""
+    """Return events of these lengths. Some are views with gaps, as slices are."""
     rng = np.random.default_rng(len(sizes))
     events = []
     for index, size in enumerate(sizes):
@@ -85,183 +104,74 @@ def _events(sizes: Sequence[int]) -> list[Pulses]:
     return events
 
 
-def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
-    files = [path for path in folder.rglob("*") if path.is_file()]
+def _check(
+    write: Write,
+    read: Read,
+    room: str,
+    events: Sequence[Pulses],
+    indices: Iterable[int] | None = None,
+) -> None:
+    """Write events to a folder, and read them in random order as a new process does."""
+    folder = Path(room, f"shards_{len(events)}")  # `fs` knows it by its name only
+    folder.mkdir(exist_ok=True)
+    write(events, str(folder))
+    files = sum(path.is_file() for path in folder.rglob("*"))
     shards = -(-len(events) // PER_SHARD)
     expect(
-        files or len(events) >= PER_SHARD,
-        f"write_shards has written nothing of {plural(len(events), 'event')}. They are fewer than "
-        f"{PER_SHARD}, and are to be in a shard of their own all the same.",
-        "Let the last shard be short: range(0, len(events), PER_SHARD), and slices end by "
-        "themselves.",
+        shards <= files <= 2 * shards + 2,
+        f"{plural(len(events), 'event')} became {plural(files, 'file')}, not "
+        f"{plural(shards, 'shard')}. Each small file costs an open, and a single large file cannot "
+        "be divided among workers.",
+        f"Start a new file after every {PER_SHARD} events. The last file may be short.",
     )
-    expect(
-        files,
-        "write_shards has left no file in the folder that it was given.",
-        "Write to f'{folder}/...', and close the file: with open(...).",
-    )
-    expect(
-        len(files) <= 2 * shards + 2,
-        f"{len(files)} files for {len(events)} events. Small files are what shards are to avoid: "
-        "each costs an open.",
-        f"Put {PER_SHARD} events into a file, one behind the other.",
-    )
-    expect(
-        len(files) >= shards,
-        f"{plural(len(files), 'file')} for {len(events)} events; {PER_SHARD} to a shard is asked "
-        "for. Workers and ranks divide shards among them, and one cannot be divided.",
-        f"Begin a new file after every {PER_SHARD} events.",
+    if indices is None:
+        indices = np.random.default_rng(0).permutation(len(events))[:300].tolist()
+    storage = counting_storage(room)
+    afresh = run_path(str(sys.modules[read.__module__].__file__))[read.__name__]
+    compare(
+        partial(_read, afresh, storage, folder.name, events),
+        lambda index: _facts(events[index]),
+        indices,
+        *SLIPS,
+        show=lambda index: f"event {index} of {len(events)}",
     )
 
 
-def _judge_event(
+def _read(
     read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses], index: int
-) -> tuple[int, int]:
-    """Return how many requests the event took, and how many bytes beside its own."""
+) -> dict[str, Any]:
+    opened: list[Any] = []
     storage.reset_counters()
+    storage.open = lambda *args, **options: (
+        opened.append(type(storage).open(storage, *args, **options)) or opened[-1]
+    )
     try:
         found = read(storage, folder, index)
-    except KeyError as error:
-        expect(
-            False,
-            f"Event {index} is looked for in memory (KeyError: {error}), and is not there: whoever "
-            "reads it has another name for the folder, and mostly another Python.",
-            "Write to files what read_event needs, and read it from there.",
-        )
-    except FileNotFoundError as error:
-        expect(
-            not Path(storage.root, error.filename or ".").exists(),
-            f"Event {index} is opened past `fs`, on the disk of this machine. On a cluster or in a "
-            "cloud there is only `fs`.",
-            "Open files with fs.open(path).",
-        )
-        raise
-    except (IndexError, ValueError, EOFError) as error:
-        expect(
-            len(events[index]),
-            f"Event {index}, which has no pulses, raises {type(error).__name__}: {error}.",
-            "Read nothing and return an array of the shape (0, 4).",
-        )
-        expect(
-            (index + 1) % PER_SHARD and index != len(events) - 1,
-            f"Event {index}, the last of its shard, raises {type(error).__name__}: {error}. n "
-            "events have n + 1 offsets: the last tells where the last one ends.",
-            "Write an offset behind the last event too.",
-        )
-        raise
-    counted = storage.counters()
-    _judge_pulses(found, events[index], f"Event {index} of {len(events)}")
-    expect(
-        counted.requests or not len(events[index]),
-        f"Event {index} came without a request to the storage: it was kept in memory.",
-        "Read from what fs.open(path) returns.",
-    )
-    expect(
-        counted.requests <= READS,
-        f"Event {index} takes {counted.requests} requests; {READS} are allowed. "
-        + (
-            "np.load reads the head of a file in several small pieces, unpickling reads bit by "
-            "bit, and tarfile goes from member to member."
-            if counted.requests > READS + 1
-            else "Where it begins and where it ends stand side by side in the file."
-        ),
-        "Read both offsets with one read(16) of int64, seek, and read the pulses with another.",
-    )
-    beside = counted.bytes_read - events[index].nbytes
-    expect(
-        beside <= SPARE,
-        f"For event {index}, {events[index].nbytes:,} bytes long, {counted.bytes_read:,} are read: "
-        "its neighbours, padding or the whole shard come along. One event would cost as much as "
-        "many.",
-        "Seek to the first byte of the event, and read up to its last.",
-    )
-    return counted.requests, beside
+    except Exception as error:
+        step = "n events have n + 1 offsets. An event without pulses has the shape (0, 4)."
+        if isinstance(error, NameError | KeyError | TypeError):
+            step = "A new process has only the files. Write everything there that read_event needs."
+        elif Path(storage.root, str(getattr(error, "filename", "") or "none")).exists():
+            step = "Open files with fs.open(path). On a cluster the data may be on another machine."
+        refuse(f"Event {index} of {len(events)} cannot be read: {explain(error)}.", step)
+    counted, size = storage.counters(), events[index].nbytes
+    reads, opens, look_ups = counted.requests, counted.opens, counted.lookups
+    spare = max(0, counted.bytes_read - size)
+    counts = plural(reads, "read"), plural(opens, "open"), plural(look_ups, "look-up")
+    counts += (f"{spare:,} bytes besides its own",)
+    many = max(reads, opens) > MOST or look_ups or spare > SPARE or (size and not reads)
+    return {
+        **_facts(found),
+        "too many": ", ".join(counts) * bool(many),
+        "files left open": sum(not file.closed for file in opened),
+    }
 
 
-def _judge_pulses(found: Any, wanted: Pulses, name: str) -> None:
-    expect(
-        isinstance(found, np.ndarray),
-        f"{name} comes as {type(found).__name__}.",
-        "Return an array: np.frombuffer(content, np.float32).reshape(-1, 4).",
-    )
-    expect(
-        found.dtype == wanted.dtype,
-        f"{name} comes as {found.dtype}, and {wanted.dtype} went in.",
-        "Write and read float32: tobytes() writes what is there.",
-    )
-    expect(
-        found.shape == wanted.shape,
-        f"{name} has the shape {found.shape} instead of {wanted.shape}."
-        + (" Padding and neighbours are no pulses." if found.size > wanted.size else ""),
-        "Offsets tell where an event begins and ends; reshape(-1, 4) makes rows, even of nothing.",
-    )
-    same = found.tobytes() == wanted.tobytes()
-    expect(
-        same or not np.allclose(np.nan_to_num(found), np.nan_to_num(wanted), rtol=0.01),
-        f"{name} has nearly the same numbers: they were rounded on the way, or NaN or -0.0 became "
-        "another number.",
-        "Write float32 as it is, bit for bit.",
-    )
-    expect(
-        same,
-        f"{name} has the right shape and other numbers: those of another event, or in another "
-        "order.",
-        "Seek to offset in bytes, behind the head; a row has 16 of them. tobytes() writes row by "
-        "row, whatever the order in memory.",
-    )
-
-
-def _judge_memory(
-    read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses]
-) -> None:
-    """Judge a reader that has seen nothing of the writing, as in a worker or a day later."""
-    index = len(events) // 2
-    try:
-        found = read(storage, folder, index)
-    except (NameError, KeyError, IndexError, TypeError, AttributeError) as error:
-        expect(
-            False,
-            f"A fresh Python, such as a worker, cannot read event {index} "
-            f"({type(error).__name__}: {error}): write_shards left in memory what belongs into the "
-            "files.",
-            "Write the offsets to a file, and read them from there.",
-        )
-    _judge_pulses(found, events[index], f"In a fresh Python event {index}")
-
-
-def _judge_again(write: Write, read: Read, here: Path, events: Sequence[Pulses]) -> None:
-    """Write other numbers to the same folder, as whoever runs the cell again does."""
-    with suppress(FileExistsError):  # to refuse is safe, too
-        write([-event for event in events], str(here))
-        storage = counting_storage(here.parent)
-        for index, event in enumerate(events):
-            expect(
-                read(storage, here.name, index).tobytes() == (-event).tobytes(),
-                f"Written a second time to the same folder, event {index} does not come back as it "
-                "was written last: old bytes are still there.",
-                'Begin each file anew: open(path, "wb"). "ab" appends to what lies there.',
-            )
-
-
-def _judge_names(write: Write, read: Read) -> None:
-    """Judge which of 101 shards is read, by the first event of each."""
-    events = list(np.arange(400 * PER_SHARD + 4, dtype=np.float32).reshape(-1, 1, 4))
-    with tempfile.TemporaryDirectory() as room:
-        here = Path(room, "many_shards")
-        here.mkdir()
-        write(events, str(here))
-        storage = counting_storage(room)
-        for index in range(0, len(events), PER_SHARD):
-            expect(
-                read(storage, here.name, index).tobytes() == events[index].tobytes(),
-                f"With 101 shards event {index} comes out of another one. In a sorted list of "
-                "names 10 stands before 2, and 100 before 11.",
-                'Make the name of a file of the number of its shard: f"{shard:05d}.bin".',
-            )
-
-
-def _afresh(function: Read) -> Read:
-    """Return the same function out of a second, untouched copy of its module."""
-    copy = run_path(str(sys.modules[function.__module__].__file__))
-    found: Read = copy[function.__name__]
-    return found
+def _facts(found: Any) -> dict[str, Any]:
+    kind = f"{type(found).__name__} of shape {np.shape(found)}"
+    return {
+        "event": f"{kind} and {getattr(found, 'dtype', 'no dtype')}",
+        "values": found.tobytes() if isinstance(found, np.ndarray) else b"",
+        "too many": "",
+        "files left open": 0,
+    }
