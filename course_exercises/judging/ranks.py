@@ -1,4 +1,4 @@
-"""Call a learner's function in several ranks at a time: processes that meet through Gloo."""
+"""Call a learner's function on several ranks: processes that communicate through Gloo."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -11,25 +11,31 @@ from torch import distributed
 
 from course_utils.teaching.notebook import explain, loaded_context
 
-PATIENCE_S = 8  # after which a rank that others leave alone gives up
+PATIENCE_S = 8  # until a rank stops waiting for the others
 
 
 class Failure(NamedTuple):
-    """What a rank raised."""
+    """An error on a rank."""
 
     kind: str
     text: str  # with the learner's line
-    left_alone: bool  # it met the others no more
+    left_alone: bool  # it waited for ranks that had left
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Describe an error, so that it can be sent to another process."""
+    left = any(word in str(error) for word in ("imed out", "closed by peer", "reset by"))
+    return Failure(type(error).__name__, explain(error), left)
 
 
 def run_ranks(function: Callable[..., Any], *args: Any, ranks: int) -> list[Any]:
-    """Return what `function(*args)` returns in each rank, or the `Failure` that ended it there.
+    """Return the result of `function(*args)` on each rank, or the `Failure` that ended it.
 
-    Both go to processes that may not be forked, so they have to be importable.
+    The processes may be spawned, so the function and its arguments must be importable.
     """
     context = loaded_context()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        started = context.Barrier(ranks)  # on a busy machine, that may take some seconds
+        started = context.Barrier(ranks)  # on a busy machine, a start may take seconds
         ends, processes = [], []
         for rank in range(ranks):
             ours, theirs = context.Pipe(duplex=False)
@@ -65,14 +71,12 @@ def _rank(
     try:
         found = function(*args)
     except BaseException as error:
-        # who is waited for in vain has gone, or waits for something else
-        left_alone = any(word in str(error) for word in ("imed out", "closed by peer", "reset by"))
-        found = Failure(type(error).__name__, explain(error), left_alone)
+        found = failure_of(error)
     answer.send(found)
 
 
 def _received(end: Connection) -> Any:
     try:
         return end.recv()
-    except EOFError:  # Gloo ends a process that meets others for something else
-        return Failure("EOFError", "its process was ended", left_alone=True)
+    except EOFError:  # Gloo aborts a process whose ranks call different collectives
+        return Failure("EOFError", "its process was aborted", left_alone=True)

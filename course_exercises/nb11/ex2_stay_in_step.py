@@ -1,199 +1,203 @@
-"""11.2: take equally many steps on all ranks, whatever each of them has to load."""
+"""Exercise 11.2: take equally many steps on all ranks, however many batches each of them has."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import distributed
 
 from course_exercises.judging import Failure, run_ranks
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
-from keepfed.formatting import plural
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.ranks import failure_of
+from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 
-LENGTHS = ((10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
-AHEAD = 2  # batches that may be there before a step: its own, and the next one
-# whatever a batch may be, none of these means the end
-BATCHES: tuple[Any, ...] = ("END", None, np.ones(2), 0, [], False, (), "", -1, "tenth")
+# batches of each rank
+LENGTHS = ((10, 10), (2, 1)), ((10, 10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1), (300, 299, 301))
+SHORT = 10  # batches; longer epochs are run once
+AHEAD = 2  # batches that may be loaded before a step: its own, and the next one
 
+KINDS = (
+    "",
+    ", with a len() that is 1 too large",
+    ", with a len() that is 1 too small",
+    " and an error",
+)
+DAMAGED = 3  # the epoch in which all loaders raise an error after one batch
+
+Lengths = tuple[int, ...]  # batches of each rank
 InStep = Callable[[Iterable[Any]], Iterable[Any]]
 
 
-class Epoch(NamedTuple):
-    """What one rank did in an epoch."""
+class Unsent:
+    """A batch that cannot be sent to another rank."""
 
-    taken: str  # as text: the batches it took a step with
-    steps: int
-    ahead: int  # batches that were there before a step, at most
+    def __repr__(self) -> str:
+        return "Unsent()"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a batch was pickled, to send it to the other ranks")
+
+
+class LoaderError(RuntimeError):
+    """The error of a loader whose file is damaged."""
+
+
+# any object may be a batch, and none of these means the end
+ODD: tuple[Any, ...] = ("END", None, np.ones(2), 0, [], False, (), "", -1, Unsent())
 
 
 class Batches:
-    """A stream of batches without a length that counts how many were asked for."""
+    """A stream of batches that counts how many were requested."""
 
-    def __init__(self, count: int):
-        self.count, self.drawn = count, 0
+    def __init__(self, count: int, length: int = 0, damaged: bool = False):
+        self.count, self.length, self.damaged, self.drawn = count, length, damaged, 0
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in BATCHES[: self.count]:
+        for number in range(self.count):
             self.drawn += 1
-            yield batch
+            yield ODD[number] if number < len(ODD) else number
+        if self.damaged:
+            raise LoaderError("the file is damaged")
 
 
 class SizedBatches(Batches):
-    """The same of which somebody knows how many there are, as of those of most loaders."""
+    """Batches whose `len()` is an estimate, as with most streams."""
 
     def __len__(self) -> int:
-        return self.count
+        return self.length
 
 
-class LoaderError(RuntimeError):  # as if a worker was killed
-    """What a loader raises whose file is broken."""
+class Case(NamedTuple):
+    """One epoch of one rank."""
+
+    lengths: Lengths
+    epoch: int
+    rank: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of ranks with {self.lengths} batches{KINDS[self.epoch]}"
 
 
-class BrokenBatches(Batches):
-    """The same, and behind them an error."""
+class Epoch(dict[str, Any]):
+    """The steps of an epoch, and what they cost."""
 
-    def __iter__(self) -> Iterator[Any]:
-        yield from super().__iter__()
-        raise LoaderError("the file is broken")
+    def __init__(self, taken: Sequence[Any], ahead: int = 0, after: int = 0, groups: int = 0):
+        super().__init__(steps=len(taken), batches=[*map(repr, taken)])
+        self.ahead, self.after, self.groups = ahead, after, groups
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: isinstance(got, Failure) and not got.left_alone,
+        "For {case}, your code stops: {got.text}.",
+        "Get a batch with next(mine, END), and compare it with `batch is END`. Do not call len(), "
+        "and send no batch to other ranks.",
+    ),
+    Slip(
+        lambda _, got, __: isinstance(got, Failure),
+        "For {case}, the rank waits forever. Some rank left the loop, or calls something else, "
+        "while others take one more step.",
+        "Before each step, all ranks must take the minimum of what they have. With "
+        "async_op=True, call wait() before you read it.",
+    ),
+    Slip(
+        lambda case, got, wanted: case.epoch == DAMAGED and got != wanted,
+        "The loaders of all ranks raise an error after their first batch, but the epoch ends as "
+        "if it were complete.",
+        "Catch only StopIteration, or call next(mine, END). Other errors must reach the loop.",
+    ),
+    Slip(
+        lambda _, got, __: got.ahead > AHEAD,
+        "For {case}, {got.ahead} batches were loaded or kept before a step. A whole epoch then has "
+        "to fit in memory.",
+        "Request one batch at a time, yield it, and keep no reference.",
+    ),
+    Slip(
+        lambda _, got, __: got.after > AHEAD,
+        "For {case}, the rank reads {got.after} batches that it does not use. The others wait for "
+        "it at the checkpoint.",
+        "Return as soon as one rank has no batch.",
+    ),
+    Slip(
+        lambda _, got, __: got.groups > 1,
+        "For {case}, your code creates {got.groups} process groups, one in each step. They are "
+        "never freed.",
+        "Use the default group: call dist.all_reduce without group=.",
+    ),
+    Slip(
+        lambda _, got, wanted: got["steps"] < wanted["steps"],
+        "For {case}, the rank takes {got[steps]} of {wanted[steps]} steps. A batch may be 0, None "
+        "or empty, a len() may be wrong, and the last batch counts too.",
+        "Ask about the batch that you have just requested. Mark the end with END = object().",
+    ),
+)
 
 
 @exercise("11.2", title="Stay in step", seconds=120)
 def stay_in_step(in_step: InStep) -> Verdict:
-    """Judge the learner's function in three processes that meet after every step."""
-    expect(
-        callable(in_step),
-        "The check needs your function; this is something else.",
-        "Hand it over without parentheses: in_step.",
-    )
+    """Judge the learner's function on ranks that communicate after every step."""
     expect_in_a_file(in_step)
-    for lengths in LENGTHS:
-        found = run_ranks(_train, in_step, lengths, ranks=len(lengths))
-        _expect_no_failure(found, lengths)
-        first, second, told = zip(*found, strict=True)
-        _judge(first, lengths)
-        expect(
-            [epoch.steps for epoch in second] == [epoch.steps for epoch in first],
-            f"{_have(lengths)}, all take {plural(first[0].steps, 'step')} in a first epoch, and "
-            f"{second[0].steps} in a second one, whose batches have a len(): something remembers "
-            "how the first ended, or goes by the len().",
-            "Keep what you note in variables of the function, and ask for the next batch.",
-        )
-        _judge(second, lengths)
-        expect(
-            all(told),
-            "The loaders of all ranks raise an error after their first batch, and the epoch ends "
-            "as if it were over: nobody hears of it.",
-            "Catch StopIteration alone, or ask with next(mine, END); other errors go through.",
-        )
+    for plans in LENGTHS:
+        found = run_ranks(_train, in_step, plans, ranks=len(plans[0]))
+
+        def outcome(case: Case, found: Sequence[Any] = found) -> Epoch | Failure:
+            own = found[case.rank]
+            return own if isinstance(own, Failure) else own[case.lengths, case.epoch]
+
+        for lengths in plans:
+            for epoch in _epochs(lengths):
+                cases = [Case(lengths, epoch, rank) for rank in range(len(lengths))]
+                cases.sort(key=lambda case: getattr(outcome(case), "left_alone", False))
+                compare(outcome, _plain, cases, *SLIPS, show=str)
     return right(
-        "As many steps on every rank as the shortest has batches, and no rank was left alone; also "
-        "where one has none at all."
+        "All ranks take as many steps as the rank with the fewest batches, even if it has none. No "
+        "rank waits forever."
     )
 
 
-def _train(in_step: InStep, lengths: Sequence[int]) -> tuple[Epoch, Epoch, bool]:
-    """Train for two epochs of a rank; return them, and whether the error of a third came out."""
-    count = lengths[distributed.get_rank()]
-    first, second = (_epoch(in_step, batches) for batches in (Batches(count), SizedBatches(count)))
-    try:
-        _epoch(in_step, BrokenBatches(1))
-    except LoaderError:
-        return first, second, True
-    return first, second, False
+def _epochs(lengths: Lengths) -> range:
+    return range(len(KINDS) if max(lengths) <= SHORT else 1)
+
+
+def _train(in_step: InStep, plans: Sequence[Lengths]) -> dict[tuple[Lengths, int], Any]:
+    """Train for some epochs of each plan, and return the outcome of each, up to a failure."""
+    found: dict[tuple[Lengths, int], Epoch | Failure] = {}
+    for lengths, epoch in [(some, epoch) for some in plans for epoch in _epochs(some)]:
+        count = lengths[distributed.get_rank()]
+        loader = (
+            Batches(count),
+            SizedBatches(count, count + 1),
+            SizedBatches(count, max(0, count - 1)),
+            Batches(1, damaged=True),
+        )[epoch]
+        try:
+            found[lengths, epoch] = _epoch(in_step, loader)
+            distributed.barrier()  # for the checkpoint
+        except BaseException as error:
+            found[lengths, epoch] = failure_of(error)
+            break
+    return found
 
 
 def _epoch(in_step: InStep, batches: Batches) -> Epoch:
     taken: list[Any] = []
     ahead = 0
-    for batch in in_step(batches):
-        ahead = max(ahead, batches.drawn - len(taken))
-        taken.append(batch)
-        distributed.all_reduce(torch.zeros(1))  # here the gradients meet
-        if len(taken) > len(BATCHES):
-            break
-    return Epoch(repr(taken), len(taken), ahead)
+    with patch.object(distributed, "new_group", wraps=distributed.new_group) as new_group:
+        try:
+            for batch in in_step(batches):
+                ahead = max(ahead, batches.drawn - len(taken))
+                taken.append(batch)
+                distributed.all_reduce(torch.zeros(1))  # the gradients of the step
+                if len(taken) > batches.count + AHEAD:
+                    break
+        except LoaderError as error:
+            return Epoch([error])
+    return Epoch(taken, ahead, batches.drawn - len(taken), new_group.call_count)
 
 
-def _have(lengths: Sequence[int]) -> str:
-    return f"Where the ranks have {', '.join(map(str, lengths[:-1]))} and {lengths[-1]} batches"
-
-
-def _expect_no_failure(
-    found: Sequence[tuple[Epoch, Epoch, bool] | Failure], lengths: Sequence[int]
-) -> None:
-    have = _have(lengths)
-    for rank, one in enumerate(found):
-        if isinstance(one, Failure) and not one.left_alone:
-            _judge_error(one, f"{have}, rank {rank}")
-    expect(
-        not any(isinstance(one, Failure) for one in found),
-        f"{have}, they end with one waiting for the others in vain: some rank left the loop, or "
-        "asks for something else, while others take one more step.",
-        "Before each step, let all ranks tell whether they have a batch, and all of them go by the "
-        "same answer: the minimum.",
-    )
-
-
-def _judge(epochs: Sequence[Epoch], lengths: Sequence[int]) -> None:
-    have = _have(lengths)
-    for rank, epoch in enumerate(epochs):
-        expect(
-            epoch.steps <= lengths[rank],
-            f"{have}, rank {rank} takes {plural(epoch.steps, 'step')}: something is served that is "
-            "no batch, or a batch twice.",
-            "End with the first rank that has no batch left, and yield none of your marks.",
-        )
-    for rank, epoch in enumerate(epochs):
-        _judge_epoch(epoch, f"{have}, rank {rank}", min(lengths))
-
-
-def _judge_error(one: Failure, where: str) -> None:
-    expect(
-        one.kind != "TypeError" or "len()" not in one.text,
-        f"{where} stops: {one.text}. A stream of shards does not know how many batches it has.",
-        "Ask for the next batch, and tell the others whether there was one.",
-    )
-    expect(
-        one.kind != "StopIteration" and "StopIteration" not in one.text,
-        f"{where} stops: {one.text}. next() raises where there is no batch left.",
-        "Give it something to return instead: next(mine, END), with END = object().",
-    )
-    expect(
-        not any(words in one.text for words in ("Boolean value of Tensor", "truth value of an")),
-        f"{where} stops: {one.text}. A batch is asked whether it is true.",
-        "Compare with an object of your own: batch is END.",
-    )
-    expect(False, f"{where} stops: {one.text}.", "Mend that line, and run its cell again.")
-
-
-def _judge_epoch(one: Epoch, where: str, fewest: int) -> None:
-    expect(
-        one.taken == repr([*BATCHES[: one.steps]]),
-        f"{where} gets {one.taken}; its batches were {[*BATCHES[: max(one.steps, 1)]]}.",
-        "Yield the batches themselves, in their order, and lose none.",
-    )
-    expect(
-        one.steps != fewest - 1,
-        f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take: the last "
-        "batch that all of them have is lost.",
-        "Ask all whether they have this batch, not whether another one comes after it.",
-    )
-    expect(
-        one.steps >= fewest,
-        f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take. A batch may "
-        "be 0, None or empty, none of which means the end; and any number of ranks may take part.",
-        "Mark the end with an object of your own, END = object(), and compare with `is`; take the "
-        "minimum over all ranks.",
-    )
-    expect(
-        one.steps == fewest,
-        f"{where} takes {plural(one.steps, 'step')}, and others take {fewest}.",
-        "End on all ranks with the first that has no batch left.",
-    )
-    expect(
-        one.ahead <= AHEAD,
-        f"{where} has loaded {one.ahead} batches before it takes a step with the first of them: "
-        "an epoch has to fit in memory, and nothing is loaded while the GPU computes.",
-        "Ask for one batch at a time, and yield it before you ask for more.",
-    )
+def _plain(case: Case) -> Epoch:
+    if case.epoch == DAMAGED:
+        return Epoch([LoaderError("the file is damaged")])
+    return Epoch([*Batches(min(case.lengths))])
