@@ -56,33 +56,33 @@ class Case(NamedTuple):
         return f"{parts[0]} on {parts[1]} and {plural(self.shards, 'shard')}"
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """Number of processes that read."""
         return self.ranks * max(1, self.workers)
 
 
-# fewer shards than places, a multiple of the places, and neither
+# fewer shards than slots, a multiple of the slots, and neither
 CASES = list(map(Case._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
 SLIPS = (
     Slip(
         lambda _, got, __: got["all serve the same"],
         "With {case}, all {got[all serve the same]} serve the same events. Your code does not use "
         "their number, or computes the share before the workers start and keeps it in self.",
-        "Number the places, rank * workers + worker, inside __iter__. Call get_worker_info() there "
+        "Number the slots, rank * workers + worker, inside __iter__. Call get_worker_info() there "
         "too, and keep the share in a local variable.",
     ),
     Slip(
-        lambda case, got, _: case.places > 1 and got["events served too often"],
+        lambda case, got, _: case.slots > 1 and got["events served too often"],
         "With {case}, {got[events served too often]} events are served too often. The shares "
-        "overlap: start and step do not fit together, or places use different orders.",
-        "Start at the number of the place, rank * workers + worker. The step is the number of all "
-        "places, world_size * workers.",
+        "overlap: start and step do not fit together, or slots use different orders.",
+        "Start at the number of the slot, rank * workers + worker. The step is the number of all "
+        "slots, world_size * workers.",
     ),
 )
 
 
-@exercise("05.1", title="Give every place its share", seconds=30)
-def share_of_a_place(stream_class: type[Any]) -> Verdict:
+@exercise("05.1", title="Give every slot its share", seconds=30)
+def share_of_a_slot(stream_class: type[Any]) -> Verdict:
     """Check a stream over shards for 0 to 5 workers on 1 to 3 ranks, then in real workers."""
     expect_a_class(stream_class, "a dataset", "builds one for each rank")
     expect(
@@ -104,7 +104,7 @@ def share_of_a_place(stream_class: type[Any]) -> Verdict:
     )
     return right(
         "Each event is served once, with 0 to 5 workers on 1 to 3 ranks, even with fewer shards "
-        "than places. Two real workers agree."
+        "than slots. Two real workers agree."
     )
 
 
@@ -118,7 +118,7 @@ def _shards(count: int) -> list[Shard]:
 
 
 def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
-    """Run two epochs in each place. Every worker has its own copy of the stream of its rank."""
+    """Run two epochs in each slot. Every worker has its own copy of the stream of its rank."""
     shards, logs = _shards(case.shards), list[Counter[str]]()
     log = shards[0].log
 
@@ -139,7 +139,7 @@ def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
         for stream in streams if case.workers else ():
             list(islice(stream, 1))  # people look at an event before they start workers
         found = serve(streams, case.workers, read)
-    served = Served({place: first for place, (first, _) in found.items()}, _plain(case)["events"])
+    served = Served({slot: first for slot, (first, _) in found.items()}, _plain(case)["events"])
     excess = (served.counts - Counter(served.wanted)).total()
     alike = ["ranks"] * served.all_ranks_alike + ["workers of a rank"] * served.all_workers_alike
     return {
@@ -149,10 +149,10 @@ def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
         ),
         "events served too often": excess,
         "all serve the same": " and all ".join(alike) if excess else "",
-        "shards opened in all places": sum(one["opened"] for one in logs),
+        "shards opened in all slots": sum(one["opened"] for one in logs),
         "shards open at the same time": max(one["most open"] for one in logs),
         "events read before the first one is served": max(one["at first"] for one in logs),
-        "shards per place": sorted(events.count(0) for events in served.by_place.values()),
+        "shards per slot": sorted(events.count(0) for events in served.by_place.values()),
     }
 
 
@@ -163,11 +163,11 @@ def _plain(case: Case) -> dict[str, Any]:
         "events of the second epoch": events,
         "events served too often": 0,
         "all serve the same": "",
-        "shards opened in all places": case.shards,
+        "shards opened in all slots": case.shards,
         "shards open at the same time": 1,
         "events read before the first one is served": 1,
-        "shards per place": sorted(
-            len(range(i, case.shards, case.places)) for i in range(case.places)
+        "shards per slot": sorted(
+            len(range(i, case.shards, case.slots)) for i in range(case.slots)
         ),
     }
 

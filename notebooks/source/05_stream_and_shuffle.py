@@ -3,12 +3,12 @@
 #
 # **You will do:** find out why more workers serve the same events again, and mix a sorted file.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - what an `IterableDataset` leaves to you,
-# - to give each worker of each rank its share,
-# - what it costs to take a batch from many spots on the disk,
-# - four ways to shuffle, and how to measure what they are worth.
+# - what an `IterableDataset` leaves to you;
+# - to give each worker of each rank its share;
+# - what it costs to read a batch from many spots on the disk;
+# - four ways to shuffle, and how to measure their quality.
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -22,36 +22,39 @@ cu.ready("05")
 #
 # **Script.**
 #
-# - *5 min* **Data without numbers.** Prediction 05a, then read the ledger aloud. `course demo
+# - *5 min* **Data without indices.** Prediction 05a, then read the ledger aloud. `course demo
 #   duplicates` shows it on the wall.
-# - *10 min* **Take a share.** Say what a rank is and what a place is, then exercise 5.1.
-# - *3 min* **One spot or many.** Prediction 05b; the grey band is what an ideal shuffle does.
-# - *5 min* **Four shuffles.** Prediction 05c. Let somebody explain the diagonal; `course demo
-#   shuffle` shows what a buffer and more spots cost and bring.
-# - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic; then exercise 5.2.
+# - *10 min* **Take a share.** Explain what a rank is and what a slot is. Then exercise 5.1.
+# - *3 min* **One spot or many.** Prediction 05b. The grey band shows an ideal shuffle.
+# - *5 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo
+#   shuffle` shows the cost and the effect of a buffer and of more spots.
+# - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic. Then exercise 5.2.
 #
-# **Board.** A sorted file as a long bar, low energies left. Below it a buffer, a tenth as long, that
-# slides from left to right. Ask: which two events can hardly ever sit in one batch? That is the heat
-# map.
+# **Board.** Draw a sorted file as a long bar, with low energies on the left. Draw a buffer below it, a
+# tenth as long, which slides from left to right. Ask which two events can hardly ever share a batch.
+# The answer is the heat map.
 #
 # **Goes wrong.**
 #
-# - Under spawn (macOS, Windows) each loop with workers takes some seconds to start. Talk meanwhile;
-#   it is what notebook 04 is about.
-# - Somebody interrupts a loop: `cu.cleanup_workers()` clears its workers away.
+# - Under spawn (macOS, Windows), each loop with workers takes some seconds to start. Notebook 04
+#   explains why.
+# - Somebody interrupts a loop. `cu.cleanup_workers()` stops its workers.
 # - Time is short. Stop after 5.1.
 
 # %% [markdown]
-# ## Data without numbers
+# ## Data without indices
 #
-# A map-style dataset answers one question: *what is event 4711?* Some data cannot answer it: a socket, a
-# compressed tar file, a running detector. They can only be read as they come. For them there is
-# `IterableDataset`, and its contract is one method: `__iter__` yields samples. Without numbers there is
-# no sampler and no `shuffle=True`. *Who* reads what, and in which *order*, is up to you.
+# A map-style dataset answers the question *what is event 4711?* Some data cannot answer it, for example
+# a socket, a compressed tar file or a running detector. You can only read them as they arrive. For such
+# data there is `IterableDataset`. It has one method, `__iter__`, which yields samples. Without indices
+# there is no sampler and no `shuffle=True`. You decide *who* reads what, and in which *order*.
 #
-# [PolarBERT](https://github.com/timinar/PolarBERT), a published model, is pre-trained on IceCube events with
-# such a dataset. Ours behaves like it: it cuts the file into batches, from a random event
-# on, and shuffles the batches. What will several workers make of it?
+# So use a map-style dataset if you can. Use an `IterableDataset` if your data have no indices, or if
+# single reads are too slow.
+#
+# [PolarBERT](https://github.com/timinar/PolarBERT), a published model, is pre-trained on IceCube events
+# with such a dataset. Ours works in the same way. It cuts the file into batches, starting at a random
+# event, and shuffles the batches. What will several workers serve?
 
 
 # %%
@@ -76,7 +79,9 @@ class PolarLike(IterableDataset):
 
 
 # %%
-cu.predict("05a", "Of 1,024 events, how many does an epoch with four workers serve?", unit="events")
+cu.predict(
+    "05a", "A file has 1,024 events. How many does an epoch with four workers serve?", unit="events"
+)
 
 # %%
 import torch
@@ -97,20 +102,20 @@ def served(dataset, workers):
 events = torch.arange(1024)
 epochs = {workers: served(PolarLike(events, 64), workers) for workers in (0, 2, 4)}
 for workers, epoch in epochs.items():
-    print(f"{workers} workers serve {epoch.samples:5,} events, {epoch.distinct:5,} distinct")
+    print(f"{workers} workers serve {epoch.samples:5,} events, {epoch.distinct:5,} of them unique")
 
 # %%
 cu.reveal("05a", epochs[4].samples)
 
 # %% [markdown]
-# Every worker has its own copy of the dataset, and runs the whole `__iter__`: four workers, four epochs
-# in one. A benchmark reports four times the events, while the model sees the same ones again.
+# Every worker has its own copy of the dataset and runs the whole `__iter__`, so four workers serve four
+# epochs in one. A benchmark reports four times the throughput, but the model sees the same events again.
 #
-# PolarBERT's own class does the same: of 1,024 events four workers serve 3,840, and 1,015 of these differ. With
-# one worker it is right, and its authors say so: the README recommends `num_workers: 1`, and a configuration
-# adds "Should remain 1 when using an IterableDataset". Now you know why.
+# PolarBERT's own class does the same: of 1,024 events four workers serve 3,840, and 1,015 of these differ.
+# With one worker it is right, and its authors say so: the README recommends `num_workers: 1`, and a
+# configuration adds "Should remain 1 when using an IterableDataset". Now you know why.
 #
-# torch gives no warning. The ledger of the summary is how you notice:
+# torch gives no warning. The ledger of the summary shows the problem:
 
 # %%
 print(epochs[4])
@@ -118,19 +123,20 @@ print(epochs[4])
 # %% [markdown]
 # ## Take a share
 #
-# In a worker, `get_worker_info()` knows its `id` and `num_workers`; in the main process it returns `None`. The
-# usual cure deals out the items like cards. But all workers must deal from the *same* pack: a random generator
-# without a seed differs from worker to worker, one that is seeded with the epoch does not.
+# In a worker, `get_worker_info()` returns its `id` and `num_workers`. In the main process, it returns
+# `None`. The usual fix deals out the items like cards. All workers must use the *same* order. A random
+# generator without a seed differs from worker to worker, but a generator that is seeded with the epoch
+# does not.
 
 
 # %%
-# %%worker_module polar_mended
+# %%worker_module polar_fixed
 import numpy as np
 from polar_like import PolarLike
 from torch.utils.data import get_worker_info
 
 
-class PolarMended(PolarLike):
+class PolarFixed(PolarLike):
     epoch = 0
 
     def __iter__(self):
@@ -142,30 +148,36 @@ class PolarMended(PolarLike):
 
 
 # %%
-print(served(PolarMended(events, 64), workers=2))
+print(served(PolarFixed(events, 64), workers=2))
 
 # %% [markdown]
-# Nothing is served twice any more. (Some events are left out, as without workers: the cut begins at a random one.)
+# Now every event is served at most once. (Some events are left out, as without workers, because the first batch
+# starts at a random event.)
 #
-# With several GPUs there is one process for each, called a **rank**, and each rank has workers of its own.
-# Two ranks with four workers each are eight **places**; a rank without workers is one place.
+# With several GPUs there is one process per GPU, called a **rank**, and each rank has its own workers. Two
+# ranks with four workers each are eight **slots**. A rank without workers is one slot.
 #
 # ### Exercise 5.1 · 10 min · ●●○
 #
-# Large data lie in pieces, called **shards**. Divide `self.shards`, a list of iterables of events, among all
-# places. Every event is served exactly once, for any number of ranks, with or without workers, and also if there
-# are fewer shards than places. No place opens the shard of another, nor gets two shards more than another.
+# Large data are stored in pieces, called **shards**. Divide `self.shards`, a list of iterables of events,
+# among all slots.
+#
+# - Every event is served exactly once per epoch, for any number of ranks, with or without workers, and even
+#   with fewer shards than slots.
+# - A slot opens only its own shards. The numbers of shards of two slots differ by at most one.
+# - A slot reads one shard at a time, and an event only when the loop requests it. A shard may be endless.
+# - An error of a shard reaches the loop. The caller's list does not change.
 #
 # <details><summary>Hint 1</summary>
 #
-# Number the places: with W workers in each rank, rank 0 has the places 0 to W − 1, and rank 1 the next W. How
-# many are there in all?
+# Number the slots. With W workers in each rank, rank 0 has the slots 0 to W − 1, and rank 1 has the next W.
+# How many slots are there in all?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `list[first::step]` deals out cards: it starts at `first` and takes every `step`-th. No workers means
-# one place in each rank.
+# `list[first::step]` deals out cards: it starts at `first` and takes every `step`-th. A rank without workers
+# is one slot.
 #
 # </details>
 
@@ -183,8 +195,8 @@ class ShardStream(IterableDataset):
         ### BEGIN SOLUTION
         worker = get_worker_info()
         id_, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        place = self.rank * workers + id_
-        for shard in self.shards[place :: self.world_size * workers]:
+        slot = self.rank * workers + id_
+        for shard in self.shards[slot :: self.world_size * workers]:
             yield from shard
         ### END SOLUTION
 
@@ -193,35 +205,38 @@ class ShardStream(IterableDataset):
 cu.check("05.1", ShardStream)
 
 # %% [markdown]
-# The course has this ready: `split(shards, WorkerSlot.here())`, in `keepfed.loaders.stream`.
+# The course has a function for this: `split(shards, WorkerSlot.here())`, in `keepfed.loaders.stream`.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **05a** 1,024 is what one would want, and 960 what those say who count whole batches. Ask both to
-#   explain, before anybody who knows does. It is nearly four times that; some will see 3,904, since a
-#   worker whose random offset is 0 has one batch more.
+# - **05a** Most people say 1,024. Those who count full batches say 960. Ask both to explain before
+#   somebody gives the answer. It is nearly four times as many. Some will see 3,904, because a worker
+#   whose random start is 0 has one batch more.
 #
 # **Goes wrong.**
 #
-# - In 5.1 somebody deals by rank and forgets the workers, or divides by `num_workers` where there are
-#   none. Let them count the places of two ranks without workers.
+# - In 5.1 somebody uses the rank but forgets the workers, or divides by `num_workers` if there are none.
+#   Let them count the slots of two ranks without workers.
 
 # %% [markdown]
 # ## One spot or many
 #
-# Now the order. A batch can come from *one* spot of the file, or a little of it from each of many. That takes one
-# request, or many; our emulated, busy Lustre needs 10 ms for each, and a step takes 20 ms. <!-- given -->
+# Now the order. A batch can come from *one* spot of the file, with one request, or from many spots, with
+# many requests. Our emulated, busy Lustre needs 10 ms for each request, and a step takes 20 ms. <!-- given -->
+# A third way reads *long* pieces at many spots, keeps them in memory, and draws from them.
 #
-# A third way is to read *long* pieces at many spots, hold them in memory, and draw from there.
-#
-# The course's `EventShards` does all three. It reads `interleave` shards in turn, `chunk` events with one
-# request. They pass through a buffer of `buffer` events, from which the next one is drawn at random.
+# The course's `EventShards` does all three. It reads `interleave` shards in turn, with `chunk` events per
+# request. The events go into a buffer of `buffer` events, and the next one is drawn from it at random.
 
 # %%
-cu.predict("05b", "16 spots for each batch, not one: how many times longer is a run?", unit="times")
+cu.predict(
+    "05b",
+    "16 spots per batch instead of one: how many times as long does a run take?",
+    unit="times",
+)
 
 # %%
 from course_stories.streaming import draw_batch_means, train_on
@@ -239,8 +254,8 @@ Timeline({name: run.trace for name, run in runs.items()})
 cu.reveal("05b", runs["16 spots"].total_s / runs["one spot"].total_s)
 
 # %% [markdown]
-# One spot is cheap. But what is in its batches? In the next picture a grey band holds the mean energies of
-# 95 of 100 batches that are drawn at random. Their scatter is the *ideal*.
+# One spot is cheap. But what is in its batches? In the next picture, a grey band contains the mean
+# energies of 95 of 100 batches that are drawn at random. Their scatter is the *ideal*.
 
 # %%
 for name, run in runs.items():
@@ -249,24 +264,24 @@ for name, run in runs.items():
 draw_batch_means(runs)
 
 # %% [markdown]
-# A batch from one spot is a batch of one energy: 32 events, and hardly more information than one. Sixteen
-# spots even beat chance, since each gives two events to every batch. Long pieces buy little scatter with
-# few requests, and pay with memory.
+# A batch from one spot has nearly one energy: 32 events, and hardly more information than one. With 16 spots,
+# the means scatter even less than at random, because each spot gives exactly two events to every batch. Long
+# pieces scatter little and take few requests, but they need memory.
 #
 # ## Four ways to shuffle
 #
-# - **offline**: write the file again, in random order, once;
-# - **shard**: read the shards in random order, each from front to back;
+# - **offline**: write the file again in random order, once;
+# - **shard**: read the shards in random order, each from start to end;
 # - **block**: read small pieces in random order, and shuffle a few of them together;
-# - **buffer**: hold some samples, and give away a random one for each that comes in.
+# - **buffer**: keep some samples, and return a random one for each new one.
 #
-# `mixing` measures how much the mean energies of the batches scatter, in units of a full shuffle's
-# sigma / sqrt(batch size), and counts *who sits with whom*.
+# `mixing` takes the mean energy of each batch. It divides the scatter of these means by the scatter of a
+# full shuffle, so 1 is ideal. It also counts which events share a batch.
 
 # %%
 cu.predict(
     "05c",
-    "A buffer holds a tenth of the sorted file. How many times the ideal is the scatter?",
+    "A buffer holds a tenth of the sorted file. The scatter is how many times the ideal?",
     unit="times",
 )
 
@@ -300,45 +315,50 @@ plot_co_occurrence(quality)
 cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
-# Each picture is the file against itself, low energies at the top left. Where it is yellow, two events often
-# share a batch; an even green is what we want. A buffer alone only widens the diagonal: most events move by less
-# than its length, and one in eight moves farther. What a buffer is worth depends on the order on disk: on this
-# file it is hardly better than none. Small blocks come close to the ideal, but cost a request each.
+# Each picture shows the file against itself, with low energies at the top left. Where it is yellow, two
+# events often share a batch. An even green is ideal. A buffer alone only widens the diagonal: most events
+# move by less than its length, and one in eight moves farther. This file is sorted, so a buffer is hardly
+# better than none. Small blocks come close to the ideal, but each costs a request.
 #
-# On a file that was shuffled *once*, reading in order is already ideal, and a shard shuffle makes every epoch
-# different. That costs one copy of the data.
+# On a file that was shuffled *once*, reading in order is already ideal. Reading its shards in random order
+# then makes every epoch different. The price is one copy of the data.
 #
 # ## Shuffle before you decode
 #
-# A buffer holds samples. Of what size? Some tutorials shuffle 10,000 pictures after decoding and cropping.
-# <!-- given -->
+# A buffer holds samples. How large are they? Some tutorials shuffle 10,000 pictures after decoding and
+# cropping. <!-- given -->
 
 # %%
-cu.predict("05d", "10,000 crops of 3 × 224 × 224 float32: memory in each worker?", unit="GB")
+cu.predict(
+    "05d",
+    "How much memory do 10,000 crops of 3 × 224 × 224 float32 take in each worker?",
+    unit="GB",
+)
 
 # %%
 cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 
 # %% [markdown]
-# And that in *each* worker. Shuffle what is small, such as paths or compressed bytes; decode behind the buffer.
+# *Each* worker needs this memory. Shuffle what is small, such as paths or compressed bytes, and decode after
+# the buffer.
 #
 # ### Exercise 5.2 · 10 min · ●●○
 #
-# A sorted file of 20,000 events lies in 100 shards. A worker reads `at_once` shards in turn, `chunk` events at a
-# time, into a buffer. `try_out` measures what the check judges. Choose three numbers with
+# A sorted file of 20,000 events is stored in 100 shards. A worker reads `at_once` shards in turn, `chunk`
+# events at a time, into a buffer. `try_out` measures what the check judges. Choose three numbers with
 #
 # - a scatter of at most 1.5 times the ideal,
 # - at most 1,000 events in memory: `buffer + at_once * chunk`,
-# - at most 1,000 requests: `20_000 / chunk`. <!-- given -->
+# - at most 1,000 requests. Each shard takes `200 / chunk`, rounded up. <!-- given -->
 #
 # <details><summary>Hint 1</summary>
 #
-# The requests alone tell you the smallest chunk.
+# The limit on requests gives you the smallest chunk.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The rest of the memory can go to the buffer, or to more shards at once. Try the two extremes.
+# Give the rest of the memory to the buffer or to more shards at once. Try both extremes.
 #
 # </details>
 
@@ -360,34 +380,35 @@ cu.check("05.2", at_once, chunk, buffer)
 #
 # **Guesses.**
 #
-# - **05b** 16 is tempting. It is about 6, for each step takes 20 ms either way: (160 + 20) / (10 +
-#   20). It depends on the machine only a little, since the storage is emulated. Why is the line of
-#   the 16 spots steadier than chance? Each spot gives two events to each batch.
-# - **05c** The one to wait for: a buffer sounds as if it mixed, so people say 1 to 1.5. It is about
-#   5: on this file it is hardly better than none.
-# - **05d** 1.5 is the answer of those who forget the 4 bytes of a float32. It is 6, in each worker.
+# - **05b** Many say 16. It is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 + 20). It
+#   hardly depends on the machine, because the storage is emulated.
+# - **05c** A buffer sounds as if it mixed, so people say 1 to 1.5. It is about 5. On this file a buffer is
+#   hardly better than none.
+# - **05d** People who forget the 4 bytes of a float32 say 1.5. It is 6, in each worker.
 #
 # **Goes wrong.**
 #
-# - In 5.2 everything is spent on the buffer, as tutorials do. Ask what 35 shards at once would buy.
+# - In 5.2 somebody spends everything on the buffer, as tutorials do. Ask what 35 shards at once would
+#   change.
 
 # %% [markdown]
 # ## You now can
 #
-# - see in the ledger what workers make of an `IterableDataset`, and give each its share,
-# - choose an order by what it costs and what it is worth, and measure both.
+# - see in the ledger what workers do with an `IterableDataset`, and give each worker its share;
+# - compare the cost and the quality of an order, and measure both.
 #
 # Next: [file formats](06_choose_a_file_format.ipynb).
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the
+# core.
 
 # %% [markdown]
 # ## How long is an epoch?
 #
-# When every worker has its share, it makes batches of its own events, and of its own only.
+# If every worker has its share, it builds batches from its own events only.
 
 
 # %%
@@ -430,19 +451,19 @@ for workers in 0, 4:
 cu.reveal("05e", numbers_served)
 
 # %% [markdown]
-# Each worker makes batches of its own 25 numbers: one full batch, and a tail of nine that is dropped. Four
-# workers drop four tails, and `len(loader)` knows nothing of it. Between ranks it is worse: the rank
-# with more batches waits for the others for ever.
+# Each worker has 25 numbers. That is one full batch, and a tail of nine that is dropped. Four
+# workers drop four tails, and `len(loader)` does not account for this. Between ranks it is worse, because
+# the rank with more batches waits for the others until the job fails.
 #
-# There are two honest ways. Count: the course's streams have `count_batches`. Or let the stream repeat for ever, and
-# say how many steps an epoch should have: `islice(loader, steps)`.
+# There are two honest solutions. Either count the batches, as `count_batches` of the course's streams does.
+# Or repeat the stream without end, and choose the number of steps per epoch: `islice(loader, steps)`.
 #
-# And the second epoch? The order of `Numbers` depends on its `epoch`, which we set before each one. With
-# `persistent_workers=True` the workers stay alive from epoch to epoch, which saves their start.
+# What about the second epoch? The order of `Numbers` depends on its `epoch`, which we set before each epoch.
+# With `persistent_workers=True`, the workers stay alive between epochs, which saves their start.
 
 # %%
 CHOICES = ["a new one in each epoch", "the same one in each epoch"]
-cu.predict("05f", "What order do three epochs with persistent workers have?", choices=CHOICES)
+cu.predict("05f", "Which order do three epochs with persistent workers have?", choices=CHOICES)
 
 # %%
 numbers = Numbers(100)
@@ -458,15 +479,15 @@ for epoch in range(3):
 cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 
 # %% [markdown]
-# We changed *our* copy of the dataset. The workers keep the copies that they got when they started. A number in
-# shared memory does reach them. `SharedEpoch` in `keepfed.loaders.workers` is one, and `EventShards` uses it:
-# call `set_epoch(epoch)` before each epoch.
+# We changed *our* copy of the dataset. The workers keep the copies that they received when they started. A
+# number in shared memory does reach them. `SharedEpoch` in `keepfed.loaders.workers` is such a number, and
+# `EventShards` uses it. Call `set_epoch(epoch)` before `iter(loader)`, since workers may start to read there.
 
 # %% [markdown]
 # ## Does a model care?
 #
-# A small network guesses the energy from the light, and we watch its error on 400 held-out events during four
-# epochs, with three orders of the sorted file.
+# A small network estimates the energy from the light. We plot its error on 400 held-out events during four
+# epochs, for three orders of the sorted file.
 
 # %%
 import matplotlib.pyplot as plt
@@ -484,23 +505,25 @@ for (name, order), line in zip(orders.items(), (":", "--", "-"), strict=True):
     panel.plot(held_out_loss(folder, order), line, label=name)
 panel.set(xlabel="step (50 are an epoch)", ylabel="error on held-out events")
 panel.legend()
-plt.close()  # the next line shows the figure; without this it would be shown twice
+plt.close()  # otherwise the notebook shows the figure twice
 figure
 
 # %% [markdown]
-# In each epoch the sorted file drags the model from low to high energies, and at the end it has unlearnt the
-# beginning. A wave with the period of an epoch is the signature. Look for it in your own loss curves.
+# In each epoch, the sorted file drags the model from low to high energies. At the end, the model has
+# forgotten the beginning. A wave whose period is one epoch is the sign of a bad order. Look for it in your
+# own loss curves.
 
 # %% [markdown]
-# ## A thread ahead
+# ## Prefetch in a thread
 #
-# A stream often waits, for a network or for a disk. A worker process hides that, but it costs a process, a copy of
-# the dataset, and the splitting. A **thread** needs none of the three. It sees the same objects, and while it
-# waits for bytes the main thread runs.
+# A stream often waits for a network or a disk. A worker process hides this wait, but it costs a process, a
+# copy of the dataset, and the splitting. A **thread** needs none of them. It sees the same objects, and
+# while it waits for bytes the main thread runs.
 #
-# It would not speed up decoding that is written in Python: the **GIL**, Python's global interpreter lock, lets
-# one thread at a time run Python code. Whoever waits for bytes gives it back meanwhile, and so do many functions
-# of NumPy and of image decoders. (Free-threaded Python, an option since 3.13, has no such lock.)
+# A thread does not speed up decoding that is written in Python. The **GIL**, Python's global interpreter
+# lock, lets one thread at a time run Python code. A thread that waits for bytes releases the lock, and so
+# do many functions of NumPy and of image decoders. (Free-threaded Python, an option since 3.13, has no such
+# lock.)
 
 # %%
 from itertools import islice
@@ -531,30 +554,33 @@ Timeline({"alone": alone, "with a thread": ahead})
 # %% [markdown]
 # ### Exercise 5.3 · 20 min · ●●●
 #
-# Write such a prefetcher. The one in the lecture notes that this course grew out of hangs for ever in the second
-# epoch and on an exception, and leaves a thread behind after a `break`. Yours should not. The check wants:
+# Write such a prefetcher. Many prefetchers hang in the second epoch or after an error, and leave a thread
+# behind after a `break`. Yours must not. The check wants:
 #
-# - the items of `source`, in order, in every epoch, also where one loop runs within another,
-# - at most `depth` items waiting, and one in the thread's hands,
-# - an exception of the source raised in the loop, after the items before it, however slow the loop is,
-# - soon after a `break` no thread left, and nothing of yours that still holds the iterator of the source: Python
-#   closes a generator that nobody holds.
+# - The loop gets the items of `source`, in order and not copied, in every epoch, even if one loop runs
+#   inside another. No item waits longer than necessary.
+# - The queue holds at most `depth` items, at least 1, and the thread may hold one more.
+# - An error of the source, of any type, is raised in the loop after the items before it. This holds however
+#   slow the loop or the source is.
+# - A `break` ends the loop at once, even while the source is silent. Soon after the source's next item, no
+#   thread is left, and your variables do not hold `iter(source)`. Python then closes the source.
+# - The thread is a daemon, so it never keeps Python from exiting. `iter()` alone leaves no thread behind.
 #
 # <details><summary>Hint 1</summary>
 #
-# Everything belongs in `__iter__`: a `queue.Queue(self.depth)`, a `threading.Event` that says *stop*, a
-# function that fills the queue, and a thread that runs it.
+# Everything belongs in `__iter__`: a `queue.Queue(self.depth)`, a `threading.Event` for *stop*, a function
+# that fills the queue, and a thread that runs this function.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Send pairs `(item, error)`. Let the thread `put(pair, timeout=0.1)` in a loop that also looks at the event:
-# `queue.Full` means try again.
+# Send pairs `(item, error)`. Let the thread call `put(pair, timeout=0.1)` in a loop that also checks the
+# event. `queue.Full` means: try again.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# After a `break` Python closes the generator: what stands in a `finally` around its `yield` is run.
+# After a `break`, Python closes the generator and runs the `finally` around its `yield`.
 #
 # </details>
 
@@ -609,12 +635,13 @@ cu.check("05.3", Prefetcher)
 #
 # **Guesses.**
 #
-# - **05e** 96 is the answer for one process. It is 64: draw four boxes of 25 with 16 crossed out.
-# - **05f** "A new one", since we set the epoch. It is the same one: ask whose copy was changed.
+# - **05e** 96 is the answer for one process. It is 64. Draw four boxes of 25 numbers, and cross out nine
+#   in each.
+# - **05f** Most say "a new one", because we set the epoch. It is the same one. Ask whose copy we changed.
 #
 # **Goes wrong.**
 #
-# - In 5.3 the exception is what is forgotten first; the `break` is what goes wrong last.
+# - In 5.3 people forget the error first. The `break` takes them longest.
 #
-# **Extra.** An honest length (4 minutes), does a model care (1), threads (3). Exercise 5.3 is
-# homework: it takes most people longer than it says.
+# **Extra.** An honest length (4 minutes), does a model care (1), threads (3). Exercise 5.3 is homework, and takes
+# most people twice as long.
