@@ -1,4 +1,4 @@
-"""Exercise 09.1: ten symptoms of a prefetcher, and what causes them."""
+"""Exercise 09.1: ten symptoms of a prefetcher, and their causes."""
 
 from course_exercises.judging import expect_known, judge_labels, words_beside
 from course_exercises.nb09.problem import CAUSES, SYMPTOMS
@@ -8,15 +8,15 @@ _ROWS = words_beside(__file__)
 LABELS = {letter: row["cause"] for letter, row in _ROWS.items()}
 
 
-@exercise("09.1", title="Label the defects")
+@exercise("09.1", title="Label the defects", seconds=30)
 def label_the_defects(*causes: str) -> Verdict:
-    """Judge the causes of the symptoms, in their order."""
+    """Check the causes of the symptoms, in the order of the symptoms."""
     expect(
         len(causes) == len(SYMPTOMS),
-        f"There are {len(SYMPTOMS)} symptoms, and you give {len(causes)} causes.",
-        f"Give one for each of {', '.join(SYMPTOMS)}, in this order.",
+        f"There are {len(SYMPTOMS)} symptoms, but you give {len(causes)} causes.",
+        f"Give one cause for each of {', '.join(SYMPTOMS)}, in this order.",
     )
-    expect_known(causes, CAUSES, "causes", "Copy one of CAUSES, letter by letter.")
+    expect_known(causes, CAUSES, "causes", "Copy one of CAUSES exactly.")
     said = dict(zip(SYMPTOMS, causes, strict=True))
 
     def objection(letter: str) -> tuple[str, str]:
@@ -28,6 +28,6 @@ def label_the_defects(*causes: str) -> Verdict:
         said,
         LABELS,
         objection,
-        "Ten symptoms, ten causes. Four make it hang or stay, three make it wrong, and three "
-        "make it useless or too large; only some of them raise an error.",
+        "Ten symptoms, ten causes. Four make the loop hang or leave something behind, three make "
+        "it wrong, and three make it useless or too large. Only some raise an error.",
     )

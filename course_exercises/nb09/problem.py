@@ -1,38 +1,37 @@
-"""What exercises 09.1 and 09.3 are about: defects of a prefetcher, and loops that may pin."""
+"""The material of exercises 09.1 and 09.3: defects of a prefetcher, and loops that may pin."""
 
 from dataclasses import dataclass
 
 from course_utils.hardware.gpu import PRESETS
 
-# Each cause, and how it shows.
+# each cause, and how it shows
 CAUSES = {
-    "batch = a pair": "`inputs, targets = batch` works for pairs only, and raises for all else",
-    "default stream": "In one queue a copy and a step run one after the other",
-    "device of the thread": "The current GPU belongs to a thread, and in a new one it is GPU 0",
-    "endless put": "put() in a full queue waits until somebody takes something out, for ever if "
-    "nobody does",
-    "no event": "Where no stream waits, a step reads what has not been copied yet, whenever the "
+    "batch = a pair": "`inputs, targets = batch` works for pairs only, and raises an error for all "
+    "other batches",
+    "default stream": "In one queue, copies and steps run one after the other",
+    "device of the thread": "Each thread has its own current GPU, and in a new thread it is GPU 0",
+    "endless put": "put() on a full queue waits until somebody removes an item, which may be never",
+    "no event": "If no stream waits, a step reads what has not been copied yet, no matter when the "
     "loss is read",
-    "no record_stream": "Memory is given away while another stream still reads: that needs a "
-    "program that runs ahead of its steps",
-    "pageable memory": "A batch that is copied from pageable memory holds the program up, with "
-    "non_blocking=True too",
-    "queue too long": "Each batch that waits in the queue takes memory of the device",
-    "silent thread": "Where a thread dies of an error and tells nobody, whoever waits for it waits "
-    "for ever",
-    "thread in __init__": "A thread that starts once runs once, at once, for one epoch",
+    "no record_stream": "Memory is reused while another stream still reads it. The program must "
+    "run ahead of its steps for that",
+    "pageable memory": "The copy of a batch in pageable memory blocks the program, even with "
+    "non_blocking=True",
+    "queue too long": "Each batch in the queue takes memory of the device",
+    "silent thread": "If an error ends a thread without a message, others wait for it forever",
+    "thread in __init__": "A thread that starts in __init__ runs once, at once, and for one epoch",
     "too few workers": "With too few workers the loop waits in next(loader), and nothing breaks",
 }
 
 SYMPTOMS = {
     "a": "The second epoch never begins.",
-    "b": "A file is broken. The loop waits for ever.",
+    "b": "A file is broken. The loop waits forever.",
     "c": "Long after a `break`, the workers of the loader still run.",
-    "d": "The profiler shows copies between the steps, never beside them.",
+    "d": "The profiler shows copies between the steps, never at the same time.",
     "e": "On eight GPUs, the batches of all ranks are on GPU 0.",
-    "f": "A batch is a dict of three tensors. The loop waits for ever.",
+    "f": "A batch is a dict of three tensors. The loop waits forever.",
     "g": "Without the prefetcher a batch size fits. With it: OutOfMemoryError.",
-    "h": "Somebody gave it a stream of its own. Now the loss is wrong in every epoch.",
+    "h": "The copies now have a separate stream. The loss is wrong in every epoch.",
     "i": "Now it waits for its copies. With loss.item() in each step all is right, without it not.",
     "j": "Now all is right. But upload(batch, non_blocking=True) takes as long as the copy.",
 }
@@ -43,12 +42,12 @@ PAGEABLE_GB_S, PINNED_GB_S = PRESET.pageable_gb_s, PRESET.pinned_gb_s
 
 @dataclass(frozen=True)
 class Case:
-    """A loop that prefetches one batch ahead, on a stream of its own, and reads each loss."""
+    """A loop that prefetches one batch ahead, on a separate stream, and reads each loss."""
 
-    mb: float  # a batch
-    step_ms: float  # the GPU computes
-    load_ms: float  # the workers deliver a batch each `load_ms`
-    pin: str  # "nowhere", "in the loop" or "in the loader", whose thread pins beside the loop
+    mb: float  # size of a batch
+    step_ms: float  # compute time of the GPU
+    load_ms: float  # time between two batches of the workers
+    pin: str  # "nowhere", "in the loop" or "in the loader", which pins in a separate thread
 
 
 CASES = {

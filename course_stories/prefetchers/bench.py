@@ -63,16 +63,21 @@ class BenchSource:
     """A loader whose order depends on the epoch. Without batches it yields endless integers."""
 
     def __init__(
-        self, batches: Sequence[Any] | None, *, fails_at: int | None = None, pinned: bool = True
+        self,
+        batches: Sequence[Any] | None,
+        *,
+        fails_at: int | None = None,
+        fails_once: bool = False,
+        pinned: bool = True,
     ):
-        """Serve `batches`, and raise an error at index `fails_at` of an epoch."""
+        """Serve `batches`, and raise an error at index `fails_at` of each or the first epoch."""
         self.batches = batches
         if batches is not None and pinned:
             self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
         self.size = len(
             batches or ()
         )  # batches per epoch, as the source has no len(), like a stream
-        self.fails_at, self.epoch = fails_at, 0
+        self.fails_at, self.fails_once, self.epoch = fails_at, fails_once, 0
         self.error = DiskError("the disk is gone")
         self.begun, self.closed = Tally(), Tally()  # iterators, which close when they finish
         self.served = Tally()  # batches served
@@ -84,9 +89,10 @@ class BenchSource:
 
     def __iter__(self) -> Iterator[Any]:
         self.begun.add()
+        fails_at = None if self.fails_once and self.begun.value > 1 else self.fails_at
         try:
             for place, batch in enumerate(self._in_order()):
-                if place == self.fails_at:
+                if place == fails_at:
                     raise self.error
                 if place == MANY:
                     self.abandoned.wait()

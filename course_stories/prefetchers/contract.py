@@ -1,72 +1,35 @@
-"""The contract of a prefetcher to the GPU: a list of clauses, simple ones first.
+"""The contract of a prefetcher to the GPU: a table of clauses, simple ones first.
 
-A clause is a trial and the messages for prefetchers that fail it. The check of exercise 09.2 tests
+A clause is a trial, and what a right prefetcher shows in it. The check of exercise 09.2 compares
 one clause after another. Each of the ten defects of `NotesPrefetcher` breaks a clause.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from course_stories.prefetchers.bench import DiskError, make_tensors
-from course_stories.prefetchers.trial import (
-    Make,
-    PrefetcherTrial,
-    TrialRun,
-    hidden_thread_tracebacks,
-)
+from course_stories.prefetchers.bench import make_tensors
+from course_stories.prefetchers.trial import Make, PrefetcherTrial, TrialRun
 from course_utils.hardware.gpu import map_leaves
-from course_utils.teaching.exercise import expect
 
 RUNS = 20
-DEPTH = 2  # prefetched batches in trials that count the batches on the GPU
-
-
-class Violation(NamedTuple):
-    """A way to violate a clause, and the message for it."""
-
-    when: Callable[[TrialRun], object]
-    misconception: str  # a format string with the field `seen`
-    next_step: str
-
-
-def hangs(misconception: str, next_step: str) -> Violation:
-    """Return the violation that is checked first: the loop does not end."""
-    return Violation(lambda seen: seen.hung, misconception, next_step)
-
-
-class Clause:
-    """A trial, and its possible violations in the order of checking."""
-
-    def __init__(self, trial: PrefetcherTrial, *ways: Violation):
-        self.trial, self.ways = trial, ways
-
-    def check(self, make: Make) -> None:
-        """Fail the check if a prefetcher breaks the clause. Errors of its code are re-raised."""
-        with closing(TrialRun(make, self.trial)) as seen:
-            if seen.error is not None and self.trial.fails_at is None:
-                raise seen.error
-            if way := self.violation(seen):
-                expect(False, way.misconception.format(seen=seen), way.next_step)
-
-    def violation(self, seen: TrialRun) -> Violation | None:
-        """Return the first violation in a run of this trial or a similar one, or None."""
-        return next((way for way in self.ways if way.when(seen)), None)
-
-
-def check_all(make: Make, clauses: Iterable[Clause]) -> None:
-    """Check a prefetcher against one clause after another."""
-    with hidden_thread_tracebacks():
-        for clause in clauses:
-            clause.check(make)
-
+DEPTH, DEEP = 2, 5  # prefetched batches in trials that count the batches on the GPU
 
 Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor and a string
+
+
+@dataclass
+class Hits:
+    """Tensors of whole numbers."""
+
+    sensors: torch.Tensor
+    flags: torch.Tensor
 
 
 def nested_batches() -> list[Any]:
@@ -78,250 +41,165 @@ def nested_batches() -> list[Any]:
 
 
 def mixed_batches() -> list[Any]:
-    """Return batches that are a tensor, a pair or a dict."""
+    """Return batches that are a tensor of floats or integers, a pair, a dict or a dataclass."""
     several = [
-        (one["pulses"], (one["pulses"], one["label"].energy), one) for one in nested_batches()
+        (
+            one["pulses"],
+            (one["pulses"], one["label"].energy),
+            one,
+            torch.arange(n, 40 + n),
+            Hits(torch.arange(n, 9 + n), torch.full((8,), n, dtype=torch.uint8)),
+        )
+        for n, one in enumerate(nested_batches(), 1)
     ]
     return [batch for shapes in several for batch in shapes]
 
 
-def _changes_shape(seen: TrialRun) -> bool:
-    return any(
-        _shape(got) != _shape(batch) for got, batch in zip(seen.batches, seen.source, strict=False)
-    )
+def _keeps_structure(seen: TrialRun) -> bool:
+    pairs = zip(seen.batches, seen.source, strict=False)
+    return not seen.wrong_epochs and all(_shape(got) == _shape(batch) for got, batch in pairs)
 
 
 def _shape(batch: Any) -> str:
     return repr(map_leaves(lambda leaf: "tensor" if hasattr(leaf, "device") else leaf, batch))
 
 
-_NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is exhausted.")
-_RESTART = "Start again in every __iter__. Make it a generator, with yield."
+def _error(seen: TrialRun) -> str:
+    if seen.hung:
+        return "it hangs"
+    if seen.errors > 1:
+        return "the old error again in the next epoch"
+    if seen.error is seen.source.error:
+        return "the error of the loader"
+    return f"another error, {seen.said}" if seen.said else "no error"
+
+
+HANGS, BATCHES, GARBAGE = "the loop hangs", "batches", "steps that read garbage"
+WRONG, ERROR, OVERLAP = "epochs with wrong checksums", "then it gets", "overlap of the copies"
+MOST, LEAST = "most batches on the GPU", "batches on the GPU while steps run"
+THREADS, OPEN, KEPT = "threads left", "the loader is open", "batches left on the GPU"
+FACTS: dict[str, Callable[[TrialRun], Any]] = {
+    HANGS: lambda seen: seen.hung,
+    BATCHES: lambda seen: seen.counts,
+    "batches of each epoch": lambda seen: (
+        "all" if seen.counts == [seen.wanted] * seen.trial.epochs else seen.counts
+    ),
+    "times that the loop gets None": lambda seen: seen.nothing,
+    GARBAGE: lambda seen: seen.garbage,
+    WRONG: lambda seen: seen.wrong_epochs,
+    "the structure of the batches is kept": _keeps_structure,
+    "the inner loop and the outer loop get all batches": lambda seen: (
+        seen.found == [(sums := seen.source.checksums())[0], *sums, *sums[1:]]
+    ),
+    "new streams in each epoch": lambda seen: seen.machine.streams.value // seen.trial.epochs,
+    ERROR: _error,
+    MOST: lambda seen: max(seen.peak, DEPTH + 1),
+    LEAST: lambda seen: min(seen.peak, DEEP + 1),
+    THREADS: lambda seen: len(seen.threads),
+    OPEN: lambda seen: seen.is_open,
+    KEPT: lambda seen: seen.kept,
+    "the batches are on the GPU of the loop": lambda seen: (
+        seen.places == {seen.machine.gpus[-1].name}
+    ),
+    OVERLAP: lambda seen: "80 % or more" if seen.hidden >= 0.8 else f"{seen.hidden:.0%}",
+    "warnings": lambda seen: min(seen.warnings, 1),
+}
+
+
+class Clause(NamedTuple):
+    """A trial with a short description, and the facts that a right prefetcher shows in it."""
+
+    name: str
+    trial: PrefetcherTrial
+    wanted: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def facts(self, seen: TrialRun) -> dict[str, Any]:
+        """Return the facts of a run of this trial, or of a similar one."""
+        return {fact: FACTS[fact](seen) for fact in self.wanted}
+
+    def observe(self, make: Make) -> dict[str, Any]:
+        """Run the trial and return its facts. Errors of the prefetcher's code are re-raised."""
+        with closing(TrialRun(make, self.trial)) as seen:
+            if seen.error is not None and self.trial.fails_at is None:
+                raise seen.error
+            return self.facts(seen)
+
+
+_ALL = {HANGS: False, "batches of each epoch": "all"}
+_RIGHT = {**_ALL, "times that the loop gets None": 0, GARBAGE: 0, WRONG: 0}
+_LEFT = {HANGS: False, THREADS: 0, OPEN: False, KEPT: 0}
+_OVERLAPS = {HANGS: False, OVERLAP: "80 % or more"}
 
 CONTRACT = {
-    "right": Clause(
-        PrefetcherTrial(),
-        hangs(
-            "The loop waits forever. Either `error` is never set (a `for` swallows StopIteration), "
-            "or `staged` is never emptied, or your thread expects pairs, gets a tensor and dies.",
-            "Call next(batches), yield the staged batches even after an error, and do not start a "
-            "thread.",
-        ),
-        Violation(
-            lambda seen: seen.nothing,
-            "The loop gets None {seen.nothing} times instead of a batch.",
-            "End hand_over with `return batch`, because the loop gets its return value.",
-        ),
-        Violation(
-            lambda seen: seen.garbage,
-            "{seen.garbage} of {seen.count} steps read garbage, because they do not wait for their "
-            "copies.",
-            "Record an event after each copy. In hand_over, call "
-            "gpu.current_stream().wait_event(event).",
-        ),
-        Violation(
-            lambda seen: seen.count != seen.wanted,
-            "The loader has {seen.wanted} batches, but the loop gets {seen.count}.",
-            "When the loader is exhausted, yield the batches that are still staged.",
-        ),
-        Violation(
-            lambda seen: seen.wrong_epochs,
-            "The batches are changed, or their order differs from the order of the loader.",
-            "Yield the batches in the order in which you copy them. Use a deque with append() and "
-            "popleft().",
-        ),
-    ),
+    "right": Clause("batches of one tensor", PrefetcherTrial(), _RIGHT),
     "nested batch": Clause(
+        "batches that are dicts with a named tuple and a list",
         PrefetcherTrial(nested_batches, keep=True),
-        hangs(
-            "The batches are dicts, and the loop waits forever. Your code expects pairs.",
-            "Call gpu.upload(batch). It copies batches of any structure, and keeps other values.",
-        ),
-        Violation(
-            lambda seen: _changes_shape(seen) or seen.wrong_epochs,
-            "A batch that is a dict with a named tuple and a list of IDs arrives with another "
-            "structure.",
-            "Call gpu.upload(batch), which keeps the structure. Use record_stream on tensors only.",
-        ),
+        {**_ALL, "the structure of the batches is kept": True},
     ),
-    "order": Clause(
-        PrefetcherTrial(set_epoch=1),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.wrong_epochs,
-            "After set_epoch(1) the loop still gets batches in the order of epoch 0, because your "
-            "code reads from the loader before the loop starts.",
-            "Do not use the loader in __init__. Call iter(loader) in __iter__.",
-        ),
-    ),
+    "order": Clause("set_epoch(1) before the loop", PrefetcherTrial(set_epoch=1), {WRONG: 0}),
     "memory in flight": Clause(
+        f"depth={DEPTH}",
         PrefetcherTrial(depth=DEPTH, ahead=DEPTH + 1),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.peak > DEPTH + 1,
-            f"With depth={DEPTH} up to {{seen.peak}} batches are on the GPU at a time, but "
-            f"{DEPTH + 1} are enough. Count the batches in a queue, in a thread, and in your "
-            "variables.",
-            "Keep references to staged batches only. Write `yield "
-            "self.hand_over(*staged.popleft())`.",
-        ),
+        {HANGS: False, MOST: DEPTH + 1},
     ),
     "depth": Clause(
-        PrefetcherTrial(depth=DEPTH, ahead=DEPTH),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.peak <= DEPTH,
-            f"With depth={DEPTH} the GPU should hold {DEPTH + 1} batches most of the time, but "
-            "yours never holds more than {seen.peak}. Too few batches are prefetched.",
-            "Before you yield a batch, stage more until self.depth batches are in flight.",
-        ),
+        f"depth={DEEP}", PrefetcherTrial(depth=DEEP, ahead=DEEP), {HANGS: False, LEAST: DEEP + 1}
     ),
     "second epoch": Clause(
-        PrefetcherTrial(epochs=3),
-        hangs(
-            "The second epoch waits forever, because the code that fills it ran only once.",
-            _RESTART,
-        ),
-        Violation(
-            lambda seen: seen.counts != [seen.wanted] * seen.trial.epochs,
-            "Three epochs serve {seen.counts} batches, but each epoch has {seen.wanted}.",
-            _RESTART,
-        ),
-        Violation(
-            lambda seen: seen.machine.streams.value >= seen.trial.epochs,
-            "Three epochs create {seen.machine.streams.value} streams. Each stream keeps its own "
-            "device memory, so the memory grows with every epoch.",
-            "Create the stream once, in __init__, and keep it.",
-        ),
+        "three epochs", PrefetcherTrial(epochs=3), {**_ALL, "new streams in each epoch": 0}
+    ),
+    "two loops": Clause(
+        "a loop inside a loop over the same prefetcher",
+        PrefetcherTrial(nested=True),
+        {HANGS: False, "the inner loop and the outer loop get all batches": True},
     ),
     "exception": Clause(
+        "an error of the loader after 3 batches",
         PrefetcherTrial(fails_at=3, depth=DEPTH),
-        hangs(
-            "The loader raises an error, and the loop never ends. Either your thread died without "
-            "a message, or a `while` waits for a batch that never arrives.",
-            "Do not start a thread, or send the error through the queue and raise it in the loop.",
-        ),
-        Violation(
-            lambda seen: seen.error is None,
-            "The loader raises an error after 3 batches, but the loop ends normally after "
-            "{seen.count}.",
-            "Store the error, stop reading, and raise the error after the staged batches.",
-        ),
-        Violation(
-            lambda seen: not isinstance(seen.error, DiskError),
-            "The loader raises a DiskError, but the loop gets {seen.said}.",
-            "Raise the original error of the loader.",
-        ),
-        Violation(
-            lambda seen: seen.count != 3,
-            "The loader yields 3 batches and then raises an error, but the loop gets {seen.count} "
-            "of them. The error overtakes the staged batches.",
-            "Catch the error, yield the staged batches, then raise it.",
-        ),
+        {BATCHES: [3], ERROR: "the error of the loader"},
     ),
     "error at once": Clause(
+        "an error of the loader before its first batch",
         PrefetcherTrial(fails_at=0),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: not isinstance(seen.error, DiskError),
-            "The loader raises an error before its first batch, but the loop gets {seen.said}. "
-            "`staged` is empty in this case, and with an empty loader.",
-            "Test `if staged:` before you yield a batch.",
-        ),
+        {BATCHES: [0], ERROR: "the error of the loader"},
     ),
+    "after an error": Clause(
+        "an epoch with an error after 3 batches, and one without",
+        PrefetcherTrial(fails_at=3, fails_once=True, epochs=2),
+        {BATCHES: [3, 8], ERROR: "the error of the loader"},
+    ),
+    "empty loader": Clause("a loader without batches", PrefetcherTrial(lambda: []), _ALL),
     "short loader": Clause(
+        f"a loader with 1 batch and depth={DEPTH}",
         PrefetcherTrial(lambda: make_tensors(1), depth=DEPTH),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.count != seen.wanted,
-            f"The loader has 1 batch, which is fewer than depth={DEPTH}, but the loop gets "
-            "{seen.count}.",
-            "When the loader is exhausted, yield all staged batches, even if there are few.",
-        ),
+        _ALL,
     ),
-    "break": Clause(
-        PrefetcherTrial(leave_after=2),
-        hangs(
-            "The loop hangs in its break. It waits for a thread that waits for space in a queue.",
-            "Do not start a thread, or let it check a stop flag while it waits.",
-        ),
-        Violation(
-            lambda seen: seen.threads,
-            "Long after a break your thread is still alive, with the loader and its workers. It "
-            "waits for space in a queue that is never emptied.",
-            "Do not start a thread. Leaving the loop then closes your generator.",
-        ),
-        Violation(
-            lambda seen: seen.is_open,
-            "After a break the loader is still open, because something keeps its iterator.",
-            "Keep the loader's iterator in a local variable of __iter__, not in self.",
-        ),
-        Violation(
-            lambda seen: seen.kept,
-            "After a break {seen.kept} of your batches are still on the GPU.",
-            "Keep staged batches in a local variable of __iter__. The end of the generator frees "
-            "them.",
-        ),
-    ),
+    "break": Clause("a break after 2 batches", PrefetcherTrial(leave_after=2), _LEFT),
     "device index": Clause(
+        "a loop on the second of two GPUs",
         PrefetcherTrial(gpus=2),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.places != {seen.machine.gpus[1].name},
-            "The loop runs on GPU 1, but its batches are on GPU 0. Each thread has its own current "
-            "GPU, and a new thread starts with GPU 0.",
-            "Get the GPU once, in __init__: self.gpu = devices.current().",
-        ),
+        {HANGS: False, "the batches are on the GPU of the loop": True},
     ),
     "stream of the loop": Clause(
-        PrefetcherTrial(own_stream=True, epochs=2),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.garbage,
-            "A loop that runs on a separate stream reads garbage {seen.garbage} times. Its stream "
-            "does not wait for the copies.",
-            "In hand_over, get the stream of the loop: self.gpu.current_stream().",
-        ),
+        "a loop whose steps alternate between two streams",
+        PrefetcherTrial(own_streams=2, epochs=2),
+        {HANGS: False, GARBAGE: 0},
     ),
     "losses read late": Clause(
-        PrefetcherTrial(
-            mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_stream=True
-        ),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.wrong_epochs,
-            f"{{seen.wrong_epochs}} of {RUNS} epochs are wrong, all with losses that are read "
-            "late. When Python drops a batch, the next copy reuses its memory while a step still "
-            "reads it.",
-            "In hand_over, call leaf.record_stream(gpu.current_stream()) for every leaf that has "
-            "this method. Do not pass the copy stream.",
-        ),
+        f"{RUNS} epochs, in every second one the losses are read at the end",
+        PrefetcherTrial(mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_streams=1),
+        {HANGS: False, WRONG: 0},
     ),
-    "overlap": Clause(
-        PrefetcherTrial(depth=1, ahead=1, timed=True),
-        _NEVER_ENDS,
-        Violation(
-            lambda seen: seen.hidden < 0.8 and seen.machine.blocking.value,
-            "Only {seen.hidden:.0%} of the copying overlaps with steps, because the program waits "
-            "for each copy before it launches the step.",
-            "Call gpu.upload(batch, non_blocking=True).",
-        ),
-        Violation(
-            lambda seen: seen.hidden < 0.8,
-            "Only {seen.hidden:.0%} of the copying overlaps with steps, but the target is 80 %. "
-            "Either copies and steps share a stream, or steps wait for later copies, or the next "
-            "copy starts only when the loop requests it.",
-            "Use a separate stream for the copies and an event per copy. Stage the next batch "
-            "before you yield the current one.",
-        ),
+    "overlap": Clause("depth=1", PrefetcherTrial(depth=1, ahead=1, timed=True), _OVERLAPS),
+    "deep overlap": Clause(
+        f"depth={DEPTH}", PrefetcherTrial(depth=DEPTH, ahead=DEPTH, timed=True), _OVERLAPS
     ),
 }
 
 PAGEABLE = Clause(  # no exercise checks this clause
-    PrefetcherTrial(pinned=False),
-    Violation(
-        lambda seen: not seen.warnings,
-        "Batches in pageable memory block the program, and there is no warning.",
-        "Warn if batches are not pinned.",
-    ),
+    "batches in pageable memory", PrefetcherTrial(pinned=False), {"warnings": 1}
 )

@@ -113,7 +113,7 @@ class DefectProof:
             theirs = [TrialRun(one.make, one.trial, NOTES_TIMEOUTS) for one in self.tries]
             mine = [TrialRun(OURS, one.trial, OUR_TIMEOUTS) for one in self.tries]
             proven = all(
-                one.clause.violation(broken) and not one.clause.violation(kept)
+                one.clause.facts(broken) != one.clause.wanted == one.clause.facts(kept)
                 for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
             )
             said = self.say(*theirs), self.say_ours(*mine)
@@ -170,7 +170,7 @@ PROOFS = (
     DefectProof(
         "The copy is only enqueued, and no event marks its end",
         lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
-        ClauseTrial("right", own_stream=True),
+        ClauseTrial("right", own_streams=1),
     ),
     DefectProof(
         "The obvious repair computes with garbage",

@@ -12,10 +12,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any
 from unittest.mock import patch
 
@@ -26,6 +26,7 @@ from course_stories.prefetchers.bench import (
     MANY,
     BenchMachine,
     BenchSource,
+    DiskError,
     Tally,
     make_tensors,
 )
@@ -58,12 +59,14 @@ class PrefetcherTrial:
     batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: endless integers
     pinned: bool = True
     fails_at: int | None = None  # index of the batch at which the loader raises an error
+    fails_once: bool = False  # whether only the first epoch has this error
     gpus: int = 1  # number of GPUs, the last one is current; 0: the prefetcher gets no device
     depth: int | None = None  # None: not passed to the prefetcher
     set_epoch: int = 0  # epoch that is set after the prefetcher was created
     epochs: int = 1
     late: Collection[int] = ()  # epochs whose losses are read only at their end
-    own_stream: bool = False  # whether each epoch runs on a new stream
+    own_streams: int = 0  # new streams of each epoch, between which the steps alternate
+    nested: bool = False  # whether a second loop runs inside the first one
     keep: bool = False  # whether the loop keeps its batches
     ahead: int = 0  # batches that a thread gets the time to prefetch in each step
     leave_after: int | None = None  # batches before a break
@@ -80,7 +83,12 @@ class TrialRun:
 
     def __init__(self, make: Make, trial: PrefetcherTrial, timeouts: Timeouts | None = None):
         self.trial, self.timeouts = trial, timeouts or TIMEOUTS
-        self.source = BenchSource(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
+        self.source = BenchSource(
+            trial.batches(),
+            fails_at=trial.fails_at,
+            fails_once=trial.fails_once,
+            pinned=trial.pinned,
+        )
         self.machine = BenchMachine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
         self.epochs: list[list[Any]] = []  # items, or results of the steps (NaN: garbage)
@@ -91,6 +99,7 @@ class TrialRun:
         self.ahead = 0  # batches that were loaded at the break but not used
         self.hidden = math.nan  # overlapped share of the copying, without the first copy
         self.error: BaseException | None = None  # error that the loop received
+        self.errors = 0  # epochs that ended with an error, if only the first one should
         self.leaving = False  # whether the loop reached its break
         self._progress, self._patient = Tally(), True
         self._done = threading.Event()  # is_alive() is wrong after an interrupted join
@@ -149,9 +158,13 @@ class TrialRun:
         watch = record(clock=machine.clock) if trial.timed else nullcontext()
         with watch as trace:
             for epoch in range(trial.epochs):
-                stream = machine.current().Stream() if trial.own_stream else None
-                with machine.current().stream(stream):
+                try:
                     self._epoch(late=epoch in trial.late)
+                except DiskError as error:
+                    if not trial.fails_once:
+                        raise
+                    self.error = error
+                    self.errors += 1
         if trace is not None:
             spans = trace.spans
             first = next((span for span in spans if span.lane == "copy"), None)
@@ -160,7 +173,7 @@ class TrialRun:
     def _epoch(self, *, late: bool) -> None:
         found: list[Any] = []
         self.epochs.append(found)
-        for batch in self.prefetcher:  # enumerate() would keep a batch while it asks for the next
+        for batch in self._batches():  # enumerate() would keep a batch while it asks for the next
             found.append(self._step(batch))
             self._progress.add()
             self._pause(len(found))
@@ -178,6 +191,18 @@ class TrialRun:
                 self.source.abandoned.wait()
                 break
         found[:] = map(_read, found)
+
+    def _batches(self) -> Iterator[Any]:
+        """Iterate over the prefetcher, with the current stream that the trial asks for."""
+        gpu = self.machine.current()
+        loop = iter(_two_loops(self.prefetcher) if self.trial.nested else self.prefetcher)
+        streams = [gpu.Stream() for _ in range(self.trial.own_streams)]
+        for stream in cycle(streams or [None]):
+            with gpu.stream(stream):
+                try:
+                    yield next(loop)
+                except StopIteration:
+                    return
 
     def _step(self, batch: Any) -> Any:
         self.nothing += batch is None
@@ -254,6 +279,19 @@ class TrialRun:
         """Return a short description of the result."""
         end = "it hangs" if self.hung else self.said
         return f"{self.count} batches" + (f", then {end}" if end else "")
+
+
+def _two_loops(prefetcher: Iterable[Any]) -> Iterator[Any]:
+    outer = iter(prefetcher)
+    yield next(outer)
+    yield from prefetcher
+    yield from outer
+
+
+def run_epoch(make: Make) -> None:
+    """Run one epoch of small batches, to compare the real time of two prefetchers."""
+    with closing(TrialRun(make, PrefetcherTrial())) as seen:
+        assert not seen.hung
 
 
 def _read(loss: Any) -> Any:

@@ -1,15 +1,17 @@
 # %% [markdown]
 # # 09 · Prefetch to CUDA
 #
-# **You will do:** hide the copies to the GPU behind its steps, get wrong numbers on the way, and repair a prefetcher.
+# **You will do:** overlap copies to the GPU with its training steps, see wrong results on the way, and repair a
+# prefetcher.
 #
-# **You will learn**
-#
-# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change,
-# - what streams, events and device memory have to do with right results,
+# **You will learn:**
+# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change;
+# - how streams, events and device memory decide whether results are right;
 # - to write a prefetcher, and to prove that it overlaps and that its data are right.
 #
-# **You need:** notebooks 02 and 05. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** notebooks 02 and 05. A CPU is enough.
+#
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -21,23 +23,22 @@ cu.ready("09")
 #
 # **Script.**
 #
-# - *5 min* **What a copy costs.** Predictions 09a and 09b, both before the bars.
-# - *3 min* **Streams and events.** Three definitions, prediction 09c, and no more theory.
-# - *10 min* **Four designs.** Draw each before you run it; predictions 09d, 09e and 09f. `course demo
-#   prefetch` toggles them on the wall.
-# - *8 min* **What is wrong with the prefetcher of the notes?** Let the room count aloud for 09g, then
+# - *5 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the bars.
+# - *3 min* **Streams and events.** Give three definitions and prediction 09c, and no more theory.
+# - *10 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f. `course demo
+#   prefetch` shows all four on the wall.
+# - *8 min* **What is wrong with this prefetcher?** For 09g, let the room call out defects and count them. Then
 #   exercise 9.1.
-# - *10 min* **Exercise 9.2.** Both of its likely verdicts are worth reading out.
+# - *10 min* **Exercise 9.2.** Read its two most likely messages aloud.
 #
-# **Board.** Three queues side by side: host, copies, steps. An arrow is a wait. Ask at each design:
-# who waits for whom? Every wrong result of today is an arrow that is missing, every lost overlap one
-# too many.
+# **Board.** Draw three queues next to each other: host, copies, steps. An arrow means "waits for". Ask for each
+# design who waits for whom. Every wrong result of today is a missing arrow. Every lost overlap is an arrow too many.
 
 # %% [markdown]
 # ## What a copy costs
 #
-# A batch of 160 photographs in 8 bits is 24 MB. With a CUDA GPU, this notebook measures its copies. Without one the device is
-# emulated, and its clock moves only where the program would have to wait: the times are exact, and nobody waits. <!-- given -->
+# A batch of 160 photographs in 8 bits has 24 MB. If you have a CUDA GPU, this notebook measures its copies.
+# Otherwise it emulates one, with a clock that advances only when the program would have to wait. <!-- given -->
 
 # %%
 import torch
@@ -50,24 +51,24 @@ images = [torch.randint(0, 256, (160, 3, 224, 224), dtype=torch.uint8) for _ in 
 print(gpu)
 
 # %% [markdown]
-# Ordinary memory is **pageable**: the system may move a page at any moment, and the copy engine of the GPU cannot
-# work with that. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to hold up the program.
-# That makes four cases.
+# Ordinary memory is **pageable**: the system may move a page at any time, so the copy engine of the GPU cannot use
+# it. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. That makes four
+# cases.
 
 # %%
 FOUR = ["none", "both with non_blocking", "both pinned", "pinned with non_blocking", "all four"]
-cu.predict("09a", "Where does the program go on while the copy runs?", choices=FOUR)
+cu.predict("09a", "In which cases does the program continue while the copy runs?", choices=FOUR)
 
 
 # %%
 def times(copy):
-    """Return the ms until the program goes on, and until the batch is there."""
+    """Return the ms until the program continues, and until the batch has arrived."""
     gpu.synchronize()
     start = clock()
     copy()
-    goes_on = clock()
+    continues = clock()
     gpu.synchronize()
-    return (goes_on - start) / 1e6, (clock() - start) / 1e6
+    return (continues - start) / 1e6, (clock() - start) / 1e6
 
 
 # %%
@@ -89,16 +90,17 @@ found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non
 cu.reveal("09a", found)
 
 # %% [markdown]
-# From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there the bytes go to
-# the device. `non_blocking` changes next to nothing there, and does not complain. (Only for copies of up to 64 KB does CUDA let the program go on.) <!-- given -->
+# The driver cannot send pageable memory. It first copies the bytes into its own pinned buffer, in the thread of your
+# program, so your program waits. `non_blocking` changes almost nothing there, and PyTorch prints no warning. (Only
+# for copies of up to 64 KB does CUDA let the program continue.) <!-- given -->
 #
-# So pin first? Many loops do, with one more line.
+# Many loops pin each batch first, with one more line.
 
 # %%
 cu.predict(
     "09b",
-    "batch.pin_memory().to('cuda', non_blocking=True) in the loop: how many times as long as plain "
-    "batch.to('cuda') does it take until the batch is there?",
+    "batch.pin_memory().to('cuda', non_blocking=True) in the loop: how many times as long as a plain "
+    "batch.to('cuda') does it take until the batch has arrived?",
     unit="times",
 )
 
@@ -112,20 +114,22 @@ draw_copies(copies_ms, hardware)
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# To pin a tensor is to *copy* it, in your loop, and that is the very copy that you wanted to save. [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
-# finds it up to twice as slow as a plain `.to()`. The first time costs some milliseconds more, for the driver to get the pages. PyTorch keeps them, rounded up to a power of two, here 32 MiB. <!-- given -->
+# Pinning a tensor *copies* it, inside your loop. That is the copy that you wanted to avoid.
+# [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) finds it up to
+# twice as slow as a plain `.to()`. PyTorch keeps pinned memory for later batches, rounded up to a power of two, here
+# 32 MiB. <!-- given -->
 #
-# `DataLoader(pin_memory=True)` pins in a thread beside your loop. That costs a copy too, and other programs have that much less memory, since pinned
-# pages cannot be swapped. Without a GPU the switch does nothing; `gpu.pinned(loader)` stands for it below.
+# `DataLoader(pin_memory=True)` pins in a separate thread. This costs a copy, too. Pinned pages cannot be swapped, so
+# other programs have less memory. Without a GPU, the option has no effect, so we use `gpu.pinned(loader)` below.
 #
 # ## Streams, events, and who waits for whom
 #
-# - A **stream** is a queue on the device. What is in it runs one after the other.
-# - Two streams of PyTorch know nothing of each other. What names no stream goes to the *default stream*.
-# - An **event** is a mark in a stream. Another stream can wait for it, or the program can.
+# - A **stream** is a queue on the device. Its operations run one after the other.
+# - Two streams of PyTorch do not wait for each other. An operation without a stream goes to the *default stream*.
+# - An **event** is a mark in a stream. Another stream can wait for it, and so can the program.
 #
-# The lecture notes that this course grew out of prefetch batches, and say at the top of the training loop: *inputs and targets already on
-# GPU before this line executes*. Is that so?
+# Many loops that prefetch begin with this comment: *inputs and targets already on GPU before this line executes*. Is it
+# true?
 
 # %%
 cu.predict(
@@ -148,16 +152,18 @@ print("arrived at once:", at_once, "  after synchronize:", arrived.query())
 cu.reveal("09c", "yes" if at_once else "no")
 
 # %% [markdown]
-# Nothing has arrived: the copy is *enqueued*. Is that good enough? It depends on who reads the batch, and in which queue.
+# Nothing has arrived, because the copy is only *enqueued*. Whether that is enough depends on the queue in which the
+# batch is read.
 #
 # ## Four designs
 #
-# While the GPU works on a batch, copy the next: the loop gets batch 0 only when the copy of batch 1 has been launched.
+# While the GPU computes one batch, copy the next one. The loop gets batch 0 only after the copy of batch 1 was
+# launched.
 
 
 # %%
 def one_ahead(stage, batches):
-    """Stage each batch before the one before it is handed over."""
+    """Stage each batch before the previous one is yielded."""
     ready = None
     for batch in batches:
         ready, before = stage(batch), ready
@@ -168,8 +174,8 @@ def one_ahead(stage, batches):
 
 
 # %% [markdown]
-# A step of our device returns, as its loss, a checksum of what it read, which tells who computes with garbage. (The emulator returns
-# NaN then.) Reading the loss makes the program wait for the step: see the row `main`.
+# A step of our device returns a checksum of its batch as the loss, which shows which steps compute with garbage.
+# Reading the loss makes the program wait for the step, as you see in the row `main`.
 
 # %%
 from course_utils.hardware.gpu import checksum
@@ -195,8 +201,7 @@ def train(design, read_late=False):
 
 
 # %% [markdown]
-# **Design 1** is that of the notes: pinned, non-blocking, ahead of time. (They put it into a thread. That is a
-# queue for Python, not for the GPU.)
+# **Design 1** copies pinned batches ahead of time, non-blocking, on the default stream.
 
 
 # %%
@@ -210,7 +215,7 @@ def default_stream(batches):
 
 
 # %%
-cu.predict("09d", "Design 1: what share of the copying is hidden behind steps?", unit="%")
+cu.predict("09d", "Design 1: what share of the copying overlaps with steps?", unit="%")
 
 # %%
 plain, right_plain = train(in_the_loop)
@@ -222,9 +227,10 @@ Timeline({"copied in the loop": plain, "1: ahead, default stream": one_queue})
 cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
-# Right, and useless. Copy and step are in one queue, so one waits for the other, however early you enqueue it.
+# The results are right, but nothing overlaps. Copies and steps share one queue, so each waits for the one before,
+# no matter how early you enqueue it.
 #
-# **Design 2** has a stream of its own for the copies.
+# **Design 2** copies on a separate stream.
 
 
 # %%
@@ -245,18 +251,20 @@ cu.predict("09e", "Design 2: in how many of 20 epochs are all batches right?", u
 epochs = [train(without_wait) for _ in range(20)]
 right_epochs = sum(right == len(wanted) for _, right in epochs)
 trace, right = epochs[0]
-print(f"hidden: {100 * hidden_share(trace.spans):.0f} %, epochs all right: {right_epochs} of 20")
-second = f"2: nobody waits, {right} of {len(wanted)} batches right"
+print(f"overlap: {100 * hidden_share(trace.spans):.0f} %, right epochs: {right_epochs} of 20")
+second = f"2: no wait, {right} of {len(wanted)} batches right"
 Timeline({"1: default stream": one_queue, second: trace})
 
 # %%
 cu.reveal("09e", right_epochs)
 
 # %% [markdown]
-# All hidden. And on an emulated GPU, all wrong: the steps do not wait for their data. A real one is less strict: its copies often
-# win the race, perhaps in all 20 epochs, and for weeks after. No error tells you, unless you ask for it: `TORCH_CUDA_SANITIZER=1 python train.py` reports exactly this race.
+# All copies overlap, and on an emulated GPU all results are wrong, because the steps do not wait for their data. On a
+# real GPU, the copy often wins this race, perhaps in all 20 epochs, and for weeks. You get no error unless you ask
+# for one. PyTorch's sanitizer is a prototype that should report this race, and then ends the program. Run
+# `TORCH_CUDA_SANITIZER=1 python train.py` in a terminal, or with a `!` before it in a cell on Colab.
 #
-# **Design 3** adds the missing wait: what the loop launches from now on waits for *this* copy. The program does
+# **Design 3** adds the missing wait. Steps that the loop launches from now on wait for *this* copy. The program does
 # not wait.
 
 
@@ -269,12 +277,15 @@ def with_wait(batches):
 
 waits, right_waits = train(with_wait)
 hidden = 100 * hidden_share(waits.spans)
-print(f"right batches: {right_waits} of {len(wanted)}, hidden: {hidden:.0f} %")
+print(f"right batches: {right_waits} of {len(wanted)}, overlap: {hidden:.0f} %")
 Timeline({"1: default stream": one_queue, "3: stream and event": waits})
 
 # %% [markdown]
-# Only the first copy is in sight, since there is no step before it to hide behind. (On a real GPU a little more is, because Python has to launch each step.)
-# Are we done? Reading the loss after every step holds the program up, so good loops read it later. We now read all losses after the epoch.
+# Only the first copy does not overlap, because no step runs before it. (On a real GPU a little more remains, because
+# Python has to launch each step.)
+#
+# Reading the loss after every step blocks the program, so good loops read it later. We now read all losses after the
+# epoch.
 
 # %%
 cu.predict(
@@ -286,12 +297,12 @@ waits_late, right_late = train(with_wait, read_late=True)
 cu.reveal("09f", right_late)
 
 # %% [markdown]
-# Device memory comes from the **caching allocator** of PyTorch. When Python drops a batch, its memory goes back to the
-# stream that it was allocated on, at once. That is safe within a stream, which does things in order. But our step
-# reads the batch on *another* stream, and the program is ahead: it drops batches whose steps have not begun. The next copy
-# writes into one.
+# PyTorch's **caching allocator** manages device memory. When Python drops a batch, the allocator gives its memory at
+# once to the next tensor of the same stream. Within one stream this is safe, because the stream writes the next tensor
+# only after it has read the old one. But our step reads the batch on *another* stream, and the program runs ahead:
+# it drops batches whose steps have not begun. The next copy overwrites such a batch.
 #
-# **Design 4** tells the allocator who else uses the memory:
+# **Design 4** tells the allocator which other stream uses the memory:
 
 
 # %%
@@ -299,19 +310,22 @@ def with_record(batches):
     for batch, arrived in one_ahead(copy, batches):
         user = gpu.current_stream()
         user.wait_event(arrived)
-        batch.record_stream(user)  # once dropped, it stays until this stream has done its work
+        batch.record_stream(user)  # its memory stays until this stream has finished with it
         yield batch
 
 
 for read_late in False, True:
     trace, right = train(with_record, read_late)
     when = "late" if read_late else "in each step"
-    print(f"losses read {when}: {right} right, {100 * hidden_share(trace.spans):.0f} % hidden")
+    print(f"losses read {when}: {right} right, {100 * hidden_share(trace.spans):.0f} % overlap")
 
 # %% [markdown]
-# Design 4 is right and hides its copies, in both loops. It has a price. What a step still has to read stays taken, also after Python has dropped it, so a program that runs far
-# ahead of its GPU piles up batches there. `CudaPrefetcher` is design 4 for any loader, any batch and any device, and holds the program up when it is more than two
-# steps ahead:
+# Design 4 is right and overlaps its copies in both loops. It costs memory. A batch stays allocated until its step has
+# finished, even after Python has dropped it. If the program runs far ahead of the GPU, batches accumulate on the
+# device.
+#
+# `CudaPrefetcher` implements design 4 for nested batches, and for objects with a method `.to()`. It blocks when the
+# program is more than two steps ahead. On devices other than CUDA, it moves the batches without prefetching.
 #
 # ```python
 # from keepfed.loaders.prefetch import CudaPrefetcher
@@ -320,12 +334,12 @@ for read_late in False, True:
 # for batch in CudaPrefetcher(loader, "cuda"):
 # ```
 #
-# It has no thread. The loader has its workers, and one thread that pins. All that
-# is left to do is to enqueue, which takes microseconds. What one more thread would add is a way to hang.
+# It needs no thread, because the loader already has workers and a thread that pins. The prefetcher only enqueues
+# copies, which takes microseconds. Another thread could only add a way to hang.
 #
-# ## What is wrong with the prefetcher of the notes?
+# ## What is wrong with this prefetcher?
 #
-# Here it is, in our words. Find as many defects as you can.
+# Tutorials often print a prefetcher like this one, with a thread and a queue. Find as many defects as you can.
 
 # %%
 import inspect
@@ -342,9 +356,9 @@ from IPython.display import Markdown
 
 from course_stories.prefetchers import prove_all
 
-defects = prove_all()  # measured now on emulated GPUs, with the notes' design and with ours
+defects = prove_all()  # measures both prefetchers now, on emulated GPUs
 rows = [f"| {d.number} | {d.title} | {d.notes} | {d.ours} |" for d in defects]
-head = ["| | Defect | Seen, with the notes | With `CudaPrefetcher` |", "|---|---|---|---|"]
+head = ["| | Defect | With this prefetcher | With `CudaPrefetcher` |", "|---|---|---|---|"]
 Markdown("\n".join(head + rows))
 
 # %%
@@ -353,12 +367,13 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 # %% [markdown]
 # ### Exercise 9.1 · 5 min · ●○○
 #
-# Each of the ten has its symptom, and in real life that is all you get. Give each symptom its cause, a key of `CAUSES`; one is left over. In (h), (i) and (j)
-# somebody has repaired what was wrong before, and meets the next defect.
+# Each of the ten defects has a symptom, and in real life you see only the symptom. Assign a cause to each symptom, a
+# key of `CAUSES`. One cause is left over. In (h), (i) and (j) the defect before was repaired, and the next defect
+# appears.
 #
 # <details><summary>Hint</summary>
 #
-# Print for instance `CAUSES["no event"]`: it says how that cause shows. Four symptoms belong to the thread.
+# Print, for example, `CAUSES["no event"]`, which says how this cause shows. Four symptoms belong to the thread.
 #
 # </details>
 
@@ -386,12 +401,14 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 # %% [markdown]
 # ### Exercise 9.2 · 10 min · ●●○
 #
-# Repair that prefetcher. Given are the launch of a copy and the handling of errors: an error of the loader is raised once all that was copied before it has been handed over. Targets:
+# Repair this prefetcher. You get `stage`, which launches a copy, and the error handling: the loop first gets all
+# batches that were copied, and then the error. Targets:
 #
-# - all checksums are right, in loops that read each loss and in loops that read them late,
-# - 80 % of the copying is hidden, for batches of any shape and a loader without `len()`, <!-- given -->
-# - before a batch is handed over, the copies of `depth` more are on their way,
-# - where each loss is read, no more than `depth + 1` batches are on the device.
+# - All checksums are right, in loops that read each loss and in loops that read the losses late.
+# - 80 % of the copying overlaps, for batches of any structure and a loader without `len()`. <!-- given -->
+# - When the loop gets batch n, the copies of the next `depth` batches have been launched.
+# - If each loss is read, at most `depth + 1` batches are on the device.
+# - Each loop over it is a new epoch, even after an error, a `break`, or inside another loop.
 
 # %%
 from collections import deque
@@ -400,7 +417,7 @@ from course_utils.hardware.gpu import leaves
 
 
 class Copies:
-    """Given: the GPU of the program, a stream for copies, and how one is launched."""
+    """Given: the GPU of the program, a stream for copies, and a method that launches a copy."""
 
     def __init__(self, loader, devices, depth=1):
         self.loader, self.depth = loader, depth
@@ -408,7 +425,7 @@ class Copies:
         self.copies = self.gpu.Stream()
 
     def stage(self, batch):
-        """Launch the copy of a pinned batch; return the batch and the event of its arrival."""
+        """Launch the copy of a pinned batch. Return the batch and the event of its arrival."""
         with self.gpu.stream(self.copies):
             return self.gpu.upload(batch, non_blocking=True), self.copies.record_event()
 
@@ -416,17 +433,19 @@ class Copies:
 # %% [markdown]
 # <details><summary>Hint 1: safe to use</summary>
 #
-# That is design 4. `leaves(batch)` lists all that is in a batch, however nested; its tensors are those that have `record_stream`.
+# Use design 4. `leaves(batch)` lists everything in a batch, however nested. Its tensors have `record_stream`.
 #
 # </details>
 # <details><summary>Hint 2: how many</summary>
 #
-# In the `try`, fill `staged` with what `self.stage(next(batches))` returns, until there are `depth` batches and one more. After an error, ask no more.
+# In the `try`, append `self.stage(next(batches))` to `staged` until it has `depth` batches and one more. After an
+# error, do not call `next` again.
 #
 # </details>
-# <details><summary>Hint 3: hand over</summary>
+# <details><summary>Hint 3: yield</summary>
 #
-# `yield` the oldest, if there is one: `self.hand_over(*staged.popleft())`. A variable that still holds the batch when the loop comes back keeps its memory.
+# If `staged` is not empty, `yield self.hand_over(*staged.popleft())`. Do not put the batch in a variable. The variable
+# would keep its memory until the loop comes back.
 #
 # </details>
 
@@ -434,7 +453,7 @@ class Copies:
 # %%
 class Prefetcher(Copies):
     def hand_over(self, batch, arrived):
-        """Make it safe for the loop to use the batch; return it."""
+        """Make the batch safe for the loop, and return it."""
         ### BEGIN SOLUTION
         user = self.gpu.current_stream()
         user.wait_event(arrived)
@@ -452,7 +471,7 @@ class Prefetcher(Copies):
                 while error is None and len(staged) <= self.depth:
                     staged.append(self.stage(next(batches)))
                 ### END SOLUTION
-            except Exception as caught:  # StopIteration, the end, or something worse
+            except Exception as caught:  # StopIteration at the end, or an error of the loader
                 error = caught
             ### BEGIN SOLUTION
             if staged:
@@ -470,51 +489,50 @@ cu.check("09.2", Prefetcher)
 #
 # **Guesses.**
 #
-# - **09a** "Both with non_blocking", as its name says. It is pinned with `non_blocking` alone.
-# - **09b** Below 1, since pinned copies are fast. It is above 1, up to 2: to pin is to copy.
-# - **09c** "Yes" by those who have read the notes. No: the copy is enqueued.
-# - **09d** 80 to 100; let somebody draw the one queue. It is 0.
-# - **09e** 18 or 19: races are thought to be rare. On an emulated GPU it is 0; a real one often hides
-#   the bug.
-# - **09f** 6, "now it waits". It is about half of them: ask who still holds batch 0.
-# - **09g** 2 to 4 are usual. Ten are proven.
+# - **09a** Most say "both with non_blocking", because of the name. Only pinned memory with `non_blocking` is right.
+# - **09b** Most say less than 1, because pinned copies are fast. It is more than 1, up to 2, because pinning copies.
+# - **09c** People who have seen the comment say "yes". The answer is no, because the copy is only enqueued.
+# - **09d** Most say 80 to 100. Let somebody draw the one queue. It is 0.
+# - **09e** Most say 18 or 19, because races seem rare. On an emulated GPU it is 0. A real GPU often hides the bug.
+# - **09f** Most say 6, "because now it waits". It is about half of them. Ask who still holds batch 0.
+# - **09g** Most say 2 to 4. Ten are proven.
 #
 # **Goes wrong.**
 #
-# - In 9.1 (h), (i) and (j) are taken for the first defect again. Read what was repaired before.
-# - In 9.2 `depth` batches are staged in place of one more. Count the copies that are on their way
-#   when a batch is handed over.
-# - In 9.2 a variable keeps a batch alive: `for batch in ...` holds the old one until the new one is
-#   there.
-# - Somebody asks for a real GPU. The extra part shows what `make gpu-check` recorded of one,
-#   if anybody has run it, beside the emulated device.
+# - In 9.1, some take (h), (i) and (j) for the first defect. Tell them to read what was repaired before.
+# - In 9.2, some stage `depth` batches instead of one more. Count the copies in flight when the loop gets a batch.
+# - In 9.2, a variable keeps a batch alive. `for batch in ...` holds the old batch until the new one is ready.
+# - Somebody asks for a real GPU. The optional part shows recordings of `make gpu-check` next to the emulated device,
+#   if anybody has run it.
 
 # %% [markdown]
 # ## You now can
 #
-# - say which copies hold the program up,
-# - read from a timeline which queue waits for which,
-# - write a prefetcher that hides its copies, and prove its data right,
-# - find the defects of a given one.
+# - say which copies block the program;
+# - read from a timeline which queue waits for which;
+# - write a prefetcher that overlaps its copies, and prove that its data are right;
+# - find the defects of an existing prefetcher.
 #
 # Next: [notebook 10](10_stream_shards.ipynb), data that come over the network.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core. (It uses the designs and `train` from above.)
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core. (They
+# use the designs and `train` from above.)
 
 # %% [markdown]
 # ## Seven designs
 #
-# Two more designs look as good as design 4. Both wait for the whole copy stream in place of the event; one of them does so before the next copy is launched.
+# Two more designs look as good as design 4. Both wait for the whole copy stream instead of the event. One of them
+# waits before it launches the next copy.
 
 
 # %%
 def whole_stream(batches):
     for batch, _ in one_ahead(copy, batches):
         user = gpu.current_stream()
-        user.wait_stream(copies)  # the copy of the next batch is in it already
+        user.wait_stream(copies)  # includes the copy of the next batch
         batch.record_stream(user)
         yield batch
 
@@ -523,14 +541,14 @@ def stream_first(batches):
     batches, user = iter(batches), gpu.current_stream()
     staged = next(map(copy, batches), None)
     while staged is not None:
-        user.wait_stream(copies)  # nothing but the copy of this batch is in it
+        user.wait_stream(copies)  # contains only the copy of this batch
         (batch, _), staged = staged, next(map(copy, batches), None)
         batch.record_stream(user)
         yield batch
 
 
 # %%
-cu.predict("09h", "whole_stream, each loss read: what share of the copying is hidden?", unit="%")
+cu.predict("09h", "whole_stream, each loss read: what share of the copying overlaps?", unit="%")
 
 # %%
 from course_stories.prefetchers.pictures import draw_designs
@@ -549,12 +567,19 @@ draw_designs(runs, len(wanted), hardware)
 cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
 
 # %% [markdown]
-# `whole_stream` also waits for the copy *after* ours, which is under way already, so it hides something only if the program is
-# far ahead. `stream_first` has the same lines in the other order, as the prefetcher in [NVIDIA's Apex](https://github.com/NVIDIA/apex/blob/123854c30cf2470e9295eefbe32efc8a81d08264/examples/imagenet/main_amp.py) has, and hides all but the first copy. Whoever waits for an event need not think about that order.
+# `whole_stream` also waits for the copy *after* ours, which is already running. It overlaps only if the program runs
+# far ahead. `stream_first` has the same lines in another order, as in the prefetcher of
+# [NVIDIA's Apex](https://github.com/NVIDIA/apex/blob/123854c30cf2470e9295eefbe32efc8a81d08264/examples/imagenet/main_amp.py),
+# and overlaps all but the first copy. If you wait for an event, the order of these lines does not matter.
 #
-# `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event after its last step has passed.
+# `record_stream` is a convenience. PyTorch's documentation recommends another way if your code owns the batch: keep the
+# batch until an event after its last step has passed.
 #
-# Make one stream for copies, and not one in each epoch. The allocator keeps the memory that a stream has had for the next batch of *that* stream, and PyTorch has 32 of them. <!-- given -->
+# Create one stream for copies, and not one in each epoch. The allocator keeps the memory of a stream for the next batch
+# of *that* stream, and PyTorch has only 32 streams. <!-- given -->
+#
+# A CUDA graph reads fixed addresses, so it does not see a new batch. Copy each batch into the tensor that the graph
+# was captured with: `static.copy_(batch)`.
 
 # %% [markdown]
 # ## Copy results to the host
@@ -576,18 +601,19 @@ def right_results(wait):
 
 
 # %% [markdown]
-# Guess before you run it: how many of 6 results are right?
+# Make a guess before you run the cell. How many of 6 results are right?
 
 # %%
 print("read at once:", right_results(wait=False), " after an event:", right_results(wait=True))
 
 # %% [markdown]
-# Record an event after the copy and wait for it, as the loss of `gpu.step()` does: `item()` waits for one event, not for later steps.
+# Record an event after the copy and wait for it. The loss of `gpu.step()` does the same: `item()` waits for one event,
+# but not for later steps.
 #
 # ## On a real GPU
 #
-# Recordings made on a real GPU are shown here, each beside an emulated device with its times. If there is no recording,
-# a line says how to make one.
+# This cell shows recordings from a real GPU, each next to an emulated device with the same times. If there is no
+# recording, it prints how to make one.
 
 # %%
 from course_utils.hardware.gpu.recordings import listing, recordings
@@ -599,9 +625,10 @@ display(*(recording.timeline() for recording in recorded))
 # %% [markdown]
 # ## What prefetching cannot do
 #
-# Let C be a step, K a copy, and L the time between two batches of the loader. Without prefetching T = max(L, C + K), with it
-# T = max(L, C, K). The gain is the ratio: never above 2. Here are three trainings, with lines for the prediction and
-# points for the measurement. The workers are a clock here: they have a batch ready every L.
+# Let C be the time of a step, K the time of a copy, and L the time between two batches of the loader. Without
+# prefetching T = max(L, C + K). With prefetching T = max(L, C, K). The gain is the ratio of the two, and never above 2.
+# The picture below shows three trainings, with lines for the prediction and points for the measurement. The workers are
+# only a clock here: a batch is ready every L.
 
 
 # %%
@@ -630,15 +657,15 @@ def pace_ms(prefetch, count, step_ms, load_ms):
 # %%
 cu.predict(
     "09i",
-    "640 images, RTX 3090: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. "
-    "How many times as fast does prefetching make the training?",
+    "640 images on an RTX 3090: a step takes 5 ms, a copy 4 ms, and the workers deliver a batch every "
+    "11 ms. How many times as fast does prefetching make the training?",
     unit="times",
 )
 
 # %%
 from course_stories.prefetchers.pictures import draw_gains
 
-trainings = {  # ms of a step: in any case, and for each image; ms of the workers for each image
+trainings = {  # fixed ms of a step, ms of a step per image, ms of the workers per image
     "small model": (1, 1 / 160, 0),
     "large model": (1, 1 / 16, 0),
     "small model, slow workers": (1, 1 / 160, 1 / 60),
@@ -655,13 +682,14 @@ draw_gains(trainings, gains, copies_ms["pinned"][1] / 160, hardware)
 cu.reveal("09i", gains["small model, slow workers"][640])
 
 # %% [markdown]
-# A copy that is small against the step is not worth hiding. And a loader that is slower than the GPU stays so: no
-# prefetching makes it deliver more. Look at the trace before you take CUDA streams to it.
+# If a copy is short compared with the step, prefetching gains little. A loader that is slower than the GPU stays slow,
+# because prefetching does not make it deliver more. Look at the trace before you write code with CUDA streams.
 #
 # ### Exercise 9.3 · 10 min · ●●○
 #
-# When does pinning pay? `Case` is a loop that prefetches on a stream of its own and reads each loss. How long does
-# a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it. (That rate was measured with 64 MiB; smaller copies from pageable memory are faster, so that pinning gains less.) <!-- given -->
+# When does pinning pay? `Case` is a loop that prefetches on a separate stream and reads each loss. How many ms does one
+# step take? MB divided by GB/s is ms. Pinning runs at `PAGEABLE_GB_S`, in the loop as well as in the loader. (This rate
+# was measured with 64 MiB. Smaller copies from pageable memory are faster, so pinning gains less.) <!-- given -->
 
 # %%
 from course_exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
@@ -673,19 +701,19 @@ for name, case in CASES.items():
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Who does it? The program does one thing after another: what it copies itself and the wait for the step add up.
+# Who does the work? The program does one thing after another, so its own copies and its wait for the step add up.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Workers, the thread that pins, the copy engine and the GPU work side by side: the slowest sets the pace.
+# The workers, the thread that pins, the copy engine and the GPU work at the same time. The slowest one sets the pace.
 #
 # </details>
 
 
 # %%
 def step_time_ms(case: Case) -> float:
-    """Return how long a step takes in the long run."""
+    """Return the average time of one step in a long run."""
     ### BEGIN SOLUTION
     host_ms = case.mb / PAGEABLE_GB_S
     if case.pin == "in the loader":
@@ -698,17 +726,17 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinning in the loop costs what it saves, and in a loop that does not prefetch it loses, as in prediction 09b. Pinning in the loader pays, unless there is nothing to save: with small batches, for which
-# one more thread is only one more hand-over, with slow workers, or on a host whose memory is busy already.
+# Pinning in the loop costs as much time as it saves. In a loop that does not prefetch, it costs more, as in prediction
+# 09b. Pinning in the loader pays in most cases. It does not pay for small batches, with slow workers, or if the memory
+# of the host is already busy.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **09h** "As much as design 4". It is 0, for it also waits for the copy that has just begun.
-# - **09i** Up to 2. It is 1: the workers are slower than step and copy together, and prefetching
-#   makes nobody faster.
+# - **09h** Most say "as much as design 4". It is 0, because this design also waits for the copy that has just begun.
+# - **09i** Most say up to 2. It is 1, because the workers are slower than step and copy together.
 #
-# **Extra.** Homework: seven designs, a real GPU, what prefetching cannot do, and 9.3, in which
-# pinning in the loop is counted as free by those who have not read 09b.
+# **Extra.** Homework: seven designs, a real GPU, what prefetching cannot do, and 9.3. In 9.3, people who have not read
+# 09b take pinning in the loop for free.
