@@ -34,6 +34,7 @@ LAYERS = (
     "course_utils.hardware",
     "course_utils",
     "keepfed.command",
+    "keepfed.auditing",
     "keepfed.loaders",
     "keepfed.device",
     "keepfed.measure",

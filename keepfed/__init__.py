@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "1.0.0"
 
 if TYPE_CHECKING:  # the same names, for readers and type checkers
+    from keepfed.auditing.api import audit as audit
     from keepfed.loaders.prefetch import CudaPrefetcher as CudaPrefetcher
     from keepfed.loaders.prefetch import ThreadPrefetcher as ThreadPrefetcher
     from keepfed.loaders.staging import stage_to_shm as stage_to_shm
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # the same names, for readers and type checkers
     from keepfed.measure.watch import watch as watch
 
 _NAMES = {
+    "auditing.api": ["audit"],
     "loaders.prefetch": ["CudaPrefetcher", "ThreadPrefetcher"],
     "loaders.staging": ["stage_to_shm"],
     "measure.diagnosis": ["diagnose"],

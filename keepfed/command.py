@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="keepfed", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (add_watch, add_why, add_stage):
+    for add in (add_watch, add_audit, add_why, add_stage):
         add(commands)
     return run(parser, argv)
 
@@ -83,6 +83,19 @@ def add_watch(commands: Commands) -> None:
     command.set_defaults(command=_watch)
 
 
+def add_audit(commands: Commands) -> None:
+    """Add the command that checks the samples of a training."""
+    command = commands.add_parser(
+        "audit",
+        help="run a training and check that its loaders serve the right samples",
+        usage="%(prog)s [--log FILE] python train.py ...\n"
+        "       %(prog)s show FILE [--step N] [--sample ID] [--rank R]",
+    )
+    command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
+    command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
+    command.set_defaults(command=_audit)
+
+
 def add_why(commands: Commands) -> None:
     """Add the command that explains a message."""
     command = commands.add_parser("why", help="explain an error message and how to fix it")
@@ -117,6 +130,13 @@ def _watch(arguments: argparse.Namespace) -> int:
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
     out = Path(arguments.out or default)
     return run_watched(program, out, live=arguments.live, lines=arguments.lines)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from keepfed.auditing.program import main as run
+
+    words = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
+    return run(words, arguments.log)
 
 
 def _why(arguments: argparse.Namespace) -> int:

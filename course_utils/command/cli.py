@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_leaderboard)
     light.add_watch(commands)
+    light.add_audit(commands)
     light.add_why(commands)
     command = commands.add_parser("page", help="save an executed notebook as one HTML file")
     command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")

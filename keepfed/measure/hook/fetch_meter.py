@@ -91,7 +91,7 @@ class FetchMeter(Listener):
             self._began_ns = log.clock()
         self._log = log
 
-    def samples_made(self) -> None:
+    def samples_made(self, samples: Any) -> None:
         """Record the start of collating."""
         if self._log is not None:
             self._collated_ns = self._log.clock()

@@ -35,7 +35,7 @@ class Listener:
     def fetch_begins(self, index: Any) -> None:
         """Handle the start of a fetch. `index` is what the sampler returned for the batch."""
 
-    def samples_made(self) -> None:
+    def samples_made(self, samples: Any) -> None:
         """Handle the start of collating, when all samples of the batch are loaded."""
 
     def batch_made(self, batch: Any) -> Any:
@@ -265,7 +265,7 @@ class _Hook:
         """Call the loader's `collate_fn`, and notify the listeners."""
         for listener in self.listeners:
             try:
-                listener.samples_made()
+                listener.samples_made(samples)
             except Exception as error:
                 self._drop(listener, error)
         batch = self._collate(samples)

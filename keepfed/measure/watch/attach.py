@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
 
+PATCH = "KEEPFED_PATCH"  # environment variable with the name of a module that has a `patch`
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
 
 # The program may have its own `sitecustomize`, which must run even if ours fails.
@@ -92,8 +94,12 @@ def _patch_after_loading(loader: Any) -> None:
 def _patch(module: ModuleType) -> None:
     """Time the loaders and iterators of `module`.
 
-    The first batch imports the modules that this needs.
+    The first batch imports the modules that this needs. `$PATCH` names a module that patches torch
+    in its own way instead.
     """
+    if PATCH in os.environ:
+        import_module(os.environ[PATCH]).patch(module)
+        return
     if loader := getattr(module, "StatefulDataLoader", None):
         loader._get_iterator = _watched(loader._get_iterator)
         return

@@ -65,9 +65,9 @@ def run_watched(
         environment = prepare(folder) | ({LINES: "1"} if lines else {})
     except OSError as error:
         give_up(error)
-        return _run(words, dict(os.environ), None)
+        return run_program(words, dict(os.environ), None)
     neighbours = Neighbours()
-    code = _run(words, environment, Live(folder) if live else None)
+    code = run_program(words, environment, Live(folder) if live else None)
     text = _report(folder, unused_folder(out), ProgramRun(join(program), neighbours.cores()))
     with suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"\n{text}\n" if text else "")
@@ -134,7 +134,7 @@ def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
     return out
 
 
-def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
+def run_program(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
     """Run the program until it ends, and return its exit code as a shell does."""
     try:
         child = subprocess.Popen(words, env=environment)

@@ -79,7 +79,7 @@ def _description(loader: Any) -> dict[str, Any]:
 
     After a call of `len`, an `IterableDataset` warns if it yields more samples.
     """
-    at, inner = _call_sites(sys._getframe(1))
+    at, inner = call_sites(sys._getframe(1))
     context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
     # With allow_none=False, this call would fix the start method of the program.
     method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
@@ -140,7 +140,7 @@ def _location(file: str, line: int) -> str:
     return f"line {line} of a cell" if in_a_cell else f"{Path(file).name}:{line}"
 
 
-def _call_sites(frame: FrameType | None) -> tuple[str, str]:
+def call_sites(frame: FrameType | None) -> tuple[str, str]:
     """Return the line of the loop in the program, and in the library that it calls."""
     inner = ""
     while frame is not None:

@@ -51,7 +51,7 @@ def meter(now: SimpleNamespace) -> FetchMeter:
 def _fetched(meter: FetchMeter, now: SimpleNamespace, *, wall: int, delay: int) -> Fetch:
     meter.fetch_begins([0])
     now.wall, now.cpu, now.delay = now.wall + wall, now.cpu + COMPUTED, now.delay + delay
-    meter.samples_made()
+    meter.samples_made([])
     assert meter.batch_made("batch") == "batch"
     (sink,) = meter.sinks
     assert isinstance(sink, Kept)
@@ -102,7 +102,7 @@ def test_stages_are_measured_with_and_without_a_recording(meter: FetchMeter) -> 
         meter.fetch_begins([0])
         with stage("decode"):
             pass
-        meter.samples_made()
+        meter.samples_made([])
         meter.batch_made("batch")
         assert current() is log
         assert (sink.fetches[-1].decode_ns, sink.fetches[-1].worker) == (10, MAIN)
@@ -116,6 +116,6 @@ def test_unwanted_fetch_is_not_measured(meter: FetchMeter) -> None:
     assert isinstance(sink, Kept)
     sink.wanted = False
     meter.fetch_begins([0])
-    meter.samples_made()
+    meter.samples_made([])
     assert meter.batch_made("batch") == "batch"
     assert not sink.fetches

@@ -33,7 +33,7 @@ class Diary(Listener):
     def fetch_begins(self, index: Any) -> None:
         self.told += [f"fetch {index}"]
 
-    def samples_made(self) -> None:
+    def samples_made(self, samples: Any) -> None:
         self.told += ["collate"]
 
     def batch_made(self, batch: Any) -> Any:

@@ -1,0 +1,121 @@
+"""Describe samples and batches in the process that builds them: identity, label, damage."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+HASHED = 512  # elements of an array that go into its fingerprint
+MAX_LEAVES = 16  # values of a sample that go into its fingerprint
+MAX_OBJECTS = 64  # objects of a dataset that are searched for generators
+LABELS = "label", "labels", "target", "targets", "y", "class"
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the values of a nested sample or batch, without its containers."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield value
+
+
+def fingerprint(sample: Any) -> int:
+    """Return 64 bits that identify a sample by its content, from at most `HASHED` elements each."""
+    digest = blake2b(digest_size=8)
+    for number, leaf in enumerate(leaves(sample)):
+        if number == MAX_LEAVES:
+            break
+        array = as_array(leaf)
+        if array is None:
+            digest.update(repr(leaf)[:HASHED].encode())
+            continue
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        flat = array.reshape(-1)
+        digest.update(flat[:: max(1, -(-flat.size // HASHED))].tobytes())
+    return int.from_bytes(digest.digest(), "little")
+
+
+def as_array(leaf: Any) -> NDArray[Any] | None:
+    """Return a tensor or array as a NumPy array of the same bytes, or None for other values."""
+    if isinstance(leaf, np.ndarray):
+        return None if leaf.dtype.hasobject else leaf
+    if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu" and not leaf.is_nested:
+        if leaf.layout != torch.strided:
+            return None
+        plain = leaf.detach()
+        if plain.dtype == torch.bfloat16:
+            plain = plain.view(torch.int16)
+        return np.asarray(plain.resolve_conj().resolve_neg().numpy())
+    return None
+
+
+def label_of(sample: Any) -> int | str | None:
+    """Return the class label of a sample: a named value, or the whole number at its end."""
+    found: Any = None
+    if isinstance(sample, Mapping):
+        found = next((sample[name] for name in LABELS if name in sample), None)
+    elif isinstance(sample, Sequence) and not isinstance(sample, str) and len(sample) > 1:
+        found = sample[-1]
+    array = as_array(found)
+    if array is not None:
+        whole = array.size == 1 and array.dtype.kind in "iub"
+        return int(array.reshape(-1)[0]) if whole else None
+    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+
+
+def damage(batch: Any) -> list[str]:
+    """Return what is wrong with the numbers of a batch, in words."""
+    found = []
+    for leaf in leaves(batch):
+        array = as_array(leaf)
+        if array is None or array.dtype.kind != "f" or not array.size:
+            continue
+        total = float(array.sum(dtype=np.float64))
+        if not np.isfinite(total):
+            bad = int((~np.isfinite(array)).sum())
+            if bad:
+                found.append(f"{bad} of {array.size} numbers are NaN or infinite")
+    return found
+
+
+def form(batch: Any) -> str:
+    """Return the dtypes of a batch as text, which must not change between batches."""
+    arrays = (as_array(leaf) for leaf in leaves(batch))
+    return ", ".join(str(array.dtype) for array in arrays if array is not None)
+
+
+def generator_states(dataset: Any) -> tuple[int, ...]:
+    """Return a hash of each random generator that a dataset owns, in a fixed order."""
+    states, waiting, seen = list[bytes](), list[Any]([dataset]), 0
+    known = set[int]()
+    while waiting and seen < MAX_OBJECTS:
+        one, seen = waiting.pop(0), seen + 1
+        if id(one) in known:
+            continue
+        known.add(id(one))
+        if isinstance(one, torch.Generator):
+            states.append(one.get_state().numpy().tobytes())
+        elif isinstance(one, np.random.Generator):
+            states.append(repr(one.bit_generator.state).encode())
+        elif isinstance(one, np.random.RandomState):
+            states.append(repr(one.get_state(legacy=False)).encode())
+        elif isinstance(one, random.Random):
+            states.append(repr(one.getstate()).encode())
+        elif isinstance(one, list | tuple):
+            waiting += [part for part in islice(one, MAX_OBJECTS) if hasattr(part, "__dict__")]
+        elif not isinstance(one, type | torch.nn.Module):
+            waiting += list(getattr(one, "__dict__", {}).values())
+    return tuple(int.from_bytes(blake2b(s, digest_size=8).digest(), "little") for s in states)
