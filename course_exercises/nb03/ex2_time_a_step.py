@@ -6,7 +6,7 @@ machine.
 
 from collections.abc import Callable
 from itertools import cycle
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -54,31 +54,24 @@ class _Bench:
 class Measured(float):
     """The milliseconds that an answer returned, and how it used the device."""
 
-    log: str
+    clocks: int
+    launches: int
+    waits: int  # between two launches
+    warmed_up: bool
+    waits_at_the_end: bool
+
+    def __new__(cls, ms: float, log: str) -> Self:
+        """Create the number, and count in the log of a bench."""
+        self = super().__new__(cls, ms)
+        self.clocks, self.launches = log.count("r"), log.count("s")
+        self.waits = log.replace("r", "").count("ws")
+        before, last = log.partition("r")[0], log.rpartition("s")[2]
+        self.warmed_up = "s" in before and before.endswith("w")
+        self.waits_at_the_end = "w" in last.partition("r")[0]
+        return self
 
     def __repr__(self) -> str:
         return f"{self:.3g}"
-
-    @property
-    def launches(self) -> int:
-        """Number of launched steps."""
-        return self.log.count("s")
-
-    @property
-    def waits(self) -> int:
-        """Number of waits between two launches."""
-        return self.log.replace("r", "").count("ws")
-
-    @property
-    def warmed_up(self) -> bool:
-        """Whether a step was launched, and had ended, before the clock was read first."""
-        before = self.log.partition("r")[0]
-        return "s" in before and before.endswith("w")
-
-    @property
-    def waits_at_the_end(self) -> bool:
-        """Whether the host waited between the last launch and the next reading of the clock."""
-        return "w" in self.log.rpartition("s")[2].partition("r")[0]
 
 
 def _close(found: float, truth: float) -> bool:
@@ -97,7 +90,7 @@ SLIPS = (
         "Call step() many times between two readings of the clock.",
     ),
     Slip(
-        _if_wrong(lambda got, _: got.log.count("r") < 2 or got <= 0),
+        _if_wrong(lambda got, _: got.clocks < 2 or got <= 0),
         f"{SEEN}The check has its own clock, and the first step takes {WARM_UP} times as long.",
         "Read `clock()` twice, both times after a warm-up, and subtract.",
     ),
@@ -145,9 +138,8 @@ def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
         bench = _Bench(*case)
         returned = ms_per_step(bench.gpu, bench.step, clock=bench.clock)
         refusal = f"The function returned {returned!r:.60}, not a number."
-        found = Measured(read_number(returned, refusal, "Return the milliseconds of one step."))
-        found.log = bench.log
-        return found
+        found = read_number(returned, refusal, "Return the milliseconds of one step.")
+        return Measured(found, bench.log)
 
     compare(measure, max, CASES, *SLIPS, same=_close, show=_show)
     return right(

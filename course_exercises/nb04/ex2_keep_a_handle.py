@@ -1,11 +1,10 @@
 """Exercise 04.2: a dataset on an open file, in real workers."""
 
-import mmap
 import multiprocessing
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -13,236 +12,232 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
 from course_exercises.judging import loader
-from course_utils.hardware.gpu import leaves
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
-from keepfed.loaders.workers import nbytes
+from course_exercises.judging.compare import compare, short
+from course_exercises.judging.probes import memory_of
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_a_class,
+    refuse,
+    right,
+)
 
-FILE = "rows-04.2.bin"
+FILE = "rows-04.2"  # part of the names of both files
 ROW = 8  # int64 in a row of the file
-ROWS = 400
-BATCH = 10
-
-_SHARED = "All processes share its one position in the file."
-_UNMOVED = (
-    "A memory map and os.pread have no position to share, so no row is wrong here; but the target "
-    "asks each process to open the file, as HDF5 and SQLite need it."
-)
+ROWS = 16_384  # more than a buffer of Python holds
+SERVED = 400  # rows that workers read
 _LAZY = (
-    "Open on first use: keep the file and the os.getpid() that opened it, and open again if the "
-    "process is another one."
+    "Open the file on first use. Keep it with the os.getpid() that opened it, and open it again in "
+    "another process."
 )
+_LEAVE_OUT = '{**self.__dict__, "_file": None, "_opened_by": None}'
 
 
-@exercise("04.2", title="A handle that survives fork and spawn", seconds=150)
+@exercise("04.2", title="A handle that survives fork and spawn", seconds=120)
 def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
-    """Read rows in workers under every start method; count wrong rows, and opens by process."""
-    expect_a_class(dataset_class, "a dataset", "builds its own on a file of its own")
+    """Read rows here and in workers of each kind; count wrong rows, and opens by process."""
+    expect_a_class(dataset_class, "a dataset", "creates its own on a file of its own")
     methods = multiprocessing.get_all_start_methods()
-    if "forkserver" in methods:  # which sends the dataset just as spawn does
+    if "forkserver" in methods:  # forkserver sends the dataset as spawn does
         methods = [one for one in methods if one != "spawn"]
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = str(Path(folder) / FILE)
+        one, two = (str(Path(folder) / f"{FILE}-{name}.bin") for name in ("one", "two"))
         rows = np.random.default_rng().integers(-(2**62), 2**62, size=(ROWS, ROW))
-        rows.tofile(path)
-        dataset = dataset_class(path)
-        _judge_here(dataset, rows)
-        _judge_copies(dataset, rows)
+        rows.tofile(one)
+        rows[::-1].tofile(two)
+        _listen()
+        dataset = dataset_class(one)
+        sent = _sent(dataset)
+        _judge_rows(dataset, rows)
+        sent += _judge_copy(dataset, rows)
+        other, *memory = memory_of(lambda: _read_all(dataset_class(two)))
+        expect(
+            max(*memory, len(sent) // 2) < rows.nbytes // 2,
+            f"The file has {rows.nbytes:,} bytes, and the dataset keeps or sends most of them. "
+            "This is impossible for a file of 1 TB, and each worker would have its own copy.",
+            "Keep the path, and read one row when it is needed. Do not pickle a memory map.",
+        )
+        _judge_two(dataset, other, rows)
         for method in methods:
             _judge_in_workers(dataset, method, rows)
-        other = Path(folder) / "other.bin"
-        rows[::-1].tofile(other)
-        _judge_two(dataset, dataset_class(str(other)), rows)
+        _close(dataset)
+        _close(other)
     return right(
-        f"{ROWS} rows by 2 workers under {' and '.join(methods)}: none wrong, and every worker "
-        "opened the file once for itself, although the notebook had used the dataset before."
+        f"{SERVED} rows by 2 workers under {' and '.join(methods)}: all are right, and every "
+        "worker opened the file once for itself, although the notebook had used the dataset before."
     )
 
 
-def _judge_here(dataset: Any, rows: Any) -> None:
-    """Judge the rows in this process, and how the dataset is sent before and after."""
-    _expect_light(
-        dataset,
-        "It cannot be sent to a worker",
-        "Open nothing in __init__, keep the path. Under fork nothing is sent, but the handle is "
-        "shared, and rows come out wrong. A file that nobody shares needs no lock.",
+def _judge_rows(dataset: Any, rows: Any) -> None:
+    before = len(_opened)
+    _compare(dataset, rows, (7, 0, ROWS - 1, 7, 3))
+    compare(len, lambda _: ROWS, [dataset], show=lambda _: "len(dataset)")
+    compare(
+        lambda count: [_row(dataset, index) for index in range(count)],
+        lambda count: list(rows[:count]),
+        [64],
+        show=lambda count: f"a list of the first {count} rows",
     )
-    _listen()
-    before, asked = len(_opened), (7, 0, ROWS - 1, 7, 3)
-    for index in asked:
-        found = np.asarray(dataset[index])
-        expect(
-            np.array_equal(found, rows[index]),
-            f"dataset[{index}] begins with {found.flat[:2]!s:.80}, {found.dtype} {found.shape}; "
-            f"wanted are the {ROW} numbers of that row, {rows[index][:2]} and so on.",
-            f"A row is {ROW} numbers of 8 bytes: seek to {8 * ROW} * index, read {8 * ROW}, and "
-            "take them as np.int64.",
-        )
-    opens = len(_opened) - before
-    expect(
-        opens <= 2,
-        f"In the notebook the dataset opened the file {opens} times for {len(asked)} rows. The "
-        "main process reads too, with num_workers=0.",
-        "Keep the file open between the rows; one opening for each process.",
-    )
-    expect(
-        len(dataset) == ROWS,
-        f"len(dataset) is {len(dataset)}, the file has {ROWS} rows.",
-        f"os.path.getsize(path) // {8 * ROW} counts them without opening the file.",
-    )
-    opened = list(_positions(dataset))
-    _expect_light(
-        dataset,
-        "Once the notebook has looked at a row, the dataset cannot be sent any more",
-        "Leave the file out on the way to a worker: write __getstate__, which returns what is to "
-        "be sent, {**self.__dict__, ...} with None for the file.",
-    )
-    expect(
-        opened == list(_positions(dataset)),
-        "Sending the dataset takes the notebook's file away, which is opened anew each time.",
-        "Change nothing in self: let __getstate__ return a new dict, {**self.__dict__, ...}.",
-    )
-
-
-def _judge_copies(dataset: Any, rows: Any) -> None:
-    """Judge rows that are kept while others are read, and a copy of the dataset."""
-    expect(
-        np.array_equal([dataset[index] for index in range(ROWS)], rows),
-        "A row changes when others are read: they lie in the same memory, and a batch would have "
-        "its last rows again and again.",
-        "Make a new array for each row: np.frombuffer(file.read(64), np.int64).",
-    )
-    copy = pickle.loads(pickle.dumps(dataset))
+    _expect_opens(len(_opened) - before, 1, "The notebook", "while it read 69 rows")
     try:
-        found = copy[7]
+        beyond = dataset[ROWS]
+    except Exception:  # any error ends a loop over the dataset
+        return
+    refuse(
+        f"dataset[{ROWS}] returns {short(beyond)}, but the file has {ROWS} rows. A loop over the "
+        "dataset would never end.",
+        "Raise IndexError(index) if nothing is left to read.",
+    )
+
+
+def _judge_copy(dataset: Any, rows: Any) -> bytes:
+    """Judge a copy in this process, and whether the dataset itself survives the pickling."""
+    before, sent = len(_opened), _sent(dataset)
+    _compare(dataset, rows, [5])
+    expect(
+        len(_opened) == before,
+        "Sending the dataset closes the notebook's file, which must then be opened again.",
+        f"Change nothing in self. Let __getstate__ return a new dict: {_LEAVE_OUT}.",
+    )
+    copy = pickle.loads(sent)
+    try:
+        copy[7]
     except (AttributeError, TypeError) as error:
-        expect(
-            False,
-            f"A copy in the same process reads nothing ({error}): the number of the process has "
-            "travelled along, so it believes that it has opened the file.",
-            'Leave both out on the way: {**self.__dict__, "_file": None, "_opened_by": None}.',
+        refuse(
+            f"A copy in the same process cannot read ({error}). The process ID was pickled with "
+            "it, so the copy believes that it has opened the file.",
+            f"Leave both out: {_LEAVE_OUT}.",
         )
-    expect(np.array_equal(found, rows[7]), "A copy in this process reads other rows.", _LAZY)
+    _compare(copy, rows, [7])
     _close(copy)
+    return sent
 
 
-def _expect_light(dataset: Any, misconception: str, next_step: str) -> None:
-    """Refuse what cannot be pickled, and what takes all rows along, pickled or in memory."""
-    try:
-        sent = len(pickle.dumps(dataset))
-    except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
-        known = "pickle" in str(error) or "inheritance" in str(error)  # the latter of locks
-        expect(not known, f"{misconception}: {error}.", next_step)
-        raise
-    in_memory = [one for one in leaves(_values(dataset)) if not _looks_into_a_map(one)]
-    size = 8 * ROW * ROWS
+def _judge_two(dataset: Any, other: Any, rows: Any) -> None:
+    """Read from two files alternately, as ConcatDataset does with shuffling."""
+    before = len(_opened)
+    for index in range(20):
+        _compare(dataset, rows, [index])
+        _compare(other, rows[::-1], [index], "a second dataset on another file")
+    _expect_opens(len(_opened) - before, 0, "The notebook", "while it read two files alternately")
+
+
+def _judge_in_workers(dataset: Any, method: str, rows: Any) -> None:
+    _compare(dataset, rows, [ROWS - 1])
+    before = _handles()
+    batches = loader(_Watched(dataset), batch_size=10, multiprocessing_context=method)
+    opens, own, wrong = dict[int, int](), True, 0
+    for index, (row, worker, opened, new) in enumerate(one for batch in batches for one in batch):
+        opens[worker], own = opened, own and new
+        wrong += not np.array_equal(row, rows[index])
+    # libraries may open a file without a notice: the notebook's position tells whether it is shared
+    shared = method == "fork" and not min(opens.values()) and not (own and before == _handles())
     expect(
-        max(sent, nbytes(in_memory)) < size,
-        f"The file has {size:,} bytes, and the dataset has read all of them: as many are kept in "
-        "each process, or sent to each worker. That is no way for a file of 1 TB; and a memory map "
-        "is pickled with all its data.",
-        "Keep the path, and read one row when it is asked for.",
+        not (shared or wrong),
+        f"Under {method}, a worker did not open the file. It read through the handle of the "
+        f"notebook, and {wrong} of {SERVED} rows were wrong. Processes that share a handle share "
+        "its position, and HDF5 and SQLite need one handle each.",
+        _LAZY,
     )
+    most, served = max(opens.values()), f"for {SERVED // 2} rows"
+    _expect_opens(most, 1, f"Under {method}, a worker", served)
+
+
+def _expect_opens(opens: int, most: int, who: str, when: str) -> None:
+    expect(
+        opens <= most,
+        f"{who} opened the file {opens} times {when}. On a file server, each opening is a request "
+        "to a server that all users share.",
+        "Keep the file open between the rows, in self: one opening for each process and dataset.",
+    )
+
+
+def _compare(dataset: Any, rows: Any, indices: Iterable[int], file: str = "dataset") -> None:
+    compare(
+        lambda index: _row(dataset, index),
+        rows.__getitem__,
+        indices,
+        show=lambda index: f"{file}[{index}]",
+    )
+
+
+def _row(dataset: Any, index: int) -> Any:
+    row = dataset[index]
+    return row.numpy() if isinstance(row, torch.Tensor) else row
+
+
+def _sent(dataset: Any) -> bytes:
+    try:
+        return pickle.dumps(dataset)
+    except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
+        if not any(word in str(error) for word in ("pickle", "local object", "inheritance")):
+            raise
+        refuse(
+            f"The dataset cannot be sent to a worker: {error}.",
+            "Keep only what can be pickled: no lambda and no lock. Open the file on first use, and "
+            f"let __getstate__ leave it out: {_LEAVE_OUT}.",
+        )
+
+
+def _read_all(dataset: Any) -> Any:
+    for index in range(ROWS):
+        dataset[index]
+    return dataset
 
 
 def _close(dataset: Any) -> None:
-    """Close what it holds open: some systems delete no file that is open."""
-    for value in _values(dataset):
+    """Close the files of a dataset: some systems delete no file that is open."""
+    for value in getattr(dataset, "__dict__", {}).values():
         if hasattr(value, "close"):
             value.close()
 
 
-def _values(dataset: Any) -> list[Any]:
-    return list(getattr(dataset, "__dict__", {}).values())
-
-
-def _looks_into_a_map(value: Any) -> bool:
-    while isinstance(value, np.ndarray | memoryview):
-        value = value.base if isinstance(value, np.ndarray) else value.obj
-    return isinstance(value, mmap.mmap)
-
-
-def _judge_in_workers(dataset: Any, method: str, expected: Any) -> None:
-    before, moved = list(_positions(dataset)), False
-    for index in 0, ROWS - 1:  # whatever was read last, one of them is elsewhere
-        dataset[index]
-        moved |= before != list(_positions(dataset))
-    maps = any(isinstance(value, np.ndarray | mmap.mmap) for value in _values(dataset))
-    unmoved = not moved and (before or maps)
-    batches = loader(_Watched(dataset), batch_size=BATCH, multiprocessing_context=method)
-    opens, wrong = dict[int, int](), 0
-    for index, (row, worker, opened) in enumerate(one for batch in batches for one in batch):
-        opens[worker] = opened
-        wrong += not np.array_equal(row, expected[index])
-    expect(
-        min(opens.values()) > 0,
-        f"Under {method} a worker opened nothing: it read through what the notebook had open when "
-        f"the worker started. {_UNMOVED if unmoved and not wrong else _SHARED}"
-        f"{f' This time {wrong} of {ROWS} rows were wrong.' if wrong else ''}",
-        _LAZY,
-    )
-    most = max(opens.values())
-    expect(
-        most <= 2,
-        f"Under {method} a worker opened the file {most} times for {ROWS // 2} rows. On "
-        "a file server each opening is a request to a server that all users share.",
-        "Keep the file open between the rows; one opening for each process.",
-    )
-    expect(
-        wrong == 0,
-        f"Under {method} {wrong} of {ROWS} rows have the numbers of another row.",
-        _LAZY,
-    )
-
-
-def _judge_two(dataset: Any, other: Any, rows: Any) -> None:
-    """Judge two datasets on two files; the `other` file has the rows from the last to the first."""
-    expect(
-        np.array_equal(other[0], rows[-1]) and np.array_equal(dataset[0], rows[0]),
-        "Two datasets on two files get in each other's way: one reads from the file of the other. "
-        "What belongs to the class, or to the module, is there once for all datasets.",
-        "Keep the file in self: self._file, self._opened_by = ..., os.getpid().",
-    )
-    _close(dataset)
-    _close(other)
-
-
-_opened: list[str] = []  # FILE, as often as this process opened it since it listens
+_opened: list[str] = []  # the files that this process opened since it listens
 
 
 @cache
 def _listen() -> None:
-    """Note from now on that FILE is opened, in whatever way Python does it."""
+    """Record from now on each time that Python opens one of our files."""
 
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         name = arguments[0] if event == "open" else None
-        if isinstance(name, str | bytes) and os.path.basename(os.fsdecode(name)) == FILE:
-            _opened.append(FILE)
+        if isinstance(name, str | bytes) and FILE in os.fsdecode(name):
+            _opened.append(os.fsdecode(name))
 
-    sys.addaudithook(hear)  # for good: Python takes none away
+    sys.addaudithook(hear)  # forever, because Python cannot remove a hook
+
+
+def _handles() -> dict[str, str]:
+    """Return our open files with their positions, and our memory maps; empty except on Linux."""
+    found = {}
+    with suppress(OSError):
+        for file in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # the folder itself is open for a moment
+                if FILE in os.readlink(file):
+                    found[file.name] = Path(f"/proc/self/fdinfo/{file.name}").read_text()
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        found |= {line.split()[0]: "map" for line in maps if FILE in line}
+    return found
 
 
 class _Watched:
-    """Beside each row, note the process that read it and how often that had opened the file."""
+    """Return each row with its process, how often that opened a file, and if it opened any."""
 
     def __init__(self, dataset: Any):
         self.dataset, self.before = dataset, -1
 
     def __len__(self) -> int:
-        return ROWS
+        return SERVED
 
-    def __getitem__(self, index: int) -> tuple[Any, int, int]:
+    def __getitem__(self, index: int) -> tuple[Any, int, int, bool]:
         if self.before < 0:
             _listen()
-            self.before = len(_opened)  # a forked worker begins with those of the notebook
-        return np.array(self.dataset[index]), os.getpid(), len(_opened) - self.before
-
-
-def _positions(dataset: Any) -> Iterator[int]:
-    """Yield where reading goes on in each file that the dataset holds open."""
-    for value in _values(dataset):
-        with suppress(OSError, ValueError, TypeError):
-            file = value.fileno() if hasattr(value, "fileno") else value
-            if isinstance(file, int) and not isinstance(file, bool):
-                yield os.lseek(file, 0, os.SEEK_CUR)
+            # a forked worker starts with the files of the notebook
+            self.before, self.handles = len(_opened), _handles()
+        row = np.array(self.dataset[index])
+        opened = len(_opened) - self.before
+        return row, os.getpid(), opened, bool(opened or _handles().keys() - self.handles.keys())

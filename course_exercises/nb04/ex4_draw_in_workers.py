@@ -1,7 +1,6 @@
 """Exercise 04.4: random numbers drawn in workers."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,39 +8,53 @@ import torch
 from torch.utils.data import ConcatDataset
 
 from course_exercises.judging import loader, read_whole
+from course_exercises.judging.probes import expect_as_fast, process_unchanged
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from keepfed.formatting import percent
 
-SAMPLES, DRAWS, DRAWS_S = 32, 2_000, 3.0  # as many draws as this time allows
+SAMPLES, DRAWS = 32, 2_000
 BELOW = 1_000_000
 SEED = 40
 _PER_DRAW = (
     "Let PyTorch draw in __getitem__, numbers or a seed: torch.randint(2**63 - 1, ()) differs in "
-    "each worker, in each epoch and from sample to sample."
+    "each worker, in each epoch and from sample to sample. Keep nothing in self."
 )
 
 
-@exercise("04.4", title="Distinct and reproducible random numbers", seconds=150)
+@exercise("04.4", title="Distinct and reproducible random numbers", seconds=60)
 def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
-    expect_a_class(dataset_class, "a dataset", "builds its own")
-    with torch.random.fork_rng(devices=()):  # the learner's seed stays
-        one = dataset_class(1)
+    expect_a_class(dataset_class, "a dataset", "creates its own")
+    # the learner's seed stays, and only PyTorch's generator may be used
+    with torch.random.fork_rng(devices=()), process_unchanged(may_draw=True):
+        one, seed = dataset_class(1), torch.initial_seed()
         one[0]
+        expect(
+            torch.initial_seed() == seed,
+            "Your dataset seeds PyTorch's own generator. The model draws from it as well, so its "
+            "dropout would repeat after every sample.",
+            "Remove torch.manual_seed from the dataset.",
+        )
         expect(
             not any(isinstance(kept, torch.Generator) for kept in vars(one).values()),
             "The dataset keeps a torch.Generator. Many versions of PyTorch cannot send it to a "
-            "worker; and where they can, each worker gets a copy, and all draw the same numbers.",
-            "Leave it out: torch.randint(1_000_000, ()) draws from a generator that PyTorch seeds "
-            "in each worker.",
+            "worker, and in the others each worker gets a copy that draws the same numbers.",
+            "Remove it. torch.randint(1_000_000, ()) draws from a generator that PyTorch seeds in "
+            "each worker.",
+        )
+        expect_as_fast(
+            lambda: [one[0] for _ in range(20)],
+            lambda: [np.random.default_rng(int(torch.randint(2**63 - 1, ()))) for _ in range(20)],
+            times=100,
         )
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
-        _judge_many(dataset_class)
-        _judge_joined(dataset_class)
+        half = dataset_class(SAMPLES // 2), dataset_class(SAMPLES // 2)
+        _expect_distinct(_epoch(ConcatDataset(half), 2), "from ConcatDataset with 2 workers")
+        _judge_many(dataset_class(1))
     return right(
-        f"{SAMPLES} samples, {SAMPLES} different numbers, new ones in the next epoch, and the same "
-        "again after the same torch.manual_seed: with 2 workers and with none."
+        f"{SAMPLES} samples have {SAMPLES} different numbers, each epoch has new ones, and they "
+        "repeat after the same torch.manual_seed, with 2 workers and without."
     )
 
 
@@ -51,95 +64,53 @@ def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None
     dataset = dataset_class(SAMPLES)
     dataset[0]  # as everybody does before training
     torch.manual_seed(SEED)
-    first, second = (_epoch(dataset, num_workers) for _ in range(2))
-    torch.manual_seed(SEED)
-    anew = _epoch(dataset_class(SAMPLES), num_workers)
+    epochs = [_epoch(dataset, num_workers) for _ in range(3)]
+    for number, epoch in enumerate(epochs):
+        _expect_distinct(epoch, how)
+        expect(
+            epoch not in epochs[:number],
+            f"Two epochs have the same numbers {how}. Each sample then always has the same noise, "
+            "and the network will learn it.",
+            _PER_DRAW,
+        )
+    for again, which in (dataset_class(SAMPLES), "a new"), (dataset, "the same"):
+        torch.manual_seed(SEED)
+        expect(
+            _epoch(again, num_workers) == epochs[0],
+            f"After the same torch.manual_seed, {which} dataset draws other numbers {how}, so a "
+            "run cannot be repeated. Either they depend on something that the dataset kept, or "
+            "they come from another source than PyTorch.",
+            _PER_DRAW,
+        )
+
+
+def _judge_many(dataset: Any) -> None:
+    """Refuse numbers that are not equally likely."""
+    torch.seed()  # so that an answer that seeds other generators leaves a new state each time
+    drawn = [_shift(dataset[0]) for _ in range(DRAWS)]
+    repeated = DRAWS - len(set(drawn))
+    quarters = np.histogram(drawn, 4, (0, BELOW))[0]
+    digits = np.bincount(np.array(drawn) % 10, minlength=10)
     expect(
-        torch.initial_seed() == SEED,
-        "Your dataset seeds PyTorch's own generator. The model draws from it as well: its dropout "
-        "would repeat after every sample.",
-        "Call no torch.manual_seed in a dataset.",
-    )
-    torch.manual_seed(SEED)
-    again = _epoch(dataset, num_workers)
-    _expect_distinct(first, anew, how)
-    expect(
-        max(first) - min(first) > BELOW * 2 / 3,
-        f"All of {SAMPLES} numbers lie between {min(first):,.0f} and {max(first):,.0f}.",
-        f"Draw integers below {BELOW:,}, each as likely as the others.",
-    )
-    expect(
-        first != second,
-        f"Every epoch brings the same numbers {how}: there is one noise for each sample for ever, "
-        "and the network will learn it.",
-        f"{_PER_DRAW} torch.initial_seed() stays the same in the notebook, whatever is drawn.",
-    )
-    expect(
-        first == anew,
-        f"After the same torch.manual_seed other numbers come {how}: the run cannot be repeated.",
-        "Draw from PyTorch's generator, or let it draw the seed of yours: not from the clock, the "
-        "pid, nothing, another library, or a count that the dataset keeps.",
-    )
-    expect(
-        first == again,
-        f"After the same torch.manual_seed the same dataset brings other numbers {how}: its "
-        "generator went on where it was. torch.initial_seed() tells of a new seed only if it is "
-        "another number.",
-        _PER_DRAW,
+        repeated <= 10 and _even(quarters) and _even(digits),  # chance repeats about 2
+        f"Not every number below {BELOW:,} is equally likely. In {DRAWS:,} draws, {repeated} are "
+        f"repeated, {percent(quarters.max() / DRAWS)} are in one quarter, and "
+        f"{percent(digits.max() / DRAWS)} end with the same digit.",
+        f"Draw with torch.randint({BELOW:_}, ()), or with rng.integers({BELOW:_}).",
     )
 
 
-def _judge_joined(dataset_class: Callable[[int], Any]) -> None:
-    half = SAMPLES // 2
-    joined = _epoch(ConcatDataset([dataset_class(half), dataset_class(half)]), num_workers=2)
-    distinct = len(set(joined))
-    expect(
-        distinct >= SAMPLES - 1,  # two of them may meet among a million
-        f"ConcatDataset of two of your datasets brings {distinct} different numbers in {SAMPLES} "
-        "samples: in each worker both made a generator from the same seed.",
-        _PER_DRAW,
-    )
+def _even(counts: Any) -> bool:
+    """Return whether all counts are within five standard deviations of their mean."""
+    mean = counts.mean()
+    return bool((abs(counts - mean) < 5 * mean**0.5).all())
 
 
-def _judge_many(dataset_class: Callable[[int], Any]) -> None:
-    dataset = dataset_class(1)
-    end, drawn = time.monotonic() + DRAWS_S, [_shift(dataset[0])]
-    while len(drawn) < DRAWS and time.monotonic() < end:
-        drawn.append(_shift(dataset[0]))
-    distinct = len(set(drawn))
+def _expect_distinct(numbers: Sequence[int], how: str) -> None:
     expect(
-        len(drawn) - distinct <= 10,  # of a million, hardly two are the same: 2 are to be expected
-        f"{len(drawn):,} draws bring {distinct:,} different numbers: seeds or numbers are drawn "
-        "from too few.",
-        _PER_DRAW,
-    )
-    quarters = np.histogram(drawn, 4, (0, BELOW))[0] / len(drawn)
-    expect(
-        quarters.max() - quarters.min() < 4 / len(drawn) ** 0.5,  # chance makes about one
-        f"Of {len(drawn):,} numbers {percent(quarters.max())} lie in one quarter of all that are "
-        f"below {BELOW:,}, and {percent(quarters.min())} in another.",
-        "Draw each as likely as the others: torch.randint, or integers of a generator.",
-    )
-
-
-def _expect_distinct(numbers: list[int], of_unused: list[int], how: str) -> None:
-    distinct = len(set(numbers))
-    said = f"{distinct} different numbers for {SAMPLES} samples {how}"
-    expect(
-        distinct > 2,
-        f"{said}: the generator is made anew, with the same seed, for every sample.",
-        _PER_DRAW,
-    )
-    expect(
-        distinct > SAMPLES / 2 or len(set(of_unused)) <= SAMPLES / 2,
-        f"{said}: the notebook looked at one sample first, which made the generator, and both "
-        "workers got a copy of it.",
-        _PER_DRAW,
-    )
-    expect(
-        distinct > SAMPLES / 2,
-        f"{said}: both workers draw the same ones. Each has a copy of one generator, or seeded its "
-        "own with the same number.",
+        len(set(numbers)) >= SAMPLES - 1,  # two of them may meet among a million
+        f"{SAMPLES} samples have {len(set(numbers))} different numbers {how}. Either each worker "
+        "has a copy of one generator, or seeds repeat, or too few numbers are possible.",
         _PER_DRAW,
     )
 
@@ -150,7 +121,7 @@ def _epoch(dataset: Any, num_workers: int) -> list[int]:
 
 
 def _shift(value: Any) -> int:
-    refusal = f"A sample is {value!r:.60}, no whole number from 0 to {BELOW - 1:,}."
+    refusal = f"A sample is {value!r:.60}, not a whole number from 0 to {BELOW - 1:,}."
     next_step = "Return int(rng.integers(1_000_000)), or int(torch.randint(1_000_000, ()))."
     shift = read_whole(value, refusal, next_step)
     expect(0 <= shift < BELOW, refusal, next_step)

@@ -1,4 +1,4 @@
-"""What exercise 04.1 is about: machines, and what they have to load."""
+"""Machines for exercise 04.1, and the batches that they load."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine and what it has to load; times are for one batch, memory is in 10^6 bytes."""
+    """A machine and its batches. Times are for one batch, and memory is in 10^6 bytes."""
 
-    read_ms: float  # a worker waits for the storage
-    cpu_ms: float  # a worker keeps a core busy
+    read_ms: float  # time in which a worker waits for the storage
+    cpu_ms: float  # time in which a worker keeps a core busy
     step_ms: float
     cores: int
     streams: int  # batches that the storage can read at the same time
-    worker_mb: float  # what a worker needs for itself
+    worker_mb: float  # memory of a worker without batches
     batch_mb: float
-    prefetch_factor: int  # batches that each worker keeps ready
-    free_mb: float  # for all workers, their batches, and the one in use
+    prefetch_factor: int  # prefetched batches per worker
+    free_mb: float  # for all workers, their batches, and the batch in use
 
 
 MACHINES = {
@@ -27,7 +27,7 @@ MACHINES = {
 
 
 def table(machines: Mapping[str, Machine]) -> str:
-    """Return a line for each field, with a column for each machine."""
+    """Return a table with a line for each field, and a column for each machine."""
     columns = [asdict(machine) for machine in machines.values()]
     heads = "".join(f"{name:>14}" for name in machines)
     rows = (f"{field:15}" + "".join(f"{one[field]:14,}" for one in columns) for field in columns[0])

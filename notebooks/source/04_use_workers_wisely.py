@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 04 · Use workers and prefetching wisely
 #
-# **You will do:** ask workers where they are, find out how many help, and mend what goes wrong.
+# **You will do:** ask workers where they are, find out how many of them help, and fix what goes wrong.
 #
 # **You will learn**
 #
-# - what a worker knows of your dataset, and what its start costs,
+# - what a worker knows about your dataset, and what its start costs,
 # - how many workers a loader needs, and what limits them,
-# - to open files in workers, and to read what a failing worker says.
+# - how to open files in workers, and how to read the message of a failing worker.
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -22,25 +22,24 @@ cu.ready("04")
 # **Script.**
 #
 # - *3 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
-# - *3 min* **What a start costs.** Point at the empty beginning of the first epoch, and at the second
-#   one that has none.
-# - *14 min* **How many workers?** Predictions 04b and 04c; `course demo workers` shows both on the
-#   wall. The three lines of the table, then exercise 4.1.
-# - *3 min* **Bound to one core.** Prediction 04d. Ask who has looked at the binding of a job of
-#   theirs.
-# - *11 min* **Files.** Show the wrong rows, ask why nobody would notice, then exercise 4.2.
-# - *2 min* **When a worker fails, and the finished loader.** Prediction 04e; read the finished loader
+# - *3 min* **What a start costs.** Point at the empty beginning of the first epoch. The second epoch has
+#   no such gap.
+# - *14 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall.
+#   Explain the three lines of the table, then do exercise 4.1.
+# - *3 min* **Pinned to one core.** Prediction 04d. Ask who has checked the CPU binding of their own job.
+# - *11 min* **Files.** Show the wrong rows, ask why nobody would notice, then do exercise 4.2.
+# - *2 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader
 #   line by line.
 #
-# **Board.** A box *notebook* and two boxes *worker*, each with its own small box *dataset*. An arrow
-# with numbers to each worker, one arrow with batches back. Everything in this notebook is a question
-# about that picture: in which box is it, and which arrow does it take?
+# **Board.** Draw a box *notebook* and two boxes *worker*. Each worker has its own small box *dataset*. Draw
+# one arrow with indices to each worker, and one arrow with batches back. Every question of this notebook is
+# about that picture: in which box does it happen, and which arrow does it take?
 
 # %% [markdown]
 # ## A worker is a process
 #
-# `num_workers=2` starts two more Pythons. Each has a copy of your dataset in its own memory, and a queue with the
-# numbers of its next samples. Finished batches come back through another queue.
+# `num_workers=2` starts two processes. Each has a copy of your dataset in its own memory, and a
+# queue with the indices of its next samples. Finished batches come back through another queue.
 #
 # ```
 #               0, 1, 2, 3 ->  worker 0, with a copy of the dataset  -> batch 0
@@ -48,7 +47,7 @@ cu.ready("04")
 #               4, 5, 6, 7 ->  worker 1, with a copy of the dataset  -> batch 1
 # ```
 #
-# Let the samples themselves say where they were made.
+# Each sample contains the ID of its process.
 
 
 # %%
@@ -88,15 +87,14 @@ for epoch in (1, 2):
 cu.reveal("04a", who.calls)
 
 # %% [markdown]
-# Each worker counted in its own copy; yours was never touched. The second epoch has new processes, which count
-# from 1 again: the old copies are gone, with any cache that `__getitem__` filled. What all processes are to share
-# has to lie in **shared memory** before they start: `torch.zeros(1000).share_memory_()`.
+# Each worker counted in its own copy. Your dataset was never changed. The second epoch has new processes,
+# which count from 1 again. The old copies are gone, with any cache that `__getitem__` filled. Data that all
+# processes share must be in **shared memory** before they start: `torch.zeros(1000).share_memory_()`.
 #
 # ## What a start costs
 #
-# A worker that is **spawned**, as a fresh Python, imports torch, and that takes seconds. (The course uses a
-# quicker way, see the extra part.) Here one spawned worker reads events from an emulated, busy Lustre, for two
-# short epochs.
+# A **spawned** worker is a new Python process. It imports torch, which takes seconds. Here one spawned
+# worker reads events from an emulated, busy Lustre, for two short epochs.
 
 # %%
 from torch.utils.data import Subset
@@ -106,7 +104,7 @@ from keepfed.measure.trace import Trace
 
 folder = cu.data_path("events", "S")
 lustre = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
-reading = NpzEvents(folder, fs=lustre)  # a file for each event
+reading = NpzEvents(folder, fs=lustre)  # one file per event
 gpu = cu.get_accelerator(step_ms=40)
 
 
@@ -126,14 +124,13 @@ spawned = DataLoader(Subset(reading, range(64)), 4, collate_fn=pad_collate, **ho
 Timeline({"first epoch": one_epoch(spawned), "second epoch": one_epoch(spawned)})
 
 # %% [markdown]
-# The second epoch does not wait for its worker: `persistent_workers=True` kept it. Without that option each epoch
-# would begin like the first one. A worker that is kept also keeps its copy of the dataset: what you change in the
-# notebook later does not reach it.
+# The second epoch does not wait, because `persistent_workers=True` kept the worker. A persistent worker
+# also keeps its copy of the dataset, so it does not see your later changes.
 #
 # ## How many workers?
 #
-# Our first workers *wait* for the emulated Lustre, which serves 8 requests at a time. The next ones *compute*:
-# they decode photographs.
+# Our first workers *wait* for the emulated Lustre, which serves 8 requests at a time. The next workers
+# *compute*, because they decode photographs.
 
 # %%
 from torch.utils.data import Dataset, RandomSampler
@@ -145,7 +142,7 @@ decoding = Jpegs(cu.data_path("images"))
 
 
 def rate(dataset: Dataset, batch_size: int, workers: int, **options) -> float:
-    """Return the batches per second of a loader, once its workers are running."""
+    """Return the batches per second of a loader after its workers have started."""
     order = RandomSampler(dataset, num_samples=100 * batch_size)
     loader = DataLoader(dataset, batch_size, sampler=order, num_workers=workers, **options)
     return steady_rate(loader, seconds=0.7).batches_per_s
@@ -159,15 +156,15 @@ read_rates = {w: rate(reading, 4, w, collate_fn=pad_collate) for w in (1, 2, 4)}
 cu.reveal("04b", read_rates[4] / read_rates[1])
 
 # %%
-cu.predict("04c", "And how many times faster is decoding, on this machine?", unit="times")
+cu.predict("04c", "How many times faster is decoding, on this machine?", unit="times")
 
 # %%
 decode_rates = {w: rate(decoding, 16, w) for w in (1, 2, 4)}
 cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %% [markdown]
-# The model of notebook 02 says min(W, P) / L batches per second. For reading P is 8, as many as this storage serves
-# at a time; for decoding it is the number of cores.
+# The model of notebook 02 says min(W, P) / L batches per second. For reading, P is 8. For decoding, P is
+# the number of cores.
 
 # %%
 from course_stories.figures import rates_and_model
@@ -178,33 +175,35 @@ rates_and_model(
 )
 
 # %% [markdown]
-# Many can wait at the same time; only as many can compute as there are cores. The notebook itself needs a bit
-# of a core, too.
+# Many workers can wait at the same time; only as many can compute as there are cores. The notebook itself
+# also needs some CPU time.
 #
 # <details><summary>With a real GPU it needs a whole core</summary>
 #
-# A program that waits for our emulated GPU sleeps meanwhile. On CUDA it keeps asking whether the GPU is done, and that
-# keeps a core busy. So count one core less for the workers there.
+# A program that waits for our emulated GPU sleeps. With CUDA, the program asks the GPU again and again
+# whether it has finished, which keeps one core busy. With a real GPU, leave one core for it (but not in the
+# exercise below).
 #
 # </details>
 #
-# Most batches do both: they wait `read_ms` for the storage **and** compute `cpu_ms` on a core. Then one P is
-# not enough, since three things can be too slow:
+# Most batches do both: a worker waits `read_ms` for the storage **and** computes for `cpu_ms` on a core.
+# Then one P is not enough, because there are three limits:
 #
-# | What | Batches per ms, at most |
+# | Limit | Batches per ms, at most |
 # |---|---|
-# | W workers, each busy for L = `read_ms` + `cpu_ms` with a batch | W / L |
+# | W workers, each busy with a batch for L = `read_ms` + `cpu_ms` | W / L |
 # | the storage, which serves `streams` batches at a time | `streams` / `read_ms` |
 # | the cores | `cores` / `cpu_ms` |
 #
-# The smallest number decides. The GPU takes 1 / C, where C is `step_ms`. **W = ceil(L / C)** workers are enough for
-# the first line. Where another line is too small, no number of workers helps.
+# The smallest number decides. The GPU needs 1 / C batches per ms, where C is `step_ms`. The first line
+# reaches this with **W = ceil(L / C)** workers. If the storage or the cores give less than 1 / C, more
+# workers do not help.
 
 # %% [markdown]
 # ### Exercise 4.1 · 10 min · ●●○
 #
-# Times are per batch. A worker takes `worker_mb` of memory and keeps `prefetch_factor` batches ready; the loop
-# holds one more, which is in use.
+# Times are for one batch, and memory is in MB. A worker needs `worker_mb` of memory and keeps
+# `prefetch_factor` batches ready. The loop holds one more batch, which is in use.
 
 # %%
 from course_exercises.nb04.problem import MACHINES, Machine, table
@@ -212,24 +211,24 @@ from course_exercises.nb04.problem import MACHINES, Machine, table
 print(table(MACHINES))
 
 # %% [markdown]
-# Return the smallest W that keeps the GPU busy and fits into `free_mb`, or `None` where no W does. The check
-# tries these machines and sixty more.
+# Return the smallest W that keeps the GPU busy and fits into `free_mb`. Return `None` if there is no such W.
+# Times may be fractions of a millisecond.
 #
-# <details><summary>Hint 1: enough</summary>
+# <details><summary>Hint 1: enough workers</summary>
 #
-# One worker needs L = `read_ms + cpu_ms` for a batch, so W of them deliver one every L / W. Round up:
+# One worker needs L = `read_ms + cpu_ms` for a batch, so W workers deliver one every L / W. Round up with
 # `math.ceil`.
 #
 # </details>
-# <details><summary>Hint 2: what forbids it</summary>
+# <details><summary>Hint 2: the limits</summary>
 #
-# The cores need `cpu_ms / cores` for each batch and the storage `read_ms / streams`, however many workers there
-# are. Neither may be longer than `step_ms`.
+# With any number of workers, the cores need `cpu_ms / cores` for each batch, and the storage needs
+# `read_ms / streams`. Neither may be longer than `step_ms`.
 #
 # </details>
 # <details><summary>Hint 3: the memory</summary>
 #
-# W workers hold `W * (worker_mb + prefetch_factor * batch_mb)`, and the loop holds one batch more.
+# W workers hold `W * (worker_mb + prefetch_factor * batch_mb)`, and the loop holds one more batch.
 #
 # </details>
 
@@ -254,28 +253,29 @@ cu.check("04.1", choose_workers)
 #
 # **Guesses.**
 #
-# - **04a** Those who know say 0; the others say the number of samples.
-# - **04b** Mostly right: about 4.
-# - **04c** "Four workers, four times". It is the number of cores at most, so 2 or less on two cores.
-#   On a machine with 8 cores it *is* nearly four; then let them raise the numbers of workers until it
-#   bends.
-# - **04d** Four workers, so "four times". It is about the number of cores that they had before, and
-#   no more.
-# - **04e** "It raises an error" is what one would want. It waits for ever.
+# - **04a** People who know it say 0. The others say the number of samples.
+# - **04b** Most say about 4, which is right.
+# - **04c** Many say "four workers, four times". The answer is at most the number of cores, so 2 or less on
+#   two cores. On a machine with 8 cores it *is* nearly four. Let them increase the number of workers until
+#   the curve bends.
+# - **04d** Many say "four workers, so four times". The answer is about the number of cores that the
+#   workers had before.
+# - **04e** Many say "raises an error", because that would be useful. In fact, the loop waits forever.
 #
 # **Goes wrong.**
 #
-# - In 4.1: "never more workers than cores". The cluster node has 4 and needs 8, which wait.
-# - In 4.1 somebody takes the P of the plot, the smaller one of cores and streams, or forgets that
-#   None is an answer.
-# - In 4.2 the file is opened in `__init__`, or once for all by a class attribute. Ask in which box of
-#   the board that line runs.
+# - In 4.1: "never more workers than cores". The cluster node has 4 cores and needs 8 workers, because they
+#   wait most of the time.
+# - In 4.1, some take the P of the plot, the smaller of cores and streams. Some forget that None is an
+#   answer.
+# - In 4.2, the file is opened in `__init__`, or once for all datasets in a class attribute. Ask in which
+#   box of the board that line runs.
 
 # %% [markdown]
-# ## Bound to one core
+# ## Pinned to one core
 #
-# A batch system **binds** your job to some cores, and workers inherit that. With a wrong option all of them share
-# one core. Let us do that to our decoding workers.
+# A batch system **binds** your job to some cores, and the workers inherit this. With a wrong option, all
+# workers share one core, as here:
 
 
 # %%
@@ -284,7 +284,7 @@ import os
 
 
 def to_one_core(worker: int) -> None:
-    """Bind this worker to the first core that it may use, where the system can."""
+    """Bind this worker to the first core that it may use, if the system can."""
     if hasattr(os, "sched_setaffinity"):  # on Linux
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
@@ -298,22 +298,24 @@ slower = decode_rates[4] / bound
 cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Linux only")
 
 # %% [markdown]
-# Your ratio cannot exceed your number of cores. A lecture on data pipelines by the supercomputing centre
-# [ALCF](https://www.alcf.anl.gov) shows 6 s of reading when threads had cores of their own, and 30 s when all shared
-# one; preprocessing took 19 s and 89 s.
+# Your ratio cannot exceed your number of cores. The supercomputing centre
+# [ALCF](https://www.alcf.anl.gov) measured 6 s of reading when each thread had its own core, and 30 s when
+# all threads shared one. Preprocessing took 19 s and 89 s.
 #
-# So count your cores inside a job: `len(os.sched_getaffinity(0))` on Linux. Slurm's `--cpus-per-task=8` asks for
-# more; with `mpiexec` it is `--cpu-bind depth -d 8`. <!-- given -->
+# Count your cores inside a job: `len(os.sched_getaffinity(0))` on Linux. To get more, use
+# `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF. <!-- given -->
 #
-# A container may have fewer than this says. `docker run --cpus=2` and Kubernetes let it see all cores, but once its
-# share is used up they stop it for the rest of that tenth of a second. PyTorch's warning about too many workers does
-# not know of such a limit; `usable_cores()` above does. <!-- given -->
+# A container may have fewer cores than this number. With `docker run --cpus=2` or in Kubernetes, it sees
+# all cores. But when it has used 0.2 s of core time, the system stops it until the next 0.1 s begins.
+# PyTorch's warning about too many workers ignores such a limit, but `usable_cores()` above respects it.
+# <!-- given -->
 #
 # ## Files
 #
-# A worker can also be **forked**, as a copy of the running Python. Then it shares all files that are open, with
-# their *position*: one worker seeks, another one seeks, and the first one reads in the wrong place. Here two
-# forked workers read rows that hold their own numbers:
+# A **forked** worker is a copy of the running Python process. It has the same open files, not new ones, and
+# an open file has one *position*. If two workers seek at the same time, one of them reads at the wrong
+# position. Here each row holds its own index. Two forked workers read all rows, and count the rows with
+# another index:
 
 # %%
 from course_stories.worker_traps import show
@@ -322,24 +324,25 @@ one_handle = show("one_handle", fixed=False)
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
-# There is no error, and in training nobody would notice so few wrong rows (in some runs there are none). Under
-# spawn you get `TypeError: cannot pickle`. The cure for both is to open the file in the process that reads.
+# There is no error, and nobody would notice so few wrong rows in training. Under spawn you get
+# `TypeError: cannot pickle`. The fix for both is to open the file in the process that reads it.
 
 # %% [markdown]
 # ### Exercise 4.2 · 10 min · ●●○
 #
-# Write a dataset on a file of rows of 8 numbers (int64). The notebook uses it first, then workers, however
-# they start. Target: each of these processes opens the file once, and no row is wrong.
+# Write a dataset that reads a file. A row of the file has 8 numbers (int64). The notebook uses the dataset
+# first, then workers use it, with every start method. Target: each of these processes opens the file once to
+# read rows, no row is wrong, and the dataset keeps no rows.
 #
 # <details><summary>Hint 1: when to open</summary>
 #
-# On first use. Keep the `os.getpid()` of the process that opened: after a fork `self._file` is there, but it
-# is the file of another process.
+# Open the file on first use. Keep the `os.getpid()` of the process that opened it. After a fork,
+# `self._file` exists, but it is the file of another process.
 #
 # </details>
-# <details><summary>Hint 2: how it travels</summary>
+# <details><summary>Hint 2: how it is sent</summary>
 #
-# `__getstate__` returns what is pickled: `{**self.__dict__, "_file": None}` leaves the open file out.
+# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None}` leaves the open file out.
 #
 # </details>
 
@@ -354,11 +357,14 @@ from torch.utils.data import Dataset
 class Rows(Dataset):
     def __init__(self, path: str):
         self.path, self._file, self._opened_by = path, None, None
+        self.length = os.path.getsize(path) // 64
 
     def __len__(self) -> int:
-        return os.path.getsize(self.path) // 64
+        return self.length
 
     def __getitem__(self, index: int) -> np.ndarray:
+        if not 0 <= index < self.length:
+            raise IndexError(index)  # ends a loop over the dataset
         ### BEGIN SOLUTION
         if self._opened_by != os.getpid():
             self._file, self._opened_by = open(self.path, "rb"), os.getpid()
@@ -376,11 +382,11 @@ class Rows(Dataset):
 cu.check("04.2", Rows)
 
 # %% [markdown]
-# Ours is `LazyFile` in `keepfed/loaders/workers/worker.py`; it opens HDF5 and SQLite, too.
+# Our version is `LazyFile` in `keepfed/loaders/workers/worker.py`. It opens HDF5 and SQLite, too.
 #
 # ## When a worker fails
 #
-# An exception in `__getitem__` reaches you with its traceback. But some things cannot be *sent*.
+# An exception in `__getitem__` reaches you with its traceback. But some objects cannot be *sent*.
 
 # %%
 cu.predict(
@@ -397,18 +403,21 @@ hang
 cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an error")
 
 # %% [markdown]
-# A thread of the worker pickles the batch. It prints its error, drops the batch and goes on; the loop never hears
-# of it. So send tensors, arrays, numbers and strings. Other failures say more:
+# A thread of the worker pickles the batch. It prints its error, drops the batch and continues. The loop
+# gets no message, so it waits forever. With `timeout=60`, the loop raises an error instead. Send only
+# tensors, arrays, numbers and strings. Other failures: <!-- given -->
 #
-# - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looked for your class in *its* `__main__`,
-#   which is empty. So such cells begin with `%%worker_module`.
-# - `exited unexpectedly`, `Segmentation fault`: run your script by `python -X faulthandler` with `num_workers=0`,
-#   and the traceback says where.
-# - Anything else: `course why "what it says"` in a terminal, or [appendix A](A_field_guide.ipynb), knows fifty messages and what to do.
-# - You interrupted a loop (■): its workers end, but the traceback keeps their batches. This clears them away:
+# - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looks for your class in *its*
+#   `__main__`, which is empty. This is why such cells begin with `%%worker_module`.
+# - `exited unexpectedly`, `Segmentation fault`: run your script with `python -X faulthandler` and
+#   `num_workers=0`. The traceback shows the line.
+# - Any other message: run `course why "the message"` in a terminal, or look into
+#   [appendix A](A_field_guide.ipynb).
+# - You interrupted a loop (■): its workers end, but the traceback keeps their batches in memory. This call
+#   removes them:
 
 # %%
-cu.cleanup_workers()  # it also ends the persistent worker from above
+cu.cleanup_workers()  # also ends the persistent worker from above
 
 # %% [markdown]
 # ## The finished loader
@@ -421,43 +430,45 @@ loader = DataLoader(
     batch_size=4,
     collate_fn=pad_collate,
     num_workers=2,
-    persistent_workers=True,  # they start once
-    pin_memory=True,  # from there a GPU fetches a batch while the CPU goes on: notebook 09
-    prefetch_factor=2,  # batches ready: evens out loading times, makes none shorter
-    timeout=60,  # seconds; a batch that never comes is an error then
-    worker_init_fn=worker_init,  # one thread for each worker: see "Threads" in the extra part
+    persistent_workers=True,  # workers start only once
+    pin_memory=True,  # the GPU can fetch a batch while the CPU continues: notebook 09
+    prefetch_factor=2,  # prefetched batches: they hide uneven loading times, not long ones
+    timeout=60,  # seconds, after which a missing batch is an error
+    worker_init_fn=worker_init,  # one thread per worker: see "Threads" in the extra part
 )
 print("pinned:", next(iter(loader))["pulses"].is_pinned())
 
 # %% [markdown]
-# `pin_memory=True` copies each batch once more, in a thread of the notebook. Without a GPU nothing is copied, and
-# PyTorch warns that `no accelerator is found` (the course hides this).
+# `pin_memory=True` copies each batch once more, in a thread of the notebook. Without a GPU nothing is
+# copied, and PyTorch warns that `no accelerator is found` (the course hides this warning).
 #
 # ## You now can
 #
 # - say what a worker knows, and what its start costs,
 # - choose the number of workers, and say what limits them,
-# - give each worker its own file, and read what a failing one says.
+# - give each worker its own file, and read the message of a failing worker.
 #
-# Go on with notebook 05, or look into what is extra here.
+# Continue with notebook 05, or below.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the
+# core.
 #
 # ## Three ways to start a worker
 #
-# - **fork** copies the running Python. It is quick; but a lock that another thread holds at this moment is
-#   copied too, and nobody will ever release the copy: such a worker hangs.
-# - **spawn** starts a fresh Python. It is safe, and the only way on Windows. It imports everything again.
-# - **forkserver** forks from a helper process that does nothing else. It is safe too, and the default on Linux
-#   from Python 3.14 on.
+# - **fork** copies the running Python process. It is fast. But if another thread holds a lock at this
+#   moment, the lock is copied as well. Nobody ever releases the copy, so the worker hangs.
+# - **spawn** starts a new Python process. It is safe, and the only method on Windows. It imports everything
+#   again.
+# - **forkserver** forks from a helper process that does nothing else. It is safe, too, and the default on
+#   Linux since Python 3.14.
 
 # %%
 cu.predict(
     "04f",
-    "How many times longer does the first batch take by spawn than by the quickest way?",
+    "How many times longer does the first batch take with spawn than with the fastest method?",
     unit="times",
 )
 
@@ -475,14 +486,14 @@ def first_batch_s(method: str) -> float:
     batches = iter(DataLoader(who, num_workers=1, multiprocessing_context=method))
     next(batches)
     seconds = time.perf_counter() - begin
-    list(batches)  # let the worker come to its end
+    list(batches)  # so that the worker ends
     return seconds
 
 
 # %%
 from course_stories.figures import bars
 
-# the first worker of a forkserver waits for the server itself
+# the first worker of a forkserver also waits for the server, so use the second one
 start_s = {m: [first_batch_s(m) for _ in range(1 if m == "spawn" else 2)][-1] for m in methods}
 bars(start_s, "seconds to the first batch of a worker")
 
@@ -490,14 +501,14 @@ bars(start_s, "seconds to the first batch of a worker")
 cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 
 # %% [markdown]
-# Under spawn the worker imports torch, which takes seconds. The forkserver's helper has done so already, **if it
-# was told before its first worker**: that is the line with `set_forkserver_preload`. `cu.ready` chooses this method
-# and tells the helper, on every system that has it.
+# Under spawn the worker imports torch, which takes seconds. The helper of the forkserver has imported torch
+# already, if you call `set_forkserver_preload` before the first worker starts. `cu.ready` does so, and uses
+# this method on every system that has it.
 #
 # ## When workers do not help
 #
-# A batch from a worker is packed, sent and unpacked. For small samples that is more work than making them.
-# Here are rows of 16 numbers:
+# A batch from a worker is packed, sent and unpacked. For small samples, this takes longer than loading
+# them. Here are rows of 16 numbers:
 
 # %%
 import torch
@@ -516,12 +527,12 @@ speed = {name: steady_rate(one, seconds=0.5).samples_per_s for name, one in load
 bars({name: rate / speed["rows"] for name, rate in speed.items()}, "samples per second, relative")
 
 # %% [markdown]
-# Workers made it slower. What helps is to index a whole batch at once. Lists of dicts or other Python objects suffer in
-# the same way, since they are pickled one by one: turn them into arrays before they travel.
+# Workers made it slower. Indexing a whole batch at once helps. Lists of dicts and other Python objects are
+# slow for the same reason, because they are pickled one by one. Turn them into arrays before you send them.
 #
 # ## The straggler
 #
-# Batches are handed out in order. If one takes long, the finished ones behind it have to wait.
+# Batches are delivered in order. If one batch takes long, finished batches behind it have to wait.
 
 # %%
 # %%worker_module giants
@@ -533,7 +544,7 @@ from keepfed.measure.spans import stage
 
 
 class SomeGiants(Dataset):
-    """Every seventh sample takes ten times as long."""
+    """Samples of which every seventh takes ten times as long."""
 
     def __len__(self) -> int:
         return 28
@@ -559,19 +570,19 @@ def with_giants(in_order: bool) -> Trace:
 Timeline({"in order": with_giants(True), "as they come": with_giants(False)})
 
 # %% [markdown]
-# `in_order=False` hands out what is ready. But then no run can be repeated exactly, and the giants still have to
-# be loaded. It is better to find them, with a histogram as in notebook 01, and to cut them.
+# `in_order=False` delivers batches as soon as they are ready. But then you cannot repeat a run exactly, and
+# the giants must still be loaded. It is better to find them with a histogram, and to cut them.
 #
 # ## Threads inside workers
 #
-# In a worker torch computes with one thread. The libraries below numpy and OpenCV do not know where they
-# are: they take as many threads as there are cores, in *every* worker.
+# In a worker, torch computes with one thread. The libraries below NumPy and OpenCV do not know that they
+# run in a worker. They use as many threads as there are cores, in *every* worker.
 
 # %%
 cu.predict(
     "04g",
-    "Two workers multiply matrices with numpy. How many times faster are they when each may "
-    "use one thread only?",
+    "Two workers multiply matrices with NumPy. How many times faster are they if each of them "
+    "may use only one thread?",
     unit="times",
 )
 
@@ -586,20 +597,21 @@ slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads
 cu.reveal("04g", slow / fast)
 
 # %% [markdown]
-# `worker_init_fn=worker_init` did it, from `keepfed/loaders/workers/worker.py`. Its heart is one line,
-# `threadpool_limits(1)` of the package `threadpoolctl`. How much it brings depends on the machine; virtual
-# machines exaggerate.
+# `worker_init_fn=worker_init` fixed this. It is in `keepfed/loaders/workers/worker.py`, and its most
+# important line is `threadpool_limits(1)` from the package `threadpoolctl`. The gain depends on the machine,
+# and is largest on virtual machines.
 #
 # ## Memory: what grows
 #
-# Under fork a worker shares all memory with the notebook, page by page, until one of the two writes. But even
-# *reading* a Python object writes: whoever looks at it raises its reference count, and lowers it afterwards.
+# Under fork, a worker shares all memory with the notebook, page by page, until one of the two writes to a
+# page. But even *reading* a Python object writes: every access increments its reference count and then
+# decrements it.
 
 # %%
 cu.predict(
     "04h",
-    "Two forked workers read a list of 300,000 file names, a half each. By how many MB does "
-    "each of them grow?",
+    "Two forked workers read a list of 300,000 file names, half of it each. By how many MB "
+    "does each worker grow?",
     unit="MB",
 )
 
@@ -616,28 +628,31 @@ bars(grown, "MB by which a worker grows")
 cu.reveal("04h", grown["a list"] if lists.before.numbers else "nothing: no fork on this system")
 
 # %% [markdown]
-# Each worker copied the half of the list that it read. With shuffling it would be nearly all of it, in each
-# worker. This is how a job dies after an hour: `DataLoader worker (pid 1234) is killed by signal: Killed`. Two
-# arrays hold the same names, and reading bytes out of an array changes no count.
+# Each worker copied the half of the list that it read. With shuffling, each worker would copy nearly all of
+# it. A job then dies after an hour: `DataLoader worker (pid 1234) is killed by signal: Killed`. Instead, keep
+# all names in one array of bytes, and their positions in another. Reading an array changes no reference count.
 #
-# Under spawn and forkserver nothing is shared in the first place: each worker gets a pickled copy.
+# Under spawn and forkserver nothing is shared, because each worker gets a pickled copy.
 
 # %% [markdown]
 # ### Exercise 4.3 · 10 min · ●●○
 #
-# Write a class that is read like a list of strings, but consists of a few objects: `len(s)`, `s[0]`, `s[-1]` and
-# `for text in s` work as with a list, and an index out of range raises `IndexError`.
+# Write a class that works like a list of strings, but consists of a few objects. `len(s)`, `s[0]`, `s[-1]`
+# and `for text in s` work as with a list, and an index out of range raises `IndexError`. A string may contain
+# any character, and all strings together may have more than 2 GB. <!-- given -->
 #
-# Target: at most a tenth of the growth of a list, and at most 16 bytes per string beside its text. <!-- given -->
+# Target: at most a tenth of the growth of a list, and at most 16 bytes per string in addition to its text.
+# Reading a string must stay fast. <!-- given -->
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
-# All texts end to end in one `bytes`, and an array of the N + 1 places where one begins or ends.
+# Join all texts in one `bytes` object. Keep an array of the N + 1 positions at which a text begins or ends.
 #
 # </details>
 # <details><summary>Hint 2: in and out</summary>
 #
-# `text.encode()` gives bytes, `.decode()` text again. `np.cumsum([0, *lengths])` gives the places.
+# `text.encode()` gives bytes, and `.decode()` gives text again. `np.cumsum([0, *lengths])` gives the
+# positions.
 #
 # </details>
 # <details><summary>Hint 3: any index</summary>
@@ -652,7 +667,7 @@ import numpy as np
 
 
 class MyStrings:
-    """A list of strings in two objects."""
+    """A list of strings that consists of two objects."""
 
     def __init__(self, strings: list[str]):
         ### BEGIN SOLUTION
@@ -678,11 +693,11 @@ class MyStrings:
 cu.check("04.3", MyStrings)
 
 # %% [markdown]
-# Ours is `PackedStrings` in `keepfed/loaders/workers/worker.py`.
+# Our version is `PackedStrings` in `keepfed/loaders/workers/worker.py`.
 #
 # ## Memory: what is sent at the start
 #
-# Under spawn and forkserver the dataset is pickled for every worker. Does a memory map travel light?
+# Under spawn and forkserver, the dataset is pickled for every worker. How large is a memory map?
 
 # %%
 import pickle
@@ -695,11 +710,11 @@ for name, kept in {"the map": mapped, "the path of the file": path}.items():
     print(f"{len(pickle.dumps(kept)) / 1e6:8.3f} MB for each worker that gets {name}")
 
 # %% [markdown]
-# It was pickled with all its data. Keep the path, and open in the worker.
+# The memory map was pickled with all its data. Keep the path, and open the file in the worker.
 #
-# ## Memory: what is on its way
+# ## Memory: batches in flight
 #
-# Batches that lie ready take memory as well. Let the samples write down, in shared memory, that they exist.
+# Prefetched batches need memory as well. Each sample of this dataset marks in shared memory that it exists.
 
 # %%
 # %%worker_module frames
@@ -708,7 +723,7 @@ from torch.utils.data import Dataset
 
 
 class Frames(Dataset):
-    """Samples of 1 MB, and a note for each that has been made."""
+    """Samples of 1 MB, and a mark for each sample that was loaded."""
 
     def __init__(self, count: int):
         self.made = torch.zeros(count, dtype=torch.bool).share_memory_()
@@ -724,8 +739,8 @@ class Frames(Dataset):
 # %%
 cu.predict(
     "04i",
-    "Three workers, batches of 8 MB, prefetch_factor as it is. How many MB of batches are there "
-    "while the loop works on one of them?",
+    "There are three workers, batches of 8 MB and the default prefetch_factor. How many MB of "
+    "batches exist while the loop works on one of them?",
     unit="MB",
 )
 
@@ -735,16 +750,17 @@ import time
 frames = Frames(128)
 for number, _ in enumerate(DataLoader(frames, 8, num_workers=3)):
     if number == 4:
-        time.sleep(1)  # a long step; meanwhile the workers load what they may
-        megabytes = int(frames.made.sum()) - 4 * 8  # made so far, less what is used up
+        time.sleep(1)  # during a long step, the workers load as much as they may
+        megabytes = int(frames.made.sum()) - 4 * 8  # loaded so far, without the used batches
 
 cu.reveal("04i", megabytes)
 
 # %% [markdown]
-# W × `prefetch_factor` are ready, and one is in use. They lie in `/dev/shm`, of which a container gets 64 MB.
+# W × `prefetch_factor` batches are ready, and one is in use. On Linux, they are stored in `/dev/shm`. A
+# Docker container gets only 64 MB of it, unless you ask for more.
 #
 # - `unable to allocate shared memory(shm) ...: No space left on device`, or `Bus error`: start the container
-#   with `docker run --shm-size=2g`, or have fewer or smaller batches on their way.
+#   with `docker run --shm-size=2g`, or use fewer workers or smaller batches.
 # - `Too many open files`: each batch that you *keep* holds a file open. Keep a `.clone()` instead.
 
 # %% [markdown] tags=["instructor"]
@@ -752,29 +768,30 @@ cu.reveal("04i", megabytes)
 #
 # **Guesses.**
 #
-# - **04f** Most say 2. It is five and more: a spawned worker imports torch.
-# - **04g** Most say 1, since "numpy is fast anyway", or 2, the number of workers. It depends on the
-#   machine, and on virtual ones it can be ten and more.
-# - **04h** Many say 0, since "it is only read"; the list itself takes about 30 MB. It is about
-#   half of that, for each worker copies the half that it reads.
-# - **04i** 24 is the usual answer, 48 the good one; the 56 have the batch in use.
+# - **04f** Most say 2. The answer is 5 or more, because a spawned worker imports torch.
+# - **04g** Most say 1, because "numpy is fast anyway", or 2, the number of workers. The answer depends on
+#   the machine. On virtual machines it can be 10 or more.
+# - **04h** Many say 0, because the list is only read. The list itself takes about 30 MB. The answer is about
+#   half of this, because each worker copies the half that it reads.
+# - **04i** Most say 24, and good guesses are 48. The answer is 56, because one batch is in use.
 #
 # **Goes wrong.**
 #
-# - In 4.3: `np.array(strings)`, which takes four bytes for each character and the room of the
-#   longest; offsets counted in characters; keeping the list as well; `for text in s` that never ends.
-#   Ask what the ß takes in bytes.
-# - `Bus error`, or "No space left on device": a container has 64 MB of `/dev/shm`. Start it with
+# - In 4.3: `np.array(strings)`, which takes four bytes for each character and the length of the longest
+#   string for all; positions counted in characters; keeping the list as well; `for text in s` that never
+#   ends. Ask how many bytes an ß takes.
+# - `Bus error`, or "No space left on device": a Docker container has 64 MB of `/dev/shm`. Start it with
 #   `--shm-size=2g`.
 #
-# **Extra.** Homework, or an answer to somebody who asks. 4.3 is about memory, 4.4 about random
-# numbers.
+# **Extra.** Use these sections as homework, or to answer a question. 4.3 is about memory, and 4.4 is about
+# random numbers.
 
 # %% [markdown]
 # ## Random numbers
 #
-# You may have heard that `np.random` repeats in all workers. No longer: PyTorch seeds it in each. What does
-# repeat is what numpy recommends today: a generator of your own, made in `__init__`.
+# Many people believe that `np.random` repeats in all workers. This is no longer true: PyTorch seeds it in
+# each worker. But NumPy recommends your own generator instead. If you create it in `__init__`, it is copied
+# to every worker, and all copies draw the same numbers.
 
 # %%
 # %%worker_module shifts
@@ -808,18 +825,19 @@ print(*epochs, sep="\n")
 cu.reveal("04j", len(set(epochs[0])))
 
 # %% [markdown]
-# Every worker got a copy of the same generator, and so do those of the next epoch. PyTorch looks after its *own*
-# generator: each worker gets a seed of its own, a new one in each epoch, and all of them follow from
-# `torch.manual_seed` in the notebook. Without workers it simply goes on.
+# Every worker gets a copy of the same generator, in this epoch and in the next. PyTorch does not know this
+# generator. It seeds its *own* generator in each worker, with a new seed in each epoch. All seeds follow from
+# `torch.manual_seed` in the notebook. Without workers, the generator of the notebook continues.
 
 # %% [markdown]
 # ### Exercise 4.4 · 5 min · ●○○
 #
 # Repair `Shifts`. These are the targets, with workers and without:
 #
-# - all shifts of an epoch differ, also where `ConcatDataset` joins two of your datasets,
-# - the next epoch brings others,
-# - the same dataset after the same `torch.manual_seed` brings the same ones again.
+# - all shifts of an epoch differ, even if `ConcatDataset` joins two of your datasets,
+# - the next epoch draws different shifts,
+# - the same dataset draws the same shifts again after the same `torch.manual_seed`,
+# - each integer below 1,000,000 is equally likely, and other code in the process is not affected.
 #
 # <details><summary>Hint 1: with torch</summary>
 #
@@ -828,7 +846,7 @@ cu.reveal("04j", len(set(epochs[0])))
 # </details>
 # <details><summary>Hint 2: with numpy</summary>
 #
-# Where only numpy can draw what you need, make a generator for each sample, and let PyTorch draw its seed:
+# If only NumPy can draw what you need, create a generator for each sample, and let PyTorch draw its seed:
 # `np.random.default_rng(int(torch.randint(2**63 - 1, ())))`.
 #
 # </details>
@@ -859,12 +877,13 @@ class MyShifts(Dataset):
 cu.check("04.4", MyShifts)
 
 # %% [markdown]
-# Ours is `worker_rng` in `keepfed/loaders/workers/worker.py`: it returns such a generator, wherever you call it.
+# Our version is `worker_rng` in `keepfed/loaders/workers/worker.py`. It returns such a generator wherever you
+# call it.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **04j** Whoever trusts PyTorch says 8, since it seeds workers. It seeds its own generator; this
-#   one was copied, so it is 4.
+# - **04j** People who trust PyTorch say 8, because it seeds workers. But it does not know this generator,
+#   which was copied. The answer is 4.
