@@ -30,12 +30,13 @@ def judge_rule(
     slips: Slips[Case, Answer],
     answer: Kind[Case, Answer],
     praise: str,
-    otherwise: Callable[[Case, Answer, Answer], tuple[str, str]],
+    otherwise: Callable[[Case, Answer, Answer], tuple[str, str]] | None = None,
 ) -> Verdict:
     """Judge the learner's `rule` by what it answers in all the cases, shown and hidden.
 
-    The first of the `slips` that agrees in every case is the misconception; `otherwise` makes a
-    misconception and a next step of the first case that differs, the answer and the true one.
+    The first of the `slips` that agrees in every case is the misconception. If no slip agrees,
+    `otherwise` receives the first case that differs, the answer and the true one, and returns a
+    misconception and a next step. By default, the message shows these three.
     """
     answers = [(case, answer.read(case, rule(case))) for case in cases]
 
@@ -48,7 +49,19 @@ def judge_rule(
         if any(map(agrees, rules)):
             return wrong(misconception, next_step)
     case, one = next(row for row in answers if not answer.same(row[1], truth(row[0])))
-    return wrong(*otherwise(case, one, truth(case)))
+    if otherwise:
+        return wrong(*otherwise(case, one, truth(case)))
+    return wrong(
+        f"For {case}, your function returns {_short(one)}, but it must return "
+        f"{_short(truth(case))}.",
+        "Calculate this case on paper, and follow your function line by line.",
+    )
+
+
+def _short(answer: object) -> str:
+    if isinstance(answer, tuple):
+        return ", ".join(map(_short, answer))
+    return f"{answer:.3g}" if isinstance(answer, float) else str(answer)
 
 
 def number(

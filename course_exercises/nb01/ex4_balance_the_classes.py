@@ -1,105 +1,96 @@
-"""Exercise 01.4: how often each class is drawn."""
+"""Exercise 01.4: count the pictures of each class, and draw all classes equally often."""
 
-from collections.abc import Mapping, Sequence
-from numbers import Integral
-from typing import Any
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from torchvision.datasets import ImageFolder
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from course_utils.teaching.notebook import data_path
-from keepfed.formatting import percent
+from course_exercises.judging.compare import Slip, compare
+from course_utils.teaching.exercise import Verdict, exercise, refuse, right
 
-_ONE_EACH = "Give every picture the weight of its class, in the order of images.targets."
-
-
-@exercise("01.4", title="Find the class imbalance")
-def balance_the_classes(counts: Mapping[str, int], weights: Sequence[float]) -> Verdict:
-    """Judge the numbers of pictures by class, and a weight for each picture."""
-    folders = sorted(path for path in data_path("images").iterdir() if path.is_dir())
-    wanted = {folder.name: len(list(folder.glob("*.jpg"))) for folder in folders}
-    _judge_counts(dict(counts) if hasattr(counts, "keys") else counts, wanted)
-    expect(
-        np.asarray(weights).dtype.kind in "fiu",
-        "The sampler knows no classes and counts its weights: it wants one number for each "
-        "picture, in a list as long as the dataset, no dict, no set and no generator.",
-        _ONE_EACH,
-    )
-    _judge_weights(np.asarray(weights, dtype=float), wanted)
-    rare = min(wanted, key=lambda name: wanted[name])
-    total, drawn = sum(wanted.values()), sum(wanted.values()) / len(wanted)
-    return right(
-        f"Each class is drawn equally often. Only {wanted[rare]} of {total:,} pictures show "
-        f"{rare}, so each of them is now drawn about {drawn / wanted[rare]:.0f} times an epoch: "
-        "balanced, but not new."
-    )
+CASES = {"cat": 2, "dog": 1}, {"cat": 7, "dog": 300, "owl": 1, "rat": 40}
 
 
-def _judge_counts(counts: Any, wanted: Mapping[str, int]) -> None:
-    expect(
-        isinstance(counts, Mapping)
-        and all(isinstance(name, str) for name in counts)
-        and all(isinstance(count, Integral) for count in counts.values()),
-        "The counts are not a dict from the names of the classes to whole numbers, such as int().",
-        "images.classes[target] is the name for a class number.",
-    )
-    total, found = sum(wanted.values()), sum(counts.values())
-    expect(
-        found >= total,
-        f"You counted {found:,} of {total:,} pictures. ImageFolder sorts by class, so the first "
-        "pictures are all of one class, and a part tells little about the whole.",
-        "images.targets has the class number of every picture, and opens none.",
-    )
-    off = [name for name in wanted if counts.get(name) != wanted[name]]
-    expect(
-        not off and len(counts) == len(wanted),
-        f"The count is off for {', '.join(off) or 'a class that is not there'}.",
-        "Counter(images.targets) counts class numbers; images.classes has the names.",
-    )
+class Answer(NamedTuple):
+    """Pictures of each class, and weights that are scaled to a sum of 1."""
+
+    counts: Mapping[str, int]
+    weights: NDArray[np.float64]
+
+    def agrees(self, other: "Answer", *, counts: bool = True) -> bool:
+        """Return whether the weights, and the counts if wanted, are those of another answer."""
+        shape = self.weights.shape == other.weights.shape
+        close = shape and np.allclose(self.weights, other.weights, rtol=0.01, atol=0)
+        return close and not (counts and self.counts != other.counts)
 
 
-def _judge_weights(weights: NDArray[np.float64], wanted: Mapping[str, int]) -> None:
-    names, sizes = list(wanted), np.array(list(wanted.values()))
-    expect(
-        weights.shape != sizes.shape,
-        f"These are {len(sizes)} weights, one for each class. The sampler takes them for the first "
-        f"{len(sizes)} pictures and draws only those, all of class {names[0]}.",
-        _ONE_EACH,
-    )
-    expect(
-        weights.shape == (sizes.sum(),),
-        f"The weights have the shape {weights.shape}; there are {sizes.sum():,} pictures.",
-        "Make a list with one weight for each entry of images.targets.",
-    )
-    expect(
-        np.isfinite(weights).all() and (weights >= 0).all() and weights.any(),
-        "Weights are chances: none may be negative or infinite, and not all may be 0.",
-        "A picture of a class of n gets the weight 1/n.",
-    )
-    starts = np.cumsum([0, *sizes[:-1]])
-    lightest, heaviest = (how.reduceat(weights, starts) for how in (np.minimum, np.maximum))
-    expect(
-        np.allclose(lightest, heaviest, rtol=0.01, atol=0),
-        "Pictures of one class weigh differently, so some of them are drawn less often than "
-        "others, or never.",
-        _ONE_EACH,
-    )
-    sums = np.add.reduceat(weights, starts)
-    shares = sums / sums.sum()
-    expect(
-        not np.allclose(shares, sizes / sizes.sum(), rtol=0.01),
-        "All pictures weigh the same, so the classes are drawn as often as they occur.",
-        "A picture of a class of n gets the weight 1/n.",
-    )
-    expect(
-        shares[sizes.argmin()] > sizes.min() / sizes.sum(),
-        "Common classes weigh more: rare pictures are drawn even less often than before.",
+def _power(exponent: int, counts: Mapping[str, int]) -> Answer:
+    """Return the answer that gives each picture the count of its class to a power as weight."""
+    weights = np.array([float(n) ** exponent for n in counts.values() for _ in range(n)])
+    return Answer(counts, weights / weights.sum())
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: not isinstance(got, Answer),
+        "Your function must return a dict of counts, and a list with one number for each picture. "
+        "A dict, a set or a generator of weights is of no use to the sampler.",
+        "Write return counts, weights, and create both from images.targets.",
+    ),
+    Slip(
+        lambda counts, got, _: len(got.weights) == len(counts),
+        "You return one weight for each class. The sampler uses them for the first pictures, and "
+        "draws only those.",
+        "Give each picture the weight of its class, in the order of images.targets.",
+    ),
+    Slip(
+        lambda counts, got, _: got.agrees(_power(0, counts), counts=False),
+        "All pictures have the same weight, so each class is drawn as often as it occurs.",
+        "Give a picture of a class of n the weight 1/n.",
+    ),
+    Slip(
+        lambda counts, got, _: got.agrees(_power(1, counts), counts=False),
+        "Common classes have larger weights, so rare pictures are drawn even less often.",
         "Divide by the count instead of multiplying by it.",
+    ),
+)
+
+
+@exercise("01.4", title="Find the class imbalance", seconds=30)
+def balance_the_classes(balance: Callable[[ImageFolder], tuple[Any, Sequence[float]]]) -> Verdict:
+    """Check counts and weights for folders of pictures that must not be opened."""
+    compare(partial(_answer, balance), partial(_power, -1), CASES, *SLIPS, same=Answer.agrees)
+    return right(
+        "Each class is drawn equally often, and you opened no picture. Rare pictures are now drawn "
+        "many times in an epoch. The classes are balanced, but the pictures are not new."
     )
-    expect(
-        np.allclose(shares, 1 / len(sizes), rtol=0.01),
-        f"A picture that is drawn is of class {names[shares.argmax()]} in {percent(shares.max())} "
-        f"of the cases, and of class {names[shares.argmin()]} in {percent(shares.min())}.",
-        "The weights of the pictures of one class must add up to the same for every class.",
+
+
+def _answer(balance: Callable[[ImageFolder], Any], counts: Mapping[str, int]) -> Any:
+    """Return the answer, or what the function returned if it has another form."""
+    with tempfile.TemporaryDirectory() as root:
+        for name, count in counts.items():
+            Path(root, name).mkdir()
+            for number in range(count):
+                Path(root, name, f"{number}.jpg").touch()
+        found = balance(ImageFolder(root, loader=_refuse))
+    try:
+        known, weights = found
+        given = np.asarray(weights)
+        numbers = given.astype(float)
+    except (TypeError, ValueError):
+        return found
+    is_list = given.ndim == 1 and given.dtype.kind != "U"
+    return Answer(known, numbers / (numbers.sum() or 1)) if is_list else found
+
+
+def _refuse(path: str) -> NoReturn:
+    refuse(
+        "Your function opens a picture. With millions of pictures, this takes hours.",
+        "Use images.targets and images.classes. They contain all that you need.",
     )
