@@ -1,282 +1,218 @@
-"""Check of notebook 08: crops for a whole batch. Its images say in each pixel where it lies."""
+"""Exercise 08.3: crops for a whole batch. The pixels of its images state where they are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from course_exercises.judging.compare import Slip, compare, equal
+from course_exercises.judging.fake_gpu import expect_no_wait
+from course_exercises.judging.probes import expect_as_fast, one_thread, process_unchanged
 from course_stories.operations import count_operations
-from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
-MANY = 2_000  # crops, so that each place comes up hundreds of times
-BATCHES = 60  # in a row, of which by chance no two are cut alike
 RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
 
+_DIGIT = 251  # base in which each pixel states its number, one digit per channel
 _INDEX = (
-    "Gather all windows at once: rows of (batch, 1, size, 1) and columns of (batch, 1, 1, size) "
-    "as indices, beside those of the samples and channels."
+    "Index with images[samples, channels, rows, columns]. The shapes are (batch, 1, 1, 1), "
+    "(channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size)."
 )
-_OFFSETS = "torch.randint(height - size + 1, (batch,), generator=generator), the same for width."
+_OFFSETS = "torch.randint(height - size + 1, (batch, 1, 1, 1), generator=generator), then width."
+_PLACES, _CALLS = (7, 10), 1_500  # values of top and left, and how often they are drawn
 
 
-@exercise("08.3", title="Random crops for a whole batch")
+class _Case(NamedTuple):
+    """A batch of images, and the size of the windows."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    size: int
+
+    def images(self) -> Tensor:
+        """Return uint8 images. The channels are digits of the number of the pixel."""
+        shape = self.batch, self.height, self.width
+        number = torch.arange(self.batch * self.height * self.width).view(shape)
+        digits = [number // _DIGIT ** (channel % 3) % _DIGIT for channel in range(self.channels)]
+        return torch.stack(digits, 1).to(torch.uint8)
+
+    def corners(self, crops: Any) -> tuple[Tensor, Tensor]:
+        """Return the rows and columns from which the first pixels of the crops come."""
+        shape = self.batch, self.channels, self.size, self.size
+        if not isinstance(crops, Tensor) or crops.shape != shape:
+            return torch.zeros(2, self.batch, dtype=torch.long).unbind()  # type: ignore[return-value]
+        digits = crops[:, :3, 0, 0].long()
+        number = (digits * _DIGIT ** torch.arange(digits.shape[1])).sum(1)
+        row = number // self.width % self.height
+        # a window that reaches outside, or is none, is compared with the nearest one that fits
+        return row.clamp(max=self.height - self.size), (number % self.width).clamp(
+            max=self.width - self.size
+        )
+
+    def plain(self, crops: Any) -> Tensor:
+        """Return the windows of the images that begin where the crops begin."""
+        places = zip(self.images(), *(one.tolist() for one in self.corners(crops)), strict=True)
+        windows = [i[:, y : y + self.size, x : x + self.size] for i, y, x in places]
+        return torch.stack(windows)
+
+    def __str__(self) -> str:
+        images = f"{self.batch} images of {self.height} by {self.width} pixels"
+        return f"{images} with {self.channels} channels, and size {self.size}"
+
+
+CASES = (
+    _Case(4, 3, 12, 20, 4),
+    _Case(64, 3, 30, 60, 24),
+    _Case(64, 4, 60, 30, 24),
+)
+CORNER_CASES = (
+    _Case(7, 3, 600, 20, 9),  # offsets above 255
+    _Case(9, 2, 12, 12, 5),
+    _Case(1, 1, 9, 9, 9),  # the window is the image
+)
+SLIPS = (
+    Slip(
+        lambda case, got, wanted: (
+            isinstance(got, Tensor)
+            and (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+            and not equal(got, wanted)
+        ),
+        "For {case}, a crop is not a window of its own image. Pixels come from another image or "
+        "place, rows and columns are swapped, or channels are cut differently.",
+        _INDEX,
+    ),
+)
+
+
+@exercise("08.3", title="Random crops for a whole batch", seconds=60)
+@one_thread()
 def crop_a_batch(random_crops: RandomCrops) -> Verdict:
-    """Judge `random_crops(images, size, generator)` by which pixels it takes."""
-    for height, width in (40, 40), (30, 60), (60, 30):
-        _judge_windows(random_crops, height, width)
-    _judge_channels(random_crops)
-    _judge_range(random_crops)
-    _judge_sharing(random_crops)
-    _judge_generator(random_crops)
-    _judge_edges(random_crops)
-    counts = []
-    for batch in 4, MANY:
-        images, generator = _coordinates(batch, 5, 6), torch.Generator().manual_seed(0)
-        counted, _ = count_operations(random_crops, images, 2, generator)
-        counts.append(counted.calls + counted.views)
-    few, many = counts
+    """Check `random_crops(images, size, generator)` by the pixels that it takes."""
+    _check_windows(random_crops, CASES)
+    _check_draws(random_crops)
+    _check_windows(random_crops, CORNER_CASES)
+    _check_generator(random_crops)
+    few = _count(random_crops, 4)
+    many = _count(random_crops, 2_000)
     expect(
         many <= few,
-        f"For 4 images you ask torch for {few} operations, for {MANY} it is {many}: there is a "
-        "loop over the samples, or over pieces of the batch. Each call costs the host time, also a "
-        "slice, and the GPU waits for it.",
+        f"You need {few} torch operations for 4 images, but {many} for 2,000. You loop over "
+        "the images. Each operation costs the host time, while the GPU waits.",
         _INDEX,
+    )
+    small = _Case(1, 3, 12, 12, 4)
+    expect_no_wait(random_crops, small.images(), 4, torch.Generator())
+    expect_as_fast(
+        lambda: random_crops(small.images(), 4, torch.Generator()),
+        lambda: small.plain(small.images()[:, :, :4, :4]),
     )
     return right(
-        f"{few} operations whatever the batch size, every sample its own window, all windows "
-        "possible, and the generator repeats them."
+        f"{few} operations, whatever the batch size. Each image has its own window, all windows "
+        "are possible, and the generator repeats them."
     )
 
 
-def _coordinates(batch: int, height: int, width: int) -> Tensor:
-    """Return uint8 (batch, 3, height, width): row, column and sample of each pixel."""
-    sample, row, column = torch.meshgrid(*map(torch.arange, (batch, height, width)), indexing="ij")
-    return torch.stack([row, column, sample], 1).to(torch.uint8)
+def _check_windows(random_crops: RandomCrops, cases: Iterable[_Case]) -> None:
+    for case in cases:
+        images, generator = case.images(), torch.Generator().manual_seed(1)
+        for layout in images, images.contiguous(memory_format=torch.channels_last):
+            with process_unchanged(layout):
+                got = random_crops(layout, case.size, generator)
+            compare(partial(_known, got), partial(_Case.plain, crops=got), [case], *SLIPS, show=str)
 
 
-def _mark(pixels: Tensor) -> Tensor:
-    """Return a channel by which such a pixel is known from one that is mixed of several."""
-    mixed = (pixels.long() * torch.tensor([7, 13, 29]).view(3, 1, 1)).sum(1, keepdim=True)
-    return (mixed % 251).to(torch.uint8)
+def _known(got: Any, _: _Case) -> Any:
+    return got
 
 
-def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) -> Tensor:
-    """Return the crops; refuse what is no batch of them."""
-    before, (height, width) = images.clone(), images.shape[-2:]
-    try:
-        crops = random_crops(images, size, torch.Generator().manual_seed(seed))
-    except IndexError as error:
-        if "broadcast" in str(error):  # nothing is outside: too few offsets, or of another shape
-            raise
-        refuse(
-            f"A window of {size} reaches outside of an image of height {height} and width {width}.",
-            "The last possible offset is height - size: torch.randint(height - size + 1, ...)."
-            if height == width
-            else "Rows end at the height and columns at the width: (batch, channels, height, "
-            "width).",
-        )
-    expect(
-        isinstance(crops, Tensor),
-        f"You return {type(crops).__name__}, not a tensor.",
-        "Return the crops of all samples in one tensor.",
-    )
-    expect(
-        torch.equal(images, before),
-        "The images themselves have changed.",
-        "Make a new tensor and leave the old one as it is.",
-    )
-    wanted = (*images.shape[:2], size, size)
-    returned = f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}"
-    expect(
-        crops.shape == wanted or crops.shape[-3:] != (size, size, wanted[1]),
-        f"{returned}: the channels have come last, as they do where a `:` stands between indices.",
-        _INDEX,
-    )
-    expect(
-        crops.shape[2:].count(wanted[0]) <= wanted[2:].count(wanted[0]),
-        f"{returned}: each image was cut at the places of all samples.",
-        _INDEX,
-    )
-    expect(
-        crops.shape[:-2] == wanted[:-2],
-        f"{returned}: samples or channels are gone.",
-        "Keep the first two dimensions, also where they are 1 or not 3; leave out squeeze().",
-    )
-    expect(
-        crops.shape == wanted,
-        f"{returned}. A window that reaches outside comes out smaller.",
-        "Offsets go from 0 to height - size and to width - size, both included.",
-    )
-    expect(
-        crops.dtype == torch.uint8,
-        f"The crops are {crops.dtype}: four or more times the bytes before anybody needs them.",
-        "Leave them in uint8: indexing does not change the type.",
-    )
-    return crops
+def _count(random_crops: RandomCrops, batch: int) -> int:
+    images = _Case(batch, 3, 5, 6, 2).images()
+    work, _ = count_operations(random_crops, images, 2, torch.Generator())
+    return work.calls + work.views
 
 
-def _judge_windows(random_crops: RandomCrops, height: int, width: int) -> None:
-    images = _coordinates(64, height, width)
-    crops = _ask(random_crops, torch.cat([images, _mark(images)], 1), 24)
-    if not torch.equal(crops[:, 3:], _mark(crops[:, :3])):
-        _judge_channels(random_crops)
-        refuse(
-            "What you return has values that no pixel of the images has: they are mixed from "
-            "neighbours, or filled in at the border.",
-            "A crop copies pixels, which indexing does; grid_sample and resize compute new ones.",
-        )
-    rows, columns, samples, _ = crops.unbind(1)
-    top, left = rows[:, :1, :1], columns[:, :1, :1]
-    expect(
-        (samples == torch.arange(64).view(-1, 1, 1)).all(),
-        "Pixels of one sample end up in another.",
-        "Crop i is cut out of images[i]: torch.arange(batch).view(-1, 1, 1, 1) as the first index.",
-    )
-    across = torch.arange(24)
-    down = across[:, None]
-    expect(
-        not ((rows == top + across) & (columns == left + down)).all(),
-        "Rows and columns are swapped: the pictures come out mirrored at their diagonal.",
-        "Rows vary along dimension 2, columns along dimension 3.",
-    )
-    expect(
-        ((rows == top + down) & (columns == left + across)).all(),
-        "What you return is no window: its pixels are not neighbours in the image.",
-        "One offset for each sample: offset + torch.arange(size).",
-    )
-    _judge_offsets(top.flatten(), left.flatten())
+def _draw(random_crops: RandomCrops, case: _Case, calls: int) -> Tensor:
+    """Return the top and left offsets of all images in many calls: (calls, 2 * batch)."""
+    generator, images = torch.Generator().manual_seed(3), case.images()
+    drawn = [
+        torch.cat(case.corners(random_crops(images, case.size, generator))) for _ in range(calls)
+    ]
+    return torch.stack(drawn)
 
 
-def _judge_offsets(top: Tensor, left: Tensor) -> None:
-    windows = len({*zip(top.tolist(), left.tolist(), strict=True)})
-    expect(
-        windows > 1,
-        f"All {len(top)} samples are cut at the same place, ({int(top[0])}, {int(left[0])}): one "
-        "set of random numbers for the batch, as torchvision draws it.",
-        f"Draw an offset for each sample: {_OFFSETS}",
-    )
-    for name, offsets in ("rows", top), ("columns", left):
-        expect(
-            len({*offsets.tolist()}) > 1,
-            f"The offset of the {name} is the same for all {len(top)} samples.",
-            f"Draw both for each sample: {_OFFSETS}",
-        )
-    expect(
-        not torch.equal(top, left),
-        "Each sample's two offsets are equal: all windows lie on the diagonal.",
-        f"Draw them apart: {_OFFSETS}",
-    )
-
-
-def _judge_channels(random_crops: RandomCrops) -> None:
-    """Ask for crops of images with four equal channels: those of the crops have to be equal."""
-    grey = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).expand(64, 4, -1, -1)
-    crops = _ask(random_crops, grey, 8)
-    expect(
-        torch.equal(crops, crops[:, :1].expand_as(crops)),
-        "The channels of an image are cut at different places: a grey image comes out in colours.",
-        f"One window for each sample, the same for its channels: {_OFFSETS}",
-    )
-
-
-def _judge_range(random_crops: RandomCrops) -> None:
-    """Ask for so many crops that every offset has to come up, and as often as the others."""
-    crops = _ask(random_crops, _coordinates(MANY, 5, 6), 2)  # more places than the window is wide
-    for name, length, offsets in (("top", 5, crops[:, 0, 0, 0]), ("left", 6, crops[:, 1, 0, 0])):
-        missing = sorted({*range(length - 2 + 1)} - {*offsets.tolist()})
-        expect(
-            not missing,
-            f"Of the {length - 2 + 1} possible values of {name}, {missing} never came up in {MANY} "
-            "crops: some pixels at the edge are never seen, or hardly.",
-            "torch.randint leaves out its upper end: torch.randint(height - size + 1, ...).",
-        )
-        counts = offsets.bincount()
-        expect(
-            counts.max() < 1.5 * counts.min(),
-            f"The values of {name} do not come up equally often: {counts.tolist()} of {MANY}.",
-            "torch.randint draws all of them alike; rounding halves the share of the two ends.",
-        )
-    top, left = crops[:, 0, 0, 0].long(), crops[:, 1, 0, 0].long()
-    often = (5 * top + left).bincount() > MANY / 20 / 2
-    expect(
-        often.sum() == 20,
-        f"20 pairs of a sample's top and left are possible, and only {often.sum()} come up as "
-        "often as they should: one of the two depends on the other.",
-        f"Draw each number for itself: {_OFFSETS}",
-    )
-    for name, offsets in ("top", top), ("left", left):
+def _check_draws(random_crops: RandomCrops) -> None:
+    """Refuse offsets that are not independent and equally likely, in a batch and between calls."""
+    for batch in 1, 3:
+        case = _Case(batch, 3, _PLACES[0] + 1, _PLACES[1] + 1, size=2)
+        drawn = _draw(random_crops, case, _CALLS)
+        _check_variety(drawn, batch)
+        places = [number for number in _PLACES for _ in range(batch)]
+        names = [name for name in ("top", "left") for _ in range(batch)]
+        for name, count, offsets in zip(names, places, drawn.T, strict=True):
+            counts = offsets.bincount(minlength=count)
+            expect(
+                _chi_squared(counts) < count + 40,
+                f"The {count} values of {name} must be equally likely, but 0 to {count - 1} come "
+                f"up {counts.tolist()} times.",
+                f"torch.randint excludes its upper end: {_OFFSETS}",
+            )
+        columns = [*drawn[1:].T, *drawn[:-1].T]  # the call before is next to each call
+        for (k, one), (n, other) in combinations(zip(places * 2, columns, strict=True), 2):
+            pairs = (one * n + other).bincount(minlength=k * n)
+            _expect_independent(_chi_squared(pairs) < k * n + 100)
+    (large,) = _draw(random_crops, _Case(400, 3, 60, 60, 4), 1)
+    top, left = large.view(2, -1)
+    _expect_independent(len({*zip(top.tolist(), left.tolist(), strict=True)}) > 0.85 * len(top))
+    for offsets in top, left:
         wave = torch.fft.fft((offsets - offsets.double().mean()) / offsets.double().std())
-        # how alike the batch is to itself, moved by some samples, and to itself in reverse
-        moved, turned = (torch.fft.ifft(wave * other).real / MANY for other in (wave.conj(), wave))
-        expect(
-            max(moved[1:].abs().max(), turned.abs().max()) < 0.25,
-            f"The {name} of a sample depends on that of another one in the batch.",
-            f"Draw each number for itself: {_OFFSETS}",
-        )
+        # correlation of the offsets with themselves, shifted by some images or reversed
+        shifted, reverse = (torch.fft.ifft(wave * w).real / len(top) for w in (wave.conj(), wave))
+        _expect_independent(max(shifted[1:].abs().max(), reverse.abs().max()) < 0.3)
 
 
-def _judge_sharing(random_crops: RandomCrops) -> None:
-    places = _ask(random_crops, _coordinates(64, 40, 40), 24)[:, :2, 0, 0].tolist()
-    windows = len({*map(tuple, places)})
+def _check_variety(drawn: Tensor, batch: int) -> None:
     expect(
-        windows > 0.7 * len(places),
-        f"{len(places)} samples are cut at only {windows} places: some share their offsets.",
-        f"Draw as many as there are samples: {_OFFSETS}",
+        (drawn != drawn[0]).any(),
+        "Every call returns the same windows, so every epoch sees the same crops.",
+        "Draw from the generator without seeding it.",
+    )
+    top, left = drawn.view(_CALLS, 2, batch).unbind(1)
+    expect(
+        batch == 1 or not any((one == one[:, :1]).all() for one in (top, left)),
+        "All images of a batch share an offset. torchvision does this with a batch as well, so the "
+        "model sees less variety.",
+        f"Draw one offset per image: {_OFFSETS}",
     )
 
 
-def _judge_edges(random_crops: RandomCrops) -> None:
-    for height, width in (16, 40), (40, 16), (16, 16):
-        image = _coordinates(1, height, width)
-        crops = [_ask(random_crops, image, 16, seed) for seed in range(8)]
-        alike = all(torch.equal(crop, crops[0]) for crop in crops)
-        expect(
-            height != width or (alike and torch.equal(crops[0], image)),
-            "Where the window is as large as the image, the image itself has to come out.",
-            f"There is one possible offset then, 0: {_OFFSETS}",
-        )
-        expect(
-            height == width or not alike,
-            f"A batch of one image of {height} by {width} is always cut at the same place.",
-            f"Draw from all places, however many samples there are: {_OFFSETS}",
-        )
-    images = _coordinates(5, 30, 20)
-    channels_last = images.contiguous(memory_format=torch.channels_last)
+def _chi_squared(counts: Tensor) -> float:
+    expected = float(counts.double().mean())
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def _expect_independent(holds: object) -> None:
     expect(
-        torch.equal(_ask(random_crops, channels_last, 9), _ask(random_crops, images, 9)),
-        "Images in channels-last memory give other crops than the same images in the usual one.",
-        "Index the tensor instead of looking at its memory.",
+        holds,
+        "Some offsets depend on others, for example left on top, one image on another, or one call "
+        "on the call before.",
+        f"Draw each offset separately: {_OFFSETS}",
     )
 
 
-def _judge_generator(random_crops: RandomCrops) -> None:
-    images = _coordinates(32, 60, 60)
-    torch.manual_seed(1)
-    first = _ask(random_crops, images, 20)
-    torch.manual_seed(2)
-    before = torch.get_rng_state()
-    again = _ask(random_crops, images, 20)
+def _check_generator(random_crops: RandomCrops) -> None:
+    images = _Case(8, 3, 60, 60, 20).images()
+    generator = torch.Generator().manual_seed(5)
+    random_crops(images, 20, generator)
+    state = generator.get_state()
+    first, again = (random_crops(images, 20, generator.set_state(state)) for _ in range(2))
     expect(
         torch.equal(first, again),
-        "The same seed gives other crops: what you draw does not come from the generator.",
-        "torch.randint(..., generator=generator).",
-    )
-    expect(
-        torch.equal(before, torch.get_rng_state()),
-        "The random numbers of the whole program have changed, for all who draw after you.",
-        "Draw from the generator alone, and seed nothing.",
-    )
-    generator, other = torch.Generator().manual_seed(0), _ask(random_crops, images, 20, seed=5)
-    one, two = (random_crops(images, 20, generator) for _ in range(2))
-    expect(
-        not torch.equal(one, two) and not torch.equal(first, other),
-        "Every call gives the same crops: so every epoch does, and the augmentation is frozen.",
-        "Draw from the generator as it comes, and do not seed it.",
-    )
-    many = {random_crops(images, 20, generator).numpy().tobytes() for _ in range(BATCHES)}
-    expect(
-        len(many) == BATCHES,
-        f"{BATCHES} batches in a row have only {len(many)} different sets of windows: what you "
-        "draw has few values, and the rest follows from it.",
-        f"Draw each number from the generator itself: {_OFFSETS}",
+        "The same state of the generator gives different crops, so the generator does not decide "
+        "all offsets.",
+        "Pass it to each call: torch.randint(..., generator=generator).",
     )

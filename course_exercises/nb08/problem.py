@@ -1,4 +1,4 @@
-"""What the exercises are about: photographs to normalise, and what augmentation costs a job."""
+"""Constants to normalise photographs, and the cost of augmentation for training jobs."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,15 @@ STD = torch.tensor(IMAGENET_STD).view(3, 1, 1)
 
 @dataclass(frozen=True)
 class AugmentJob:
-    """A training; times are ms per batch, those of the CPU for one core. Sizes are MB."""
+    """A training job. Times are ms per batch, on the CPU for one core. Sizes are MB."""
 
-    cores: int  # as many workers load, all the time
+    cores: int  # there are as many workers
     load_ms: float  # L: read, decode, collate
-    augment_cpu_ms: float  # what the augmentation adds to L in a worker
+    augment_cpu_ms: float  # time of the augmentation in a worker, in addition to L
     step_ms: float  # C
     augment_gpu_ms: float  # A
     augment_mb: float  # device memory that the augmentation needs
-    free_mb: float  # what the training leaves free there
+    free_mb: float  # device memory that the training does not use
 
 
 JOBS = {

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # 08 · Augment on the CPU or on the GPU
 #
-# **You will do:** let augmentation starve a GPU, move it to the device, and find out when that is a mistake.
+# **You will do:** let augmentation starve a GPU, move it to the device, and find out when that is a
+# mistake.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - which part of the work belongs in a worker, and in which type it crosses the bus,
-# - why one set of random numbers for a whole batch is a bug,
+# - which work belongs in a worker, and which dtype should cross the bus;
+# - why one set of random numbers for a complete batch is a bug;
 # - to predict from five numbers where augmentation belongs.
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
@@ -21,25 +22,25 @@ cu.ready("08")
 #
 # **Script.**
 #
-# - *3 min* **Augment.** Show an original and what becomes of it; before the training, in the workers,
-#   or on the device?
-# - *3 min* **In the workers.** Prediction 08a; look at the colours *transform* and *collate*.
-# - *3 min* **On the device.** The timeline before and after.
+# - *3 min* **Augment.** Show an original and its augmentations. Ask where this should happen: before
+#   the training, in the workers, or on the device?
+# - *3 min* **In the workers.** Prediction 08a. Look at the colours *transform* and *collate*.
+# - *3 min* **On the device.** Show the timeline before and after.
 # - *11 min* **Over the bus.** Prediction 08b, then exercise 8.1.
-# - *2 min* **One set of random numbers for all.** Prediction 08c. Leave the picture up and wait; then
-#   ask who has it in their code.
-# - *9 min* **When it makes training slower.** Both formulas on the board, prediction 08d, then
+# - *2 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask
+#   who has this in their code.
+# - *9 min* **When it makes training slower.** Write both formulas on the board. Prediction 08d, then
 #   exercise 8.2.
 #
-# **Board.** One row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
-# line that cuts it. All that this notebook does is to move the line.
+# **Board.** Draw one row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
+# line that cuts it. This notebook only moves that line.
 
 # %% [markdown]
 # ## Augment
 #
-# An augmentation changes a sample at random in such a way that its label stays true: a photograph is cropped, flipped or made a bit
-# brighter, and an event is turned together with its direction. So the model sees something new in every epoch. Here is
-# an original, and what `Augment` makes of it:
+# An augmentation changes a sample at random, but its label stays true. A photograph is cropped, flipped
+# or made slightly brighter. An event is rotated together with its direction. So the model sees something
+# new in every epoch. This is an original, with augmentations by `Augment`:
 
 # %%
 import torch
@@ -60,15 +61,16 @@ show({"a photograph, and seven augmentations": torch.cat([cat[:1, :, 16:240, 16:
 # | Where | Disk | What the model sees | Costs |
 # |---|---|---|---|
 # | before the training: copies on disk | every copy | the same copies, again and again | reading more |
-# | during it, in the workers | nothing | something new in each epoch | CPU time |
-# | during it, on the GPU | nothing | something new in each epoch | GPU time |
+# | during the training, in the workers | nothing | something new in each epoch | CPU time |
+# | during the training, on the GPU | nothing | something new in each epoch | GPU time |
 #
-# Ten copies of each photograph cost ten times the disk, and diversity ends after ten epochs. Work before the training pays for
-# what is slow and *not* random: resize once, to 256 pixels, and store that. What is random belongs in the loop. But who does it there?
+# Ten copies of each photograph need ten times the disk space, and their diversity ends after ten epochs. Work before
+# the training is useful if it is slow and *not* random. For example, resize each photograph to 256 pixels
+# once, and store it. Random work belongs in the loop. But which part of the loop should do it?
 #
 # ## In the workers
 #
-# What does a batch of 16 photographs cost one core? <!-- given -->
+# How much time of one core does a batch of 16 photographs cost? <!-- given -->
 
 # %%
 from timeit import repeat
@@ -90,8 +92,9 @@ decode_ms, both_ms = batch_ms(photos), batch_ms(augmented)
 print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 
 # %% [markdown]
-# Crop, flip, brightness, contrast, float and normalise cost more than the JPEG does. Now let a step of
-# the GPU take 0.4 of the time that one core needs for such a batch. Two workers should deliver a batch in 0.5 of that time, which is a little too slow. <!-- given -->
+# Crop, flip, brightness, contrast, float and normalise cost more than decoding the JPEG. Suppose that one core needs
+# the time t for such a batch, and that a GPU step takes 0.4 t. Two workers deliver a batch every 0.5 t,
+# so the GPU waits 0.1 t in each step. <!-- given -->
 
 # %%
 cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
@@ -107,7 +110,7 @@ starved.timeline()
 
 # %%
 def idle(trace):
-    """Return 1 - C / T in percent; T is the pace of the loop after its start-up."""
+    """Return 1 - C / T in percent. T is the step time of the loop after its start-up."""
     return 100 * max(0, 1 - gpu.step_ms / pace_ms(trace))
 
 
@@ -115,12 +118,14 @@ print(f"a batch alone on one core: {both_ms:.0f} ms, in two workers: {load_ms(st
 cu.reveal("08a", idle(starved))
 
 # %% [markdown]
-# The arithmetic gives a fifth: 1 − 0.4 / 0.5. If your GPU is idle for longer, look at the two times above. Two workers and the
-# loop share the cores, their caches and the memory, so that a batch takes each of them longer than it took a core that had the machine to itself. (If it takes twice as long or more, other programs are
-# at work: run the cells again later.) <!-- given -->
+# The formula gives a fifth: 1 − 0.4 / 0.5. If your GPU is idle for longer, compare the two times above.
+# Two workers and the loop share the cores, the caches and the memory. So a worker needs more time for a
+# batch than a core that has the machine to itself. If it needs twice as long or more, other programs are
+# running, and your figure is not a fair test of your guess. Run the cells again later. <!-- given -->
 #
-# In the timeline the workers hardly rest, and most of their time goes to *transform* and *collate*. Collating takes so
-# long because a number in float32 has four bytes instead of one, and all of them are copied to shared memory.
+# In the timeline the workers hardly rest. They spend most of their time on *transform* and *collate*.
+# Collating is slow because a float32 number has four bytes instead of one, and all of them are copied to
+# shared memory.
 #
 # ## On the device
 #
@@ -133,8 +138,9 @@ cu.reveal("08a", idle(starved))
 #     gpu.step(batch)
 # ```
 #
-# On an emulated GPU the augmentation takes 1 ms because we say so, and launching it takes nothing. Its values are not
-# computed there, since that would cost the cores that the workers need. On CUDA everything is real. <!-- given -->
+# On an emulated GPU, the augmentation takes 1 ms because we chose this, and launching it takes no time.
+# Its values are not computed, because that would use the cores that the workers need. On CUDA everything
+# is real. <!-- given -->
 
 # %%
 from keepfed.measure.picture import Timeline
@@ -148,12 +154,13 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
     print(f"{name}: {pace_ms(trace):.1f} ms per step, of which the GPU needs {gpu.step_ms:.1f}")
 
 # %% [markdown]
-# Two ideas did that: what the device augments takes no core, and **uint8 crosses the bus, float is made behind it**.
+# Two ideas did that. Work on the device needs no core, and **uint8 crosses the bus before it becomes
+# float**.
 #
 # ## Over the bus
 #
-# Which of the two should cross the bus, the line between host and GPU: photographs of 256² pixels as they were decoded, or augmented
-# ones of 224² pixels in float32?
+# The bus connects the host and the GPU. Which of these takes longer to cross it: decoded photographs of
+# 256² pixels, or augmented ones of 224² pixels in float32?
 
 # %%
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
@@ -171,17 +178,18 @@ bars({f"ms for 64 photographs over the bus, pinned, {gpu.name}": bus_ms})
 cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 
 # %% [markdown]
-# In uint8, crops of the same size take a quarter of the time of float32. Whole frames take a third, because part of what they carry is thrown away later.
-# A crop of fixed size is only a slice and costs the worker nothing, so the cheapest parcel is the last one.
+# In uint8, crops of the same size take a quarter of the time of float32. Complete photographs take a third, because the pixels
+# outside the crop are copied as well. A crop of fixed size is a slice, which costs the worker nothing. So
+# uint8 crops are the cheapest.
 #
 # ### Exercise 8.1 · 10 min · ●●○
 #
-# The function below runs in the workers. Split it: what `in_worker` returns is collated and crosses the bus, and `on_device` gets the
-# whole batch. Targets:
+# The function below runs in the workers. Split it. The results of `in_worker` are collated and cross the
+# bus, and `on_device` gets the complete batch. Targets:
 #
-# - the same values as before, and a quarter of the bytes over the bus,
-# - the worker only cuts, and computes nothing,
-# - on the device there is no loop over the images, and nothing that the program would have to wait for.
+# - the same values as before, and a quarter of the bytes over the bus;
+# - the worker only crops, and computes nothing;
+# - on the device there is no loop over the images, and the program never waits for the device.
 
 
 # %%
@@ -201,20 +209,22 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # %% [markdown]
 # <details><summary>Hint 1: what stays in the worker</summary>
 #
-# Only what makes the parcel smaller and costs nothing: the slice.
+# Only the slice. It makes the data smaller and costs nothing.
 #
 # </details>
 # <details><summary>Hint 2: a flip for some</summary>
 #
-# `torch.where(condition, a, b)` chooses, and `flips.view(-1, 1, 1, 1)` makes one condition per image. `images[flips]` would
-# choose too, but then the program has to wait for the device to learn how many there are.
+# `torch.where(condition, a, b)` chooses, and `flips.view(-1, 1, 1, 1)` is one condition per image.
+# `images[flips]` chooses as well, but then the program waits for the device to learn how many images
+# there are.
 #
 # </details>
 # <details><summary>Hint 3: MEAN and STD are in host memory</summary>
 #
-# `MEAN.to(images.device, non_blocking=True)` brings one along. Without `non_blocking` the program waits in each step until the device has
-# done all that came before. On other devices than CUDA, leave `non_blocking` out, because the copy may then contain wrong values. (A
-# training keeps such constants on the device for good.)
+# On CUDA, `MEAN.to(images.device, non_blocking=True)` copies one of them. Without `non_blocking`, the
+# program waits in each step until the device has finished all work before. On other devices, leave it
+# out, because the copy may then contain wrong values: write `non_blocking=images.is_cuda`. (A real
+# training keeps such constants on the device.)
 #
 # </details>
 
@@ -227,14 +237,15 @@ from course_exercises.nb08.problem import MEAN, STD
 
 
 def in_worker(image: torch.Tensor, top: int, left: int) -> torch.Tensor:
-    """Return what crosses the bus; image is uint8 (3, 256, 256)."""
+    """Return the part of image that crosses the bus. It is uint8 (3, 256, 256)."""
     return image[:, top : top + 224, left : left + 224]  ### SOLUTION
 
 
 def on_device(images: torch.Tensor, flips: torch.Tensor) -> torch.Tensor:
-    """Return float32 of (batch, 3, 224, 224); flips is bool (batch,)."""
+    """Return float32 (batch, 3, 224, 224). flips is bool (batch,)."""
     ### BEGIN SOLUTION
-    mean, std = (constant.to(images.device, non_blocking=True) for constant in (MEAN, STD))
+    there = {"device": images.device, "non_blocking": images.is_cuda}
+    mean, std = (constant.to(**there) for constant in (MEAN, STD))
     images = (images / 255 - mean) / std
     return torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)
     ### END SOLUTION
@@ -248,21 +259,21 @@ cu.check("08.1", in_worker, on_device)
 #
 # **Guesses.**
 #
-# - **08a** Around 20, which is right by arithmetic; most machines show more. Ask why: workers and
+# - **08a** Around 20, which is what the formula gives. Most machines show more. Ask why: workers and
 #   loop share the cores and the memory.
-# - **08b** Some say 4; ask which pixels the fourth quarter was. It is about 3, since whole frames
-#   carry what is thrown away later.
+# - **08b** Some say 4. Ask which pixels the last quarter was. It is about 3, because complete
+#   photographs include pixels that no crop uses.
 #
 # **Goes wrong.**
 #
-# - In 8.1 many normalise in the worker out of habit, and some send the whole frame. Ask what crosses
-#   the bus, in bytes.
+# - In 8.1 many normalise in the worker out of habit, and some send the complete photograph. Ask how many
+#   bytes cross the bus.
 
 # %% [markdown]
 # ## One set of random numbers for all
 #
-# The transforms of torchvision take batches, too. So why not write `v2.RandomResizedCrop(224)(batch)` on the device? Here is
-# a batch of 64 copies of one photograph.
+# The transforms of torchvision accept batches, too. So why not call `v2.RandomResizedCrop(224)(batch)`
+# on the device? This batch has 64 copies of one photograph.
 
 # %%
 cu.predict("08c", "How many different crops come out of it?")
@@ -279,26 +290,29 @@ show({"torchvision, a batch": one_set, "Kornia, a batch": kornias, "Augment, a b
 cu.reveal("08c", len({crop.numpy().tobytes() for crop in one_set}))
 
 # %% [markdown]
-# One. The transform draws once per *call*, and a batch is one call. There is no error and no warning: all images of a batch just share one
-# window, and with `ColorJitter` one brightness. That is right for a video, whose frames belong together. In a
-# batch each sample needs random numbers of its own, as [Kornia](https://kornia.readthedocs.io) and `Augment` draw them: a **tensor** of offsets, not a number. Exercise 8.3 builds that.
+# Only one. The transform draws once per *call*, and a batch is one call. There is no error and no warning. All images of
+# a batch share one window, and with `ColorJitter` one brightness. That is right for a video, whose frames
+# belong together. But in a batch, each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io)
+# and `Augment` therefore draw a **tensor** of offsets, not a number. You build this in exercise 8.3.
 #
 # ## When it makes training slower
 #
-# What the GPU augments takes time of the GPU. Let L be the time to load a batch on one core without augmentation, C the step, A the
-# augmentation on the device, and W the number of workers, each with a core of its own. A step of the loop then takes
+# Augmentation on the GPU takes GPU time. L is the time to load a batch on one core without augmentation,
+# C is the step time, and A is the time of the augmentation on the device. There are W workers, each with
+# its own core. Then a step of the loop takes
 #
 # - with the augmentation in the workers: **T = max(C, (L + augmentation) / W)**
 # - on the device: **T = max(C + A, L / W)**
 #
-# Now a larger model. Its step takes twice as long as the workers need for a batch. (Here the GPU is emulated on every machine,
-# since we choose how long it augments. A program that waits for a real one keeps a core busy with waiting, so count one core less for the workers.)
+# Now take a larger model. Its step takes twice as long as the workers need for a batch. (The GPU is
+# emulated here on every machine, because we choose how long it augments. With a real GPU, the waiting
+# program uses one core, so subtract one from the workers.)
 
 # %%
 cu.predict(
     "08d",
-    "The workers keep up. The augmentation moves to the device, where it takes a quarter of a "
-    "step. How many times as long as before does a step take?",
+    "The workers are fast enough. The augmentation moves to the device, where it takes a quarter of "
+    "a step. How many times as long as before does a step take?",
     unit="times",
 )
 
@@ -306,12 +320,12 @@ cu.predict(
 from functools import partial
 
 chosen = cu.get_accelerator(emulate=True)
-workers_ms = pace_ms(starved)  # what the workers need for a batch, augmented
+workers_ms = pace_ms(starved)  # time of the workers for an augmented batch
 parts = 0.25, 0.75  # A / C
 
 
 def runs(c):
-    """Return C, and a trace with the workers augmenting, then one with the device for each A."""
+    """Return C and traces: one for the workers, then one for the device with each A."""
     device = [{"augment": augment, "augment_ms": part * c} for part in parts]
     jobs = [(augmenting, {}), *((decoding, work) for work in device)]
     train = partial(train_epoch, chosen, step_ms=c)
@@ -330,16 +344,18 @@ _, (workers, device, *_) = trained["the GPU is the bottleneck"]
 cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 
 # %% [markdown]
-# On the left the workers are the bottleneck, and everything below the blue line is a gain. On the right they are not, and all that moves to
-# the GPU is paid for in full. "Move everything to the GPU" helps a GPU that waits, and slows down one that is busy.
+# On the left, the workers are the bottleneck, and everything below the blue line is a gain. On the right
+# they are not, and each step takes longer by the complete A. "Move everything to the GPU" helps a GPU
+# that waits, and slows down a GPU that is busy.
 #
-# The augmentation takes device memory, too: a copy of the batch, and what it computes in between. Where the model fills the memory, that
-# decides.
+# Augmentation also needs device memory, for a copy of the batch and for intermediate results. If the
+# model already fills the memory, augment in the workers.
 #
 # ### Exercise 8.2 · 5 min · ●○○
 #
-# Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target: the smaller T
-# of the places where the augmentation fits into memory. The check tries these three jobs and hundreds more.
+# Where should a job augment, and how long does a step take then? There are always as many workers as
+# cores. Target: return the place with the smaller T. The GPU is allowed only if the augmentation fits into
+# its memory. The check tries these three jobs and hundreds of others.
 
 # %%
 from course_exercises.nb08.problem import JOBS, AugmentJob
@@ -351,19 +367,19 @@ for field in AugmentJob.__dataclass_fields__:
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write down both times first. On the device the workers still read and decode.
+# Write down both times first. The workers always read and decode.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `if job.augment_mb <= job.free_mb and on_device < in_workers:` and then two returns.
+# Write `if job.augment_mb <= job.free_mb and on_device < in_workers:` and then two returns.
 #
 # </details>
 
 
 # %%
 def where_to_augment(job: AugmentJob) -> tuple[str, float]:
-    """Return "CPU" or "GPU", and the ms of a step there."""
+    """Return "CPU" or "GPU", and the step time there in ms."""
     ### BEGIN SOLUTION
     in_workers = max(job.step_ms, (job.load_ms + job.augment_cpu_ms) / job.cores)
     on_device = max(job.step_ms + job.augment_gpu_ms, job.load_ms / job.cores)
@@ -380,54 +396,57 @@ cu.check("08.2", where_to_augment)
 #
 # **Guesses.**
 #
-# - **08c** Whoever has used v2 says 64. It is 1.
-# - **08d** Many say 1, "the GPU is so fast". It is 1.25: what moves to a busy GPU is paid for in
-#   full.
+# - **08c** People who have used v2 say 64. It is 1.
+# - **08d** Many say 1, "the GPU is so fast". It is 1.25, because a busy GPU needs the complete A for
+#   each step.
 #
 # **Goes wrong.**
 #
-# - On a machine that is busy otherwise the left panel shows measured points above the lines, since
-#   the workers share their cores. If no two of three runs agree, the cell says so: run it again.
-# - In 8.2 the memory is forgotten, or the smaller time is chosen where it does not fit.
+# - If other programs run, the left panel shows measured points above the lines, because the workers
+#   share their cores. If no two of three runs agree, the cell prints a warning. Run it again.
+# - In 8.2 some forget the memory, or choose the smaller time although the augmentation does not fit.
 
 # %% [markdown]
 # ## You now can
 #
-# - keep in the workers what makes the parcel small, and send uint8 over the bus,
-# - augment a batch on the device without a loop over its images,
-# - spot an augmentation that draws once for the whole batch,
-# - predict when augmenting on the GPU helps, and when it slows training down.
+# - keep only work in the workers that makes the data smaller, and send uint8 over the bus;
+# - augment a batch on the device without a loop over its images;
+# - find an augmentation that draws once for the complete batch;
+# - predict when augmentation on the GPU helps, and when it slows down the training.
 #
 # Next: [notebook 09](09_prefetch_to_cuda.ipynb) copies the next batch while the GPU computes.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the
+# core.
 
 # %% [markdown]
-# ## A window of its own for each sample
+# ## One window per sample
 #
 # ### Exercise 8.3 · 20 min · ●●●
 #
-# Cut a window of `size` by `size` pixels out of each image of a batch, at a place of its own. Targets:
+# Cut a window of `size` by `size` pixels out of each image of a batch, each at its own random place.
+# Targets:
 #
-# - uint8 in, uint8 out, and all places possible,
-# - the same windows again for the same state of the generator,
-# - as many torch operations for a large batch as for a small one.
+# - uint8 in, uint8 out, and all places equally likely;
+# - the same windows again for the same state of the generator;
+# - the same number of torch operations for every batch size, and no waiting if the images are on a GPU.
 #
-# In the images of the check, each pixel says where it came from.
+# In the images of the check, the values of a pixel state its position.
 #
 # <details><summary>Hint 1: offsets</summary>
 #
-# `torch.randint(low, high, shape, generator=generator)` leaves out `high`. A window as large as the image has one
-# place.
+# `torch.randint(low, high, shape, generator=generator)` excludes `high`. A window as large as the image
+# has one possible place.
 #
 # </details>
 # <details><summary>Hint 2, after five minutes: all windows at once</summary>
 #
-# `images[samples, channels, rows, columns]` takes tensors as indices and broadcasts them. Shapes: (batch, 1, 1, 1),
-# (channels, 1, 1), (batch, 1, size, 1), (batch, 1, 1, size).
+# `images[samples, channels, rows, columns]` accepts tensors as indices and broadcasts them. Their shapes
+# are (batch, 1, 1, 1), (channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size). Create them with
+# `device=images.device`.
 #
 # </details>
 
@@ -440,7 +459,7 @@ import torch
 def random_crops(images: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
     batch, channels, height, width = images.shape
     ### BEGIN SOLUTION
-    place, there = (batch, 1, 1, 1), {"device": images.device, "non_blocking": True}
+    place, there = (batch, 1, 1, 1), {"device": images.device, "non_blocking": images.is_cuda}
     top = torch.randint(height - size + 1, place, generator=generator).to(**there)
     left = torch.randint(width - size + 1, place, generator=generator).to(**there)
     window = torch.arange(size, device=images.device)
@@ -458,24 +477,24 @@ cu.check("08.3", random_crops)
 #
 # **Guesses.**
 #
-# - **08e** 2 to 10, "batches are faster". On a CPU the batch is slower: it leaves the processor's
-#   cache.
-# - **08f** 2, "as many as there are cores". It is several times that: ask what was done before that
-#   nobody needed.
+# - **08e** Most say 2 to 10, "batches are faster". On a CPU the batch is slower, because it does not
+#   fit into the processor's cache.
+# - **08f** Some say 2, "as many as there are cores". It is several times that. Ask which work was
+#   unnecessary before.
 #
 # **Goes wrong.**
 #
-# - In 8.3 the loop comes first, then one offset for all. Ask for the number of operations, and for
+# - In 8.3 most write the loop first, then one offset for all. Ask for the number of operations, and for
 #   the number of different windows.
 #
-# **Extra.** Homework: 8.3, a batch at a time on the CPU, the climb, libraries. If ten minutes are left,
-# climb together: before each rung, ask what the loader will no longer do.
+# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If ten minutes
+# are left, run the image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
 # ## A batch at a time
 #
-# `Augment` works on whole batches, and torchvision in a worker on one photograph after the other. Is a batch faster on the
-# *CPU*, too? Here are 64 photographs, one core and no workers.
+# `Augment` works on complete batches. torchvision in a worker works on one photograph at a time. Is a
+# batch faster on the *CPU*, too? We measure 64 photographs on one core, without workers.
 
 # %%
 cu.predict(
@@ -504,26 +523,28 @@ bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
 cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
 
 # %% [markdown]
-# The batch is *slower* here. One reason is `Augment`, which is slow on a CPU one at a time, too: it multiplies whole images
-# with matrices in float32, where torchvision stays in uint8 to the end and touches only the pixels of the window. That is
-# the kind of work that a GPU is made for. The other is the batch: between two operations one photograph stays in the
-# processor's cache, while 64 of them go to memory and back.
+# The batch is *slower* here. There are two reasons. First, `Augment` is slow on a CPU even with one
+# photograph. It multiplies complete images by matrices in float32. torchvision stays in uint8 to the end,
+# and computes only the pixels of the window. A GPU is made for the work of `Augment`. Second, one
+# photograph stays in the processor's cache between two operations. A batch of 64 goes to memory and back.
 #
-# On a GPU the right panel counts. An operation is a **launch** or more, and each launch costs the host some microseconds, however
-# little there is to do. One at a time, every photograph has launches of its own; in one batch their number does not
-# grow with its size. So augment one at a time in workers, and a batch at a time on the device.
+# On a GPU, the right panel matters. An operation is one **launch** or more, and each launch costs the host
+# a few microseconds, even for little work. One at a time, every photograph has its own launches. In one
+# batch, their number does not depend on the batch size. So augment one at a time in workers, and one
+# batch at a time on the device.
 
 # %% [markdown]
-# ## The climb to a fast image loader
+# ## A fast image loader, step by step
 #
-# All of this notebook's photographs are still loaded as most people begin: a file each, decoded whole by PIL, then a chain of
-# transforms. How fast can a CPU do the same, a random crop and flip for each photograph? We climb, as in notebook 06.
+# This notebook still loads its photographs in the most common way: one file each, decoded completely by
+# PIL, then a chain of transforms. How fast can a CPU do this, with a random crop and flip for each
+# photograph? We improve the loader step by step, as in notebook 06.
 
 # %%
 cu.predict(
     "08f",
-    "How many times as many photographs a second as one process with ImageFolder can all cores "
-    "of this machine load?",
+    "One process loads photographs with ImageFolder. How many times as many photographs a second "
+    "can all cores of this machine load?",
     unit="times",
 )
 
@@ -534,7 +555,7 @@ ladder = {}
 
 
 def climb(name, loader):
-    """Load an epoch, then others for a second; keep the fastest, as other programs only slow it."""
+    """Load epochs for a second, and keep the fastest. Other programs only slow it down."""
     seconds, served = [], 0
     while len(seconds) < 3 or sum(seconds[1:]) < 1:
         start = time.perf_counter()
@@ -568,12 +589,12 @@ options = {"num_workers": 2, "persistent_workers": True}
 climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 
 # %% [markdown]
-# The next rung changes four things at once:
+# The next loader changes four things at once:
 #
-# - All JPEGs lie in one file, with an index.
-# - While packing, each JPEG was given *restart markers*, so that a crop can be decoded without the rest.
-# - What is decoded goes into memory that was used before, since each page of new memory has to be cleared first.
-# - torch resizes, flips and normalises a photograph at once, while it is still in the processor's cache.
+# - One file with an index contains all JPEGs.
+# - Packing adds *restart markers* to each JPEG, so a crop can be decoded without the rest.
+# - Decoded pixels go into reused memory, because each page of new memory must be cleared first.
+# - torch resizes, flips and normalises a photograph in one go, while it is in the processor's cache.
 
 # %%
 import tempfile
@@ -587,8 +608,9 @@ print(f"packed into {pack_images(packed, folder):,} bytes")
 climb("one file, one thread", ImageLoader(packed, 50, threads=1))
 
 # %% [markdown]
-# The codec and torch let go of Python's lock while they work. So **threads** are enough to use all cores, and no batch has to
-# be sent from one process to another. And if the device normalises, uint8 leaves the host less to write.
+# The codec and torch release Python's lock while they work. So **threads** are enough to use all cores,
+# and no batch moves between processes. If the device normalises, the host writes less, because the batch
+# stays in uint8.
 
 # %%
 climb("a thread for each core", ImageLoader(packed, 50))
@@ -604,7 +626,8 @@ rungs(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
 cu.reveal("08f", faster["uint8"])
 
 # %% [markdown]
-# Is it still the same? Each draw depends on the seed, the epoch and the photograph alone, so torchvision can be given the same ones.
+# Are the photographs still the same? Each draw depends only on the seed, the epoch and the photograph. So
+# torchvision can use the same draws.
 
 # %%
 from torchvision.transforms.v2.functional import resized_crop
@@ -618,15 +641,17 @@ for at, index in enumerate(batch["index"]):
 print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 
 # %% [markdown]
-# Photographs that become smaller by two or more are decoded smaller in the first place: the codec leaves out the fine parts of each
-# block of 8 × 8 pixels. That changes a pixel by about one level of 255. <!-- given --> Read it:
-# `keepfed/loaders/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
+# If a photograph is reduced by a factor of two or more, the codec decodes it at a smaller size. It leaves
+# out the fine parts of each block of 8 × 8 pixels. This changes a pixel by about one level of 255.
+# <!-- given --> To read the code, start with `keepfed/loaders/images/decoding.py`, which crops and
+# decodes. `restarts.py` in the same folder handles the restart markers. Appendix B compares the loader with
+# other libraries.
 #
-# With `antialias=False` OpenCV resizes, as it does in most fast loaders: each new pixel mixes only the four that are nearest to it,
-# which is quicker. `make peers` measures both ways beside the other libraries.
+# With `antialias=False`, OpenCV resizes, as in most fast loaders. Each new pixel then mixes only the four
+# nearest pixels, which is faster. `make peers` measures both ways next to the other libraries.
 #
-# To validate, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` goes through the file in its order, and gives what
-# `Resize` and `CenterCrop` of torchvision give.
+# For validation, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` reads the file in its
+# order, and returns the same as `Resize` and `CenterCrop` of torchvision.
 #
 # ## Which library does what
 #
@@ -634,8 +659,8 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # |---|---|---|---|
 # | works on | a sample, or a batch with one set of parameters | a batch, a set for each sample | a batch, a set for each sample |
 # | runs on | CPU, CUDA | CPU, CUDA | CPU, CUDA |
-# | decodes JPEG | yes | with kornia-rs, which comes with it | yes, also partly on the GPU |
-# | place in the loop | `Dataset`, in workers | after the copy, like a model | in place of `DataLoader`, or behind it through its proxy |
-# | needs | nothing | nothing | Linux; CUDA for its GPU part |
+# | decodes JPEG | yes | with kornia-rs, which is installed with it | yes, even partly on the GPU |
+# | place in the loop | `Dataset`, in workers | after the copy, like a model | instead of `DataLoader`, or behind it through its proxy |
+# | needs | nothing | nothing | Linux, and CUDA for its GPU part |
 #
-# What DALI takes off the CPU, and what not, is told in appendix B.
+# Appendix B explains what DALI takes off the CPU, and what it does not.
