@@ -1,4 +1,4 @@
-"""Check of notebook 07: a `stage` that is killed, crowded, and given no room, each in a process."""
+"""Exercise 07.1: `stage` is killed, interrupted, run twice at once, and gets too little space."""
 
 import os
 import random
@@ -24,43 +24,46 @@ from course_utils.teaching.notebook import explain, loaded_context
 
 Stage = Callable[[str, str], str]
 
-PATIENCE_S = 20.0  # until a call counts as hung; a right one needs a part of a second
-START_S = 60.0  # until a process is ready, which on a busy machine may take long
-SETTLE_S = 1.0  # how long the second of two may show that it does not wait for the first
-_RENAME = "Copy to another name in the same folder, then os.replace(half, target)."
+PATIENCE_S = 20.0  # until a call counts as hung; a right one takes part of a second
+START_S = 60.0  # until a process is ready, which takes long on a busy machine
+LINKS = ("latest.npy", "pulses of run 7.idx")  # other files next to the source
+SETTLE_S = 1.0  # wait for the second of two jobs, which should be blocked
+
+_COPY = "Copy the bytes to another name in `place`, then os.replace(half, target)."
+_FIXED = "Start the copy again, under one fixed name per file, so the next job overwrites it."
+_LOCK = (
+    "Lock a file in `place` around everything, including os.replace, without a timeout: "
+    "with FileLock(f'{target}.lock')."
+)
+_SAME = (
+    "Reuse the copy only if st_size and st_mtime_ns equal those of the source. Read both before "
+    "you copy, and give them to the copy with os.utime(half, ns=...)."
+)
+_TIDY = "Remove the unfinished copy in `finally`, and let the error through."
 
 
-@exercise("07.1", title="Stage a file, whole or not at all", seconds=180)
+@exercise("07.1", title="Stage a file, all or nothing", seconds=180)
 def stage_a_file(stage: Stage) -> Verdict:
-    """Judge `stage(source, place)`: copies, reuse, SIGKILL half way, no room, two at once."""
+    """Check `stage(source, place)`: copies, reuse, SIGKILL, no space, and two jobs at once."""
     expect_in_a_file(stage)
     with (
         tempfile.TemporaryDirectory(prefix="stage-", ignore_cleanup_errors=True) as folder,
         closing(Site(Path(folder), stage)) as site,
     ):
-        for judge in (
-            _judge_copy,
-            _judge_killed,
-            _judge_moved,
-            _judge_changed,
-            _judge_killed_renewal,
-            _judge_full,
-            _judge_two,
-            _judge_two_files,
-        ):
+        for check in CHECKS:
             site.place = Path(tempfile.mkdtemp(prefix="shm ", dir=folder))
-            judge(site)
+            check(site)
     return right(
-        "Killed half way, without room, two at once, with a new source: what lies under the final "
-        "name is always the whole file, and it is copied once."
+        "A job was killed or interrupted, had too little space, or ran twice, and the source "
+        "changed. The final name always has a complete file, which is copied once."
     )
 
 
 class Process:
-    """A process that stages, and the line to it."""
+    """A process that stages, and the connection to it."""
 
     def __init__(self, *order: Any, **how: Any):
-        """Start it, with what `job.main` gets."""
+        """Start the process with the arguments of `job.main`."""
         context = loaded_context()  # a new Python for each would take longer than its staging
         self._line, far = context.Pipe(duplex=False)
         self._heard: list[Any] = []
@@ -69,7 +72,7 @@ class Process:
         far.close()
 
     def outcomes(self, *, until: str = "") -> list[Outcome]:
-        """Return what came of its calls until it says this word or ends, as a killed one does."""
+        """Return the outcomes of its calls until it reports `until`, or ends."""
         with suppress(EOFError, ConnectionResetError):
             while until not in self._heard:
                 ready = "ready" in self._heard
@@ -78,10 +81,9 @@ class Process:
                     too_busy()
                 expect(
                     answered,
-                    f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for "
-                    "something that nobody does any more, such as a lock file that a killed "
-                    "process left behind.",
-                    "Take a lock that ends with its process: filelock.FileLock, or fcntl.flock.",
+                    f"A call of stage has not returned after {PATIENCE_S:g} s. Either its loop is "
+                    "infinite, or it waits for a lock file that a killed process left.",
+                    "Use a lock that ends with its process: filelock.FileLock, or fcntl.flock.",
                 )
                 self._heard.append(self._line.recv())
         return [one for one in self._heard if isinstance(one, Outcome)]
@@ -91,297 +93,244 @@ class Site:
     """A file to stage, a `place` to stage it in, and processes that call the learner's function."""
 
     place: Path
-    name: str  # of the copy in there
+    name: str  # file name of the copy
 
     def __init__(self, folder: Path, stage: Stage):
-        """Make the source in a `folder`."""
+        """Create the source in a `folder`."""
         self._stage, self._rng, self._processes = stage, random.Random(7), list[Process]()
-        self.source = folder / "slow" / "pulses of run 7.npy"  # which a shell would take apart
+        self.source = folder / "slow" / "pulses of run 7.npy"  # a shell splits such a name
         self.source.parent.mkdir()
-        self.size = self._rng.randrange(200_000, 400_000)
-        self.half_way = partial(limit_files, self.size // 2)
-        self._time = time.time() // 1 + 0.75  # so that some changes are within a second
+        self.data = self._rng.randbytes(self._rng.randrange(200_000, 400_000))
+        self._time = time.time() // 1 + 0.75
         self.write()
+        self.partway = partial(limit_files, len(self.data) // 2)
+        self.kill_partway = partial(self.partway, deadly=True)
 
-    def write(self, *, older_s: float = 0, longer: int = 0) -> None:
-        """Give the source new contents, `older_s` older and `longer` than it was."""
+    def renew(self, longer: int = 0) -> bytes:
+        """Draw new contents for the source, which are written later; return the old ones."""
+        old, self.data = self.data, self._rng.randbytes(len(self.data) + longer)
+        return old
+
+    def write(self, *, older_s: float = -100, longer: int = 0) -> bytes:
+        """Write contents that are `older_s` older and `longer`; return the old ones."""
+        old = self.renew(longer)
         self._time -= older_s
-        self.size += longer
-        self.data = self._rng.randbytes(self.size)
         self.source.write_bytes(self.data)
-        time_ns = int(self._time * 1e9) + 1  # which a float of seconds does not hold
+        time_ns = int(self._time * 1e9) + 1  # a float of seconds cannot represent this
         os.utime(self.source, ns=(time_ns, time_ns))
+        return old
 
     def start(self, source: Path | None = None, **how: Any) -> Process:
-        """Start a process that stages, this source or another one, `how` as `job.main` says."""
+        """Start a process that stages this source or another one; `how` is for `job.main`."""
         names = self._stage.__module__, self._stage.__qualname__
         source = source or self.source
         self._processes.append(Process(names, str(source), str(self.place), **how))
         return self._processes[-1]
 
-    def run(self, **how: Any) -> list[Outcome]:
-        """Stage in a process and return what came of each call."""
-        return self.start(**how).outcomes()
+    def stage(
+        self, story: str, step: str, *old: bytes, calls: tuple[str, ...] = ("",), **how: Any
+    ) -> None:
+        """Stage in a process, and check every call."""
+        self.check(self.start(calls=calls, **how).outcomes(), story, step, *old, calls=len(calls))
 
-    def run_killed(self) -> list[Outcome]:
-        """Stage in a process that is killed half way; return what came of its calls."""
-        killed = self.run(limit=partial(self.half_way, deadly=True))
+    def check(
+        self, outcomes: list[Outcome], story: str, step: str, *old: bytes, calls: int
+    ) -> None:
+        """Refuse outcomes that are errors or not complete copies, and a second copy."""
+        for one in outcomes:
+            expect(
+                not one.error,
+                f"{story} But stage stops: {explain(RuntimeError(one.error))}.",
+                step,
+            )
+            beside = {*os.listdir(self.source.parent)} - {self.source.name, *LINKS}
+            expect(
+                not one.moved and not beside,
+                "stage changes the working directory of the program, or leaves a file next to the "
+                "source, where many jobs may only read.",
+                "Lock a file in `place`, and join paths with Path(place, name).",
+            )
         expect(
-            all(outcome.error for outcome in killed),
-            "The program that copies was killed half way, and stage returned as if all were well.",
-            "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
+            len(outcomes) == calls,
+            f"{story} The process ended inside stage, without an error. Nobody killed it.",
+            "Raise an exception. sys.exit and os._exit end the whole job.",
         )
-        return killed
+        for one in outcomes:
+            self.expect_complete(Path(one.returned), one.data, story, step, *old)
+        expect(
+            not any(one.reads for one in outcomes[1:2]),
+            f"{story} The second call opens the source again, although there is a good copy, or "
+            "will be soon. Every job of the node would do this.",
+            step,
+        )
+        self.name = Path(outcomes[-1].returned).name
+
+    def expect_complete(
+        self, path: Path, data: bytes | None, story: str, step: str, *old: bytes
+    ) -> None:
+        """Refuse a path that is not a complete copy of the source, or of an `old` one."""
+        fault = "" if data in (self.data, *old) else "has the right size, but wrong or old bytes"
+        if data is None:
+            fault = "does not exist"
+        elif len(data) != len(self.data):
+            fault = f"has {len(data):,} of {len(self.data):,} bytes"
+        if path.parent != self.place:
+            fault = f"is not in {self.place}"
+        elif path.is_symlink() or (path.exists() and path.samefile(self.source)):
+            fault = "is a link to the source, so every read still goes to the slow storage"
+        expect(not fault, f"{story} Then {path.name!r} {fault}.", step)
+
+    def expect_little(self, files: float, story: str, step: str) -> None:
+        """Refuse a place that holds more bytes than this number of files needs."""
+        held = sum(path.stat().st_size for path in self.place.rglob("*") if path.is_file())
+        expect(
+            held < files * len(self.data),
+            f"{story} Now `place` holds {held:,} bytes, and the file has {len(self.data):,}. In "
+            "/dev/shm the rest is memory that is never released.",
+            step,
+        )
+
+    def fail(self, story: str, step: str, *old: bytes, **how: Any) -> None:
+        """Let a job fail, and refuse it if it hides this, or if the final name has a part."""
+        expect(
+            all(one.error for one in self.start(**how).outcomes()),
+            f"{story} But stage returned as if all were well.",
+            "Let errors through: subprocess.run(..., check=True), or `raise` after the clean-up.",
+        )
+        target = self.place / self.name
+        if target.exists() or old:
+            data = target.read_bytes() if target.is_file() else None
+            self.expect_complete(target, data, story, step, *old)
 
     def close(self) -> None:
-        """Leave no process behind, also when the check is interrupted."""
+        """End all processes, even if the check is interrupted."""
         for one in self._processes:
             one.process.kill()
             one.process.join()
 
-    def copy(self, outcome: Outcome) -> bytes:
-        """Return what lies where `stage` says, or nothing."""
-        path = Path(outcome.returned)
-        return path.read_bytes() if path.is_file() else b""
 
-    def exposes_a_part(self, *old: bytes) -> bool:
-        """Tell whether something else than the whole file, or an `old` one, has the final name."""
-        target = self.place / self.name
-        return target.exists() and target.read_bytes() not in (self.data, *old)
-
-    def held(self) -> int:
-        """Return the bytes that lie in the place."""
-        return sum(path.stat().st_size for path in self.place.rglob("*") if path.is_file())
+def _check_copy(site: Site) -> None:
+    site.stage("A file was staged twice.", f"{_COPY} {_SAME}", calls=("", ""))
+    link = site.source.with_name(LINKS[0])
+    with suppress(OSError):  # Windows may refuse links
+        link.symlink_to(site.source.name)
+        site.place /= "other"
+        site.place.mkdir()
+    if link.is_symlink():
+        site.stage("The source was a link.", "Copy the contents, and follow links.", source=link)
+        site.stage("A file was staged.", _COPY)
 
 
-def _judge_copy(site: Site) -> None:
-    """Stage twice where all is well."""
-    first, second = _good(site.run(calls=2), 2)
-    path, copied = Path(first.returned), site.copy(first)
-    expect(
-        path.parent == site.place,
-        f"stage returned {path}; the copy belongs into {site.place}.",
-        "Return the path of the copy in `place`.",
-    )
-    expect(
-        copied == site.data,
-        f"The copy has {len(copied):,} bytes and differs from the source, which has {site.size:,}.",
-        "Copy bytes: shutil.copyfile(source, target).",
-    )
-    expect(
-        not path.is_symlink() and not path.samefile(site.source),
-        "What lies there is a link to the source: every read still goes to the slow storage.",
-        "Copy the bytes: shutil.copyfile(source, target).",
-    )
-    expect(
-        os.listdir(site.source.parent) == [site.source.name],
-        "stage leaves a file beside the source, where many a job may only read: there it would end "
-        "with an error. And jobs on other nodes, which stage to themselves, would wait for it.",
-        "Lock a name in `place`: FileLock(f'{target}.lock').",
-    )
-    expect(
-        second.reads == 0,
-        "The second call reads the whole source again, although a good copy is there. Every job of "
-        "the node would pay for that.",
-        "Compare size and time with source.stat(), which reads no byte of it; shutil.copy2 gives "
-        "the copy the source's time, and so does os.utime(half, ns=...).",
-    )
-    site.name = path.name
+def _check_killed(site: Site) -> None:
+    """Kill a job while it copies, inspect what it leaves, and let the next one stage."""
+    story = "A job was killed while it copied."
+    site.fail(story, f"{_COPY} Lock a file with another name.", limit=site.kill_partway)
+    site.write()
+    story = f"{story} The source changed, and the next job staged it."
+    site.stage(story, f"{_COPY} {_FIXED}")
+    site.expect_little(1.4, story, _FIXED)
 
 
-def _judge_killed(site: Site) -> None:
-    """Kill a job half way, look at what it leaves, and let the next one stage."""
-    site.run_killed()
-    exposed, empty = site.exposes_a_part(), not site.held()
-    site.write(older_s=-100)
-    (after,) = _good(site.run(), 1)
-    copied = site.copy(after)
-    expect(
-        len(copied) == site.size,
-        "A job was killed half way through its copy. The next one took what lay there for the "
-        f"file: {len(copied):,} of {site.size:,} bytes, and no error.",
-        "Copy to another name in the same folder, and when all is there os.replace(half, target): "
-        "that happens at once or not at all.",
-    )
-    expect(
-        copied == site.data,
-        "A job was killed half way, and the source has changed. The next job put together a file "
-        "of the right size and with wrong bytes.",
-        "Begin the copy anew; do not append to what lies there.",
-    )
-    expect(
-        not (exposed and empty),
-        "When a job is killed half way, an empty file lies under the final name: did you lock that "
-        "name? A program that opens it takes it for the data.",
-        "Lock a file of another name: FileLock(f'{target}.lock').",
-    )
-    expect(
-        not exposed,
-        "When a job is killed half way, half a file lies under the final name. Your next call "
-        "notices; a program that opens the file without asking takes it for whole.",
-        _RENAME,
-    )
-    expect(
-        site.held() < 1.4 * site.size,
-        f"A job was killed half way, the next one was not; now {site.held():,} bytes lie there for "
-        f"a file of {site.size:,}. In /dev/shm that is memory, and nobody gives it back.",
-        "Give the unfinished copy one fixed name: under the lock the next job overwrites it.",
-    )
-
-
-def _judge_moved(site: Site) -> None:
-    """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
+def _check_moved(site: Site) -> None:
+    """Kill a job that renames into the place from another file system, which copies."""
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
         site.place = Path(place)
-        moved = site.run(limit=partial(site.half_way, deadly=True), at_border=True)
-        exposed = site.exposes_a_part() or any(outcome.direct for outcome in moved)
-    expect(
-        not exposed,
-        "What was copied is copied once more, to the final name. And into `place`, a file system "
-        "of its own as /dev/shm is, there is no renaming from elsewhere: shutil.move and mv copy. "
-        "If a job is killed then, half a file lies under the final name.",
-        _RENAME,
-    )
+        outcomes = site.start(limit=site.kill_partway, at_border=True).outcomes()
+        target = site.place / site.name
+        partial_copy = target.exists() and target.read_bytes() != site.data
+        expect(
+            not partial_copy and not any(one.direct for one in outcomes),
+            "The data are copied to the final name. A rename from another file system copies, too, "
+            "as shutil.move and mv do. If the job is killed then, a part has the final name.",
+            _COPY,
+        )
 
 
-def _judge_changed(site: Site) -> None:
-    _good(site.run(), 1)
+def _check_changed(site: Site) -> None:
+    site.stage("A file was staged.", _COPY)
     changes = [
-        (-100.0, 0, "of the same size, newer"),
-        (1000.0, 0, "of the same size, dated earlier, as a restored backup is"),
-        (0.0, -1, "a byte less, of the same time"),
+        (-100.0, 0, "same size, newer"),
+        (1000.0, 0, "same size, older, as after a restored backup"),
+        (0.0, -1, "one byte less, same time"),
     ]
-    if site.source.stat().st_mtime % 1:  # the file system knows parts of a second
-        changes.append((0.5, 0, "of the same size, changed half a second before"))
+    if site.source.stat().st_mtime % 1:  # the file system stores fractions of a second
+        changes.append((-0.01, 0, "same size, 0.01 s newer"))
     for older_s, longer, what in changes:
         site.write(older_s=older_s, longer=longer)
-        first, second = _good(site.run(calls=2), 2)
-        expect(
-            site.copy(first) == site.data,
-            f"The source has new contents ({what}), and stage returned the old ones.",
-            "Reuse a copy only if size and time are those of the source: st_size and st_mtime_ns "
-            "both equal. shutil.copy2 keeps the time.",
-        )
-        expect(
-            second.reads == 0,
-            f"The source has changed ({what}) and was copied; the next call copies it once more.",
-            "Give the copy the time of the source: shutil.copy2, or os.utime.",
-        )
-    expect(
-        site.held() < 1.4 * site.size,
-        "The source has changed, and old copies of it stay: in /dev/shm that is memory.",
-        "One copy under one name: os.replace(half, target) removes the old one.",
-    )
-    site.write(older_s=-100)
-    *_, touched, removed = _good(site.run(calls=4), 4)
-    expect(
-        touched.reads and removed.reads,
-        "A process does not notice that the source has changed, or that the copy was removed, "
-        "since its last call of stage.",
-        "Look at source and copy in every call, and remember nothing, as functools.cache does.",
-    )
+        story = f"The source changed ({what}) and was staged twice."
+        site.stage(story, _SAME, calls=("", ""))
+        site.expect_little(1.4, story, "One copy under one name: os.replace removes the old one.")
+    step = "Inspect source and copy in every call, and remember nothing, as functools.cache does."
+    old = site.renew()
+    story = "The source changed between two calls of one process."
+    site.stage(story, step, old, calls=("", "", "change"), later=site.data)
+    (after,) = site.start().outcomes()
+    site.check([after], story, step, calls=1)
+    site.stage("The copy was removed between two calls.", step, calls=("", "", "remove"))
+    site.write()
+    site.start(change_at_stat=True, later=site.data[::-1]).outcomes()
+    site.data = site.source.read_bytes()
+    site.stage("The source changed while a job copied it, and the next job staged it.", _SAME)
 
 
-def _judge_killed_renewal(site: Site) -> None:
-    """Kill a job that replaces a good copy of what the source was."""
-    _good(site.run(), 1)
-    old = site.data
-    site.write(older_s=-100)
-    site.run_killed()
-    expect(
-        not site.exposes_a_part(old),
-        "The source has changed, and the job that copied it anew was killed half way. Half a file "
-        "lies under the final name, where the whole old one was.",
-        _RENAME,
-    )
-    (after,) = _good(site.run(), 1)
-    expect(
-        site.copy(after) == site.data,
-        "The source has changed, and the job that copied it anew was killed half way. The next one "
-        "takes the old copy for the new one: what you note was noted before the copy was whole.",
-        "Look at the copy itself: its size and its time, which shutil.copy2 gives it.",
-    )
+def _check_renewal(site: Site) -> None:
+    """Kill a job that replaces a good copy of an older source."""
+    site.stage("A file was staged.", _COPY)
+    old = site.write()
+    story = "The source changed, and the job that copied it again was killed."
+    site.fail(story, f"Keep the old copy until os.replace. {_COPY}", old, limit=site.kill_partway)
+    site.stage(f"{story} The next job staged it.", "Compare the copy itself, not a note about it.")
 
 
-def _judge_full(site: Site) -> None:
-    for outcome in site.run(limit=site.half_way):
-        expect(
-            outcome.error,
-            f"There was room for half of the file, and stage returned {outcome.returned!r} as if "
-            "all were well.",
-            "Let the OSError go on to the caller: `raise` after the clean-up.",
-        )
-    expect(
-        not site.exposes_a_part(),
-        "There was room for half of the file. stage raised, and that half lies under the final "
-        "name now.",
-        "os.replace follows a copy that came to its end; what is in `finally` happens without one.",
-    )
-    expect(
-        site.held() < site.size // 10,
-        f"There was room for half of the file. stage raised, and left {site.held():,} bytes there: "
-        "the full /dev/shm stays full, and all workers of the node need it.",
-        "try: copy; except: remove the unfinished copy, then raise.",
-    )
+def _check_failed(site: Site) -> None:
+    no_space: dict[str, Any] = {"limit": site.partway}
+    for story, how in {
+        "There was space for half of the file.": no_space,
+        "Ctrl-C interrupted the job before its rename.": {"interrupt": True},
+    }.items():
+        site.fail(story, f"{_COPY} Do not put os.replace into `finally`.", **how)
+        site.expect_little(0.1, story, _TIDY)
 
 
-def _judge_two(site: Site) -> None:
-    """Let two jobs stage at once: a first copy, then a new one in place of an old one."""
+def _check_two(site: Site) -> None:
+    """Let two jobs stage at once: a first copy, then a new one that replaces an old one."""
     locks = _two_at_once(site, "reading")
-    site.write(older_s=-100)
-    _two_at_once(site, "renaming")
-    site.write(older_s=-100)
-    _good(site.run(), 1)  # alone, so that nobody else makes the lock's file again
+    old = site.write()
+    _two_at_once(site, "renaming", old)
+    site.write()
+    site.stage("The source changed.", _SAME)  # alone, so no other job creates the lock's file again
     expect(
-        os.name == "nt" or locks <= {*site.place.iterdir()},
-        "The lock's file is removed after use. Whoever waits for it holds a file without a name "
-        "then, the next one makes a new file and locks that, and both copy.",
-        "Leave the empty file there: what locks is not that it exists.",
+        os.name == "nt" or locks <= {*site.place.rglob("*")},
+        "The lock's file is removed after use. A job that waits then holds a file without a name, "
+        "the next job locks a new file, and both copy.",
+        "Keep the empty file. It locks nothing by existing.",
     )
 
 
-def _two_at_once(site: Site, where: str) -> set[Path]:
-    """Judge two jobs, the second of which begins while the first is there; return their locks."""
-    gate = loaded_context().Event()
+def _two_at_once(site: Site, where: str, *old: bytes) -> set[Path]:
+    """Check two jobs, the second of which starts during the first; return the lock's files."""
+    gate, story = loaded_context().Event(), "Two jobs staged the same file at the same time."
     one = site.start(gate=gate, gate_at=where)
     one.outcomes(until=where)
-    locks = {*site.place.glob("*lock*")}
+    there = {*site.place.rglob("*")}
     two = site.start(hurry=True)
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
+    target = site.place / site.name
+    kept = target.exists() or not old
     gate.set()
-    found = [process.outcomes() for process in (one, two)]
+    found = [*one.outcomes(), *two.outcomes()]
+    site.check(found, story, _LOCK, calls=2)
     expect(
-        not any("Timeout" in outcome.error for outcome in found[1]),
-        "Two jobs staged at the same time. The one that waits for the lock gives up after a while, "
-        "and its job ends; a large file takes minutes, and from a slow storage an hour.",
-        "Wait as long as it takes: FileLock(f'{target}.lock') without a timeout.",
+        kept,
+        "The source changed. While a job copied it again, the final name had no file for a moment.",
+        "Do not remove the old copy: os.replace(half, target) replaces it at once.",
     )
-    expect(
-        not any(outcome.reads for outcome in found[1]),
-        "Two jobs staged at the same time, and both copied. On a node with eight GPUs that is "
-        "eight times the traffic, and for a while eight times the memory.",
-        "Before you look whether the copy is there, take a lock that all jobs share, whatever "
-        "folder they run in: with FileLock(f'{target}.lock'): around everything, also os.replace, "
-        "and without a timeout.",
-    )
-    first, second = (_good(outcomes, 1)[0] for outcomes in found)
-    expect(
-        first.size == second.size == site.size,
-        "Two jobs staged at the same time. The one that did not copy returned before the other had "
-        "done so, and what it was told of is not there yet, or is the old file.",
-        "Let it wait for the lock, then look: a lock that is not waited for locks nothing.",
-    )
-    expect(
-        site.copy(first) == site.copy(second) == site.data,
-        "Two jobs staged at the same time, and one of them got a file that is not whole.",
-        "Take a lock before you look whether the copy is there, and keep it until os.replace.",
-    )
-    return locks
+    return there - {target, *(Path(path) for job in found for path in job.renamed)}
 
 
-def _judge_two_files(site: Site) -> None:
-    """Stage a file whose name begins alike while a job is about to rename the copy of the first."""
+def _check_two_files(site: Site) -> None:
+    """Stage a file whose name starts alike while a job is about to rename the copy of the first."""
     gate, other = loaded_context().Event(), site.source.with_suffix(".idx")
     other.write_bytes(site.data[::-1])
     one = site.start(gate=gate, gate_at="renaming")
@@ -392,38 +341,22 @@ def _judge_two_files(site: Site) -> None:
     gate.set()
     found = [outcome for job in (one, two) for outcome in job.outcomes()]
     expect(
-        len(found) == 2
-        and not any(outcome.error for outcome in found)
-        and [*map(site.copy, found)] == [site.data, site.data[::-1]],
-        f"Two jobs staged {site.source.name!r} and {other.name!r} into one folder. The copy of "
-        "one, whole or unfinished, was overwritten or removed by the other.",
-        "Give each file's copies names of their own, target and f'{target}.part': with_suffix and "
-        "stem cut off what tells two files apart. Remove no other.",
+        [Path(o.returned).read_bytes() if Path(o.returned).is_file() else None for o in found]
+        == [site.data, site.data[::-1]],
+        f"Two jobs staged {site.source.name!r} and {other.name!r} into one folder. One of them "
+        "overwrote or removed a copy of the other.",
+        "Give each file its own names, target and f'{target}.part', and remove no others. "
+        "with_suffix and stem drop what distinguishes two files.",
     )
 
 
-def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
-    for result in results:
-        expect(
-            "[Errno 18]" not in result.error,
-            "You rename or link from one file system into another, and that is an error: `place` "
-            "may be /dev/shm, and what you rename or link lies elsewhere.",
-            _RENAME,
-        )
-        expect(
-            not result.error,
-            f"stage stopped: {explain(RuntimeError(result.error))}.",
-            "Mend that line, run its cell again, then this one.",
-        )
-        expect(
-            not result.moved,
-            "stage leaves the process in another folder: all paths of the program that do not "
-            "begin at the root lead elsewhere from now on.",
-            "Leave out os.chdir, and join paths: Path(place, name).",
-        )
-    expect(
-        len(results) == wanted,
-        "The process that called stage ended in the middle of it, and nobody had killed it.",
-        "Raise an exception; sys.exit and os._exit end the whole job.",
-    )
-    return results
+CHECKS = (
+    _check_copy,
+    _check_killed,
+    _check_moved,
+    _check_changed,
+    _check_renewal,
+    _check_failed,
+    _check_two,
+    _check_two_files,
+)

@@ -1,21 +1,26 @@
-"""Check of notebook 07: a cache that never evicts, judged by the requests that it saves."""
+"""Exercise 07.2: a cache that never evicts. The judge counts the requests that it saves."""
 
+import gc
 import multiprocessing
 import pickle
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch import Tensor
+from torch.utils.data import Dataset
 
 from course_exercises.judging import loader
+from course_exercises.judging.compare import compare
+from course_exercises.judging.probes import expect_as_fast, memory_of
 from course_utils.teaching.exercise import (
     Verdict,
     exercise,
@@ -24,45 +29,57 @@ from course_utils.teaching.exercise import (
     right,
     too_busy,
 )
-from keepfed.formatting import plural
-from keepfed.loaders.workers import nbytes
 
 ROWS = 60
-KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample
-NUMBERS = [0, -1, -9, -99, -999, -9999]  # of which a sample may consist; none means "not there"
+KINDS = (  # shape and dtype of the samples
+    ((256,), torch.int64),
+    ((16, 40), torch.int16),
+    ((50,), torch.float32),
+    ((9, 9), torch.bfloat16),
+    ((64,), torch.bool),
+)
+SCALES = {torch.int64: 2**62, torch.int16: 2**15 - 1, torch.bool: 2}  # above 2^24, float32 rounds
+VALUES = [0, -1, -9, -99, -999, -9999]  # samples of one value, none of which may mean "not cached"
 
-WAIT_FOR_WORKER_S = 60.0  # which on a busy machine starts late
-ALONE_S = 1.0  # until a reader takes it that no other one comes
-LINE_S = 0.001  # for each line of the learner's, so that two get into each other's way
-LINES = range(12)  # of the learner's, before one of which a second reader asks
-WAIT_S = 0.1  # for that one, who may have to wait until the first has left a lock
+WAIT_FOR_WORKER_S = 60.0  # a worker starts late on a busy machine
+LINE_S = 0.001  # for each line of the learner's code, so two workers get in each other's way
+OPCODES = 7 * ROWS  # most instructions of the learner's code that are tried as a pause
+WAIT_S = 0.03  # for a second reader, which may wait for a lock
 
 Make = type[Any]
-_SPAWN = multiprocessing.get_context("spawn")  # whose gates any worker can get
+_SPAWN = multiprocessing.get_context("spawn")  # any worker can receive its locks
+_KEEP = (
+    "Never evict, and create space for budget // sample.nbytes samples. A tensor of "
+    "torch.bool notes which samples are there."
+)
+_SHARED = (
+    "Create tensors in __init__ with torch.zeros(...).share_memory_(), and store sample i at "
+    "place i. A lock must come from multiprocessing.get_context('spawn')."
+)
 
 
-class Rows(Dataset[torch.Tensor]):
-    """Samples of a dataset that counts the requests for each, in all processes together."""
+class Rows(Dataset[Tensor]):
+    """Samples of a dataset that counts the requests for all processes together."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: type[np.integer[Any]]):
-        """Make the samples."""
-        rng = np.random.default_rng(7)
-        ends = np.iinfo(dtype)
-        numbers = rng.integers(1, ends.max, (ROWS, *shape), dtype)
-        for row, number in enumerate([*NUMBERS, ends.min, ends.max], 7):
-            numbers[row] = number
-        self.values, self.sample_bytes = torch.from_numpy(numbers), numbers[0].nbytes
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype):
+        """Create the samples."""
+        generator = torch.Generator().manual_seed(7)
+        values = torch.rand(ROWS, *shape, generator=generator, dtype=torch.float64)
+        self.values = (values * SCALES.get(dtype, 1)).to(dtype)
+        for row, value in enumerate(VALUES, 7):
+            self.values[row] = value
+        self.sample_bytes = self.values[0].nbytes
         self.counts = torch.zeros(ROWS, dtype=torch.int64)
         self.counts.share_memory_()  # type: ignore[no-untyped-call]
-        self.fails_once = -1  # the row whose next read raises
+        self.failures = 0  # number of the next reads of row 5 that fail
 
     def __len__(self) -> int:
         return ROWS
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitem__(self, index: int) -> Tensor:
         row = range(ROWS)[index]
-        if row == self.fails_once:
-            self.fails_once = -1
+        if row == 5 and self.failures:
+            self.failures -= 1
             raise OSError("the storage did not answer")
         self.counts[row] += 1
         return self.values[row].clone()
@@ -73,251 +90,177 @@ class Rows(Dataset[torch.Tensor]):
         return int(self.counts.sum())
 
 
-class Crowded(Rows):
-    """Rows that two workers, while there are two, get at the same moment."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: type[np.integer[Any]]):
-        """Make the samples, and the gate."""
-        super().__init__(shape, dtype)
-        self._gate = _SPAWN.Barrier(2)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if get_worker_info():
-            with suppress(threading.BrokenBarrierError):  # who holds a lock reads alone
-                self._gate.wait(ALONE_S)
-        return super().__getitem__(index)
-
-
-class Slowly(Dataset[torch.Tensor]):
+class Slowly(Dataset[Tensor]):
     """A learner's dataset that two workers fill in step, line by line."""
 
     def __init__(self, cached: Any):
-        """Make the gate at which they begin."""
-        self._cached, self._gate, self._begun = cached, _SPAWN.Barrier(2), False
-        self.met = _SPAWN.Event()  # there, the two of them
+        """Create the barrier at which each sample begins."""
+        self._cached, self._gate, self.met = cached, _SPAWN.Barrier(2), _SPAWN.Event()
 
     def __len__(self) -> int:
         return ROWS
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if not self._begun:
-            self._gate.wait(WAIT_FOR_WORKER_S)
-            self._begun = True
-            self.met.set()
-        file = sys.modules[type(self._cached).__module__].__file__
+    def __getitem__(self, index: int) -> Tensor:
+        self._gate.wait(WAIT_FOR_WORKER_S)
+        self.met.set()
+        return _traced(self._cached, index, lambda: time.sleep(LINE_S), "line")
 
-        def give_way(frame: FrameType, event: str, argument: object) -> Any:
-            if frame.f_code.co_filename == file:
-                time.sleep(LINE_S)
-                return give_way
+
+def _traced(cached: Any, index: int, pause: Callable[[], None], event: str) -> Tensor:
+    """Return a sample, and call `pause` before each line or opcode of the learner's code."""
+    file = sys.modules[type(cached).__module__].__file__
+
+    def trace(frame: FrameType, what: str, _: object) -> Any:
+        if frame.f_code.co_filename != file:
             return None
+        frame.f_trace_opcodes = event == "opcode"
+        if what == event:
+            pause()
+        return trace
 
-        sys.settrace(give_way)
-        try:
-            return self._cached[index]  # type: ignore[no-any-return]
-        finally:
-            sys.settrace(None)
+    sys.settrace(trace)
+    try:
+        return cached[index]  # type: ignore[no-any-return]
+    finally:
+        sys.settrace(None)
 
 
-@exercise("07.2", title="A cache that never evicts", seconds=180)
+@exercise("07.2", title="A cache that never evicts", seconds=90)
 def never_evict(cached_class: Make) -> Verdict:
-    """Judge a wrapper `Cached(dataset, budget)`: what it saves, keeps, and holds across workers."""
-    for shape, dtype in KINDS:
-        rows = Rows(shape, dtype)
-        _judge_everything_fits(cached_class, rows)
-        _judge_accidents(cached_class, rows)
+    """Check a wrapper `Cached(dataset, budget)`: what it saves, keeps, and shares with workers."""
+    for kind in KINDS:
+        rows = Rows(*kind)
+        cached = _check_budget(cached_class, rows, 2 * ROWS * rows.sample_bytes)
+        expect_as_fast(partial(_read, cached), partial(_read, rows))
+        _check_accidents(cached_class, rows)
         for share in (24.7 / ROWS, 0.9, 0, 0.7 / ROWS):
-            _judge_share(cached_class, rows, share)
+            _check_budget(cached_class, rows, int(share * ROWS * rows.sample_bytes))
+    _check_memory(cached_class, Rows((4096,), torch.int64))
     expect_in_a_file(cached_class)
-    _judge_room(cached_class, Rows(*KINDS[0]))
-    _judge_second(cached_class, Rows(*KINDS[0]))
-    for how in _ways_to_start():
-        _judge_workers(cached_class, Crowded(*KINDS[0]), how)
+    _check_second(cached_class, Rows(*KINDS[0]))
+    ways = _start_methods()
+    for how in ways:
+        _check_workers(cached_class, Rows(*KINDS[0]), how)
     return right(
-        "What fits the budget is read once and never again, in the notebook and in workers, "
-        f"started by {' and by '.join(_ways_to_start())}; the share found is the share that fits."
+        "Samples that fit are read once and never again, in the notebook and in workers "
+        f"started by {' and by '.join(ways)}. The share of hits is the share that fits."
     )
 
 
-def _ways_to_start() -> list[str]:
-    """Name a way that pickles the dataset, and `fork`, which does not, where that is safe."""
+def _read(dataset: Any) -> list[Any]:
+    return [dataset[index] for index in range(ROWS)]
+
+
+def _start_methods() -> list[str]:
+    """Return a start method that pickles the dataset, and `fork` if that is safe."""
     known = multiprocessing.get_all_start_methods()
     pickles = "forkserver" if "forkserver" in known else "spawn"
     return ["fork", pickles] if sys.platform == "linux" else [pickles]
 
 
-def _judge_everything_fits(make: Make, rows: Rows) -> None:
+def _check_budget(make: Make, rows: Rows, budget: int) -> Any:
+    """Check three epochs with a budget, and return the cache."""
+    fits = min(ROWS, budget // rows.sample_bytes)
+    shuffled = np.random.default_rng(2).permutation(ROWS).tolist()
     before = rows.requests
-    cached = make(rows, 2 * ROWS * rows.sample_bytes)
-    expect(
-        len(cached) == ROWS,
-        f"A dataset of {ROWS} samples has {len(cached)} with your cache around it.",
-        "len(cached) is len(self.dataset).",
-    )
-    _hits(cached, rows, range(ROWS), "The first epoch")
+    cached = make(rows, budget)
+    compare(lambda _: len(cached), lambda _: ROWS, ["len(cached)"])
+    _hits(cached, rows, range(ROWS))
     first = rows.requests - before
     expect(
-        first < 1.2 * ROWS,  # what samples are like may be asked for before
-        f"With room for all, the first epoch makes {plural(first, 'request')} for {ROWS} samples.",
-        "Read a sample once: keep it, and hand out what was read.",
+        ROWS <= first < 1.2 * ROWS,  # the class may read a sample to learn its shape
+        f"The first epoch makes {first} requests for {ROWS} samples.",
+        "Read each sample once, store it, and return what was read.",
     )
-    hits = _hits(cached, rows, range(ROWS), "The second epoch")
+    for order in range(ROWS), shuffled:
+        hits = _hits(cached, rows, order)
+        expect(
+            hits == fits,
+            f"The budget has space for {fits} of {ROWS} samples of {rows.sample_bytes:,} bytes. In "
+            f"a later epoch, {hits} came without a request.",
+            _KEEP,
+        )
+    return cached
+
+
+def _check_memory(make: Make, rows: Rows) -> None:
+    """Weigh two full caches, whatever holds their memory."""
+    before, size = _tensor_bytes(), rows.sample_bytes
+    budgets = 25 * size, 2 * ROWS * size
+    caches, held, _ = memory_of(lambda: tuple(_filled(make(rows, one)) for one in budgets))
+    held += _tensor_bytes() - before
     expect(
-        hits > 0,
-        f"There is room for all {ROWS} samples, and the second epoch reads all of them again: "
-        "nothing is kept.",
-        "In __getitem__: if the sample is there, return it; else read it, keep it, return it.",
-    )
-    expect(
-        hits == ROWS,
-        f"There is room for all {ROWS} samples, and the second epoch still makes "
-        f"{plural(ROWS - hits, 'request')}. Is there room, and is it noted beside a sample that it "
-        "is there? For a sample may be all zeros, or -1, or whatever number stands for nothing.",
-        "A budget of B bytes has room for B // sample.nbytes samples; a tensor of torch.bool notes "
-        "which are there.",
+        held <= (25 + ROWS + 2 * len(caches)) * size + 40_000,  # samples for the shape, and notes
+        f"A cache with a budget for 25 samples and one with a budget for twice the {ROWS} samples "
+        f"of the dataset hold {held:,} bytes. A sample has {size:,}.",
+        "Create space for min(len(dataset), budget // sample.nbytes) samples only.",
     )
 
 
-def _judge_accidents(make: Make, rows: Rows) -> None:
-    """Change samples in place, as an augmentation may, and let a read fail; then ask again."""
+def _filled(cached: Any) -> Any:
+    _read(cached)
+    return cached
+
+
+def _tensor_bytes() -> int:
+    """Return the bytes of all tensors of this process, including those in modules."""
+    tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
+    storages = [t.untyped_storage() for t in tensors if t.layout == torch.strided]
+    return sum({one.data_ptr(): one.nbytes() for one in storages if one.nbytes()}.values())
+
+
+def _check_accidents(make: Make, rows: Rows) -> None:
+    """Change samples in place, as an augmentation may, and let reads fail."""
     cached = make(rows, ROWS * rows.sample_bytes)
-    for when in ("just read", "kept"):
+    for _ in range(2):
         cached[3].zero_()
         expect(
             cached[3].any(),
-            f"Somebody changed a sample that was {when} in place, and from then on the cache "
-            "hands out the changed one: it gave away its own memory.",
-            "Return a copy of what you keep: self.kept[index].clone().",
+            "A sample was changed in place after it was returned, and the cache now returns the "
+            "changed sample, because it returned its own memory.",
+            "Return a copy: self.kept[index].clone().",
         )
-    rows.fails_once = 5
-    got: list[torch.Tensor] = []
-    with suppress(OSError):
-        got.append(cached[5])
-    rows.fails_once = -1
-    expect(
-        all(torch.equal(one, rows.values[5]) for one in (*got, cached[5])),
-        "One read failed, and the cache hands out something else for that sample: it was noted as "
-        "there before it was, or the error is hushed up.",
-        "Read the sample, write it, and only then note that it is there; let the error through.",
-    )
-
-
-def _judge_share(make: Make, rows: Rows, share: float) -> None:
-    budget = int(share * ROWS * rows.sample_bytes)
-    fits = budget // rows.sample_bytes
-    cached = make(rows, budget)
-    shuffled = np.random.default_rng(2).permutation(ROWS).tolist()
-    _hits(cached, rows, range(ROWS), "The first epoch")
-    for name, order in {"in order": range(ROWS), "shuffled": shuffled}.items():
-        hits = _hits(cached, rows, order, f"An epoch {name}")
+    for failures in 1_000, 1:
+        rows.failures = failures
+        with suppress(OSError):
+            compare(lambda _: cached[5], lambda _: rows.values[5], ["a sample whose read failed"])
         expect(
-            hits <= fits,
-            f"The budget of {budget:,} bytes has room for {fits} of {ROWS} samples of "
-            f"{rows.sample_bytes:,} bytes; {hits} came without a request. More is kept than that.",
-            "Count bytes, not samples: budget // sample.nbytes, rounded down, may be 0.",
+            rows.failures or failures == 1,
+            "A read fails again and again, and the cache never gives up. A missing file would "
+            "block the training.",
+            "Let the OSError through, or retry a few times.",
         )
+    rows.failures = 0
+    compare(lambda _: cached[5], lambda _: rows.values[5], ["a sample whose read failed before"])
+
+
+def _check_second(make: Make, rows: Rows) -> None:
+    """Let one reader fill the cache, and another read the same sample between two instructions."""
+    cached = [make(rows, ROWS * rows.sample_bytes) for _ in range(OPCODES // ROWS)]
+    for number in range(OPCODES):
+        index = number % ROWS
+        got = _interrupted(number, cached[number // ROWS], index)
         expect(
-            hits > 0 or fits == 0,
-            f"The budget has room for {fits} of {ROWS} samples, and in an epoch {name} none comes "
-            "without a request: to make room you throw out the sample that is needed next. "
-            "Cut to less than the data, such a cache is worth nothing.",
-            "Never throw out: what was kept first stays, and when the room is used up nothing "
-            "more is kept.",
+            all(torch.equal(one, rows.values[index]) for one in got),
+            "While one reader stores a sample, another reads it and gets something else. It was "
+            "noted as cached before it was stored.",
+            "Store the sample first. Then note in the next line that it is cached.",
         )
-        expect(
-            hits == fits,
-            f"The budget has room for {fits} of {ROWS} samples, and in an epoch {name} only {hits} "
-            "come without a request: room is unused, or something was thrown out.",
-            "Room for budget // sample.nbytes samples; what is kept stays.",
-        )
-    held = nbytes(vars(cached))
-    expect(
-        held <= budget + 2 * rows.sample_bytes + 32 * ROWS,  # one for its shape, and notes
-        f"The budget is {budget:,} bytes, and the tensors of your cache take {held:,}: memory is "
-        "taken when a tensor is made, used or not.",
-        "Make room for budget // sample.nbytes samples, and for no more.",
-    )
+        if len(got) < 2:  # the code has fewer instructions
+            break
 
 
-def _judge_room(make: Make, rows: Rows) -> None:
-    cached = make(rows, 2 * ROWS * rows.sample_bytes)
-    expect(
-        nbytes(vars(cached)) < 1.5 * ROWS * rows.sample_bytes,
-        f"The budget has room for twice the {ROWS} samples there are, and your cache takes it all.",
-        "No more places than samples: min(len(dataset), budget // sample.nbytes).",
-    )
-
-
-def _judge_workers(make: Make, rows: Crowded, how: str) -> None:
-    """Let two workers fill the cache, half of the samples each."""
-    fits = ROWS // 2
-    cached = make(rows, fits * rows.sample_bytes)
-    slowly = Slowly(cached)
-    try:
-        list(loader(slowly, batch_size=ROWS // 2, multiprocessing_context=how))
-    except (RuntimeError, TypeError, pickle.PicklingError) as error:
-        if re.search("timed out|BrokenBarrier", str(error)) and not slowly.met.is_set():
-            too_busy()
-        expect(
-            not re.search("pickle|semlock", str(error).lower()),
-            f"Workers started by {how} get a pickled copy of the dataset, and there can be none "
-            f"of yours ({error}). Only a fork inherits such things.",
-            "Keep tensors with .share_memory_(): they reach any worker. So does a lock of "
-            'multiprocessing.get_context("spawn").',
-        )
-        raise
-    where = f"After two workers, started by {how}, have filled the cache, an epoch in the notebook"
-    hits = _hits(cached, rows, range(ROWS), where)
-    expect(
-        hits > 1,
-        f"Two workers, started by {how}, ran an epoch, and what they kept is gone: each wrote into "
-        "a copy of its own. Pickling for a worker shares a tensor by itself, but fork pickles "
-        "nothing.",
-        "Keep samples and notes in tensors that all processes see: "
-        "torch.zeros(...).share_memory_(), made in __init__.",
-    )
-    expect(
-        hits == fits,
-        f"Two workers, started by {how}, filled a cache with room for {fits} samples at the same "
-        f"moment; {hits} are there. A number that workers change, such as the next free place, is "
-        "a copy in each of them, or both took the same place: a lock that each makes for itself "
-        "locks nobody else out.",
-        "Give each sample a place that needs no agreement: sample i lies at place i, and what "
-        "has no place is not kept.",
-    )
-
-
-def _judge_second(make: Make, rows: Rows) -> None:
-    """Let one reader fill the cache, and another ask for the same sample between two lines."""
-    cached = make(rows, ROWS * rows.sample_bytes)
-    for line, index in zip(LINES, range(ROWS)[-len(LINES) :], strict=True):
-        expect(
-            all(torch.equal(one, rows.values[index]) for one in _asked_before(line, cached, index)),
-            "One reader puts a sample into the cache, another asks for it a moment too early, and "
-            "gets something else: it was noted as there before it was.",
-            "Write the sample first, and only then that it is there.",
-        )
-
-
-def _asked_before(line: int, cached: Any, index: int) -> list[torch.Tensor]:
-    """Return what a second reader gets, who asks before that line of the first."""
-    file, left = sys.modules[type(cached).__module__].__file__, iter(range(line))
-    got: list[torch.Tensor] = []
+def _interrupted(number: int, cached: Any, index: int) -> list[Tensor]:
+    """Let a second reader start before that instruction of the first, and return what both get."""
+    left, got = iter(range(number)), list[Tensor]()
     second = threading.Thread(target=lambda: got.append(cached[index]))
 
-    def look(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != file:
-            return None
-        if event == "line" and next(left, None) is None and not second.ident:
+    def pause() -> None:
+        if next(left, None) is None and not second.ident:
             second.start()
             second.join(WAIT_S)
-        return look
 
-    def read() -> None:
-        sys.settrace(look)
-        cached[index]
-
-    first = threading.Thread(target=read)
+    first = threading.Thread(target=lambda: got.append(_traced(cached, index, pause, "opcode")))
     first.start()
     first.join()
     if second.ident:
@@ -325,27 +268,34 @@ def _asked_before(line: int, cached: Any, index: int) -> list[torch.Tensor]:
     return got
 
 
-def _hits(cached: Any, rows: Rows, order: Iterable[int], where: str) -> int:
-    """Run an epoch whose samples are to be right; return how many came without a request."""
+def _check_workers(make: Make, rows: Rows, how: str) -> None:
+    """Let two workers fill the cache, half of the samples each."""
+    fits = ROWS // 2
+    cached = make(rows, fits * rows.sample_bytes)
+    slowly = Slowly(cached)
+    try:
+        list(loader(slowly, batch_size=ROWS // 2, multiprocessing_context=how))
+    except (RuntimeError, TypeError, AttributeError, NameError, pickle.PicklingError) as error:
+        if re.search("timed out|BrokenBarrier", str(error)) and not slowly.met.is_set():
+            too_busy()
+        expect(
+            not re.search("pickle|semlock|attributeerror|nameerror", f"{error!r}".lower()),
+            f"A worker started by {how} gets a pickled copy of the instance. Attributes of the "
+            f"class and some objects are missing there: {str(error).strip().splitlines()[-1]}",
+            _SHARED,
+        )
+        raise
+    hits = _hits(cached, rows, range(ROWS))
+    expect(
+        hits == fits,
+        f"Two workers, started by {how}, filled a cache with space for {fits} samples. Only {hits} "
+        "are there afterwards. Each wrote into its own copy, or both used the same place.",
+        _SHARED,
+    )
+
+
+def _hits(cached: Any, rows: Rows, order: Iterable[int]) -> int:
+    """Run an epoch, check its samples, and return how many came without a request."""
     before = rows.requests
-    for index in order:
-        sample = cached[index]
-        expect(
-            isinstance(sample, torch.Tensor),
-            f"cached[{index}] is {type(sample).__name__}; the dataset gives a tensor.",
-            "Return what the dataset gives.",
-        )
-        wanted = rows.values[index]
-        expect(
-            sample.dtype == wanted.dtype,
-            f"{where} serves {sample.dtype}, and the dataset has {wanted.dtype}: a tensor made "
-            "without a dtype is float32, and large whole numbers lose digits in it.",
-            "Make the room like a sample: torch.zeros(places, *first.shape, dtype=first.dtype).",
-        )
-        expect(
-            torch.equal(sample, wanted),
-            f"{where} serves another sample for index {index} than the dataset does. Two samples "
-            "share a place, numbers were rounded, or one is handed out before it is there.",
-            "Sample i has its own place; write the sample first, and then that it is there.",
-        )
+    compare(lambda i: cached[i], lambda i: rows.values[i], order, show=lambda i: f"sample {i}")
     return ROWS - (rows.requests - before)

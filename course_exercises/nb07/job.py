@@ -1,6 +1,6 @@
-"""Run a learner's `stage` in a process of its own: watched, held up, or ended half way.
+"""Run a learner's `stage` in a separate process: watched, blocked, interrupted or killed.
 
-Nothing heavy is imported: on Windows each of the several processes is a new Python.
+It imports no large package, because on Windows each of these processes is a new Python.
 """
 
 import builtins
@@ -21,46 +21,67 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _PROGRAM = "subprocess.Popen", "os.system"
-_HURRY = 3600  # an hour a second
+_HURRY = 3600  # speed of the clocks
 
 
 class Outcome(NamedTuple):
-    """What came of a call: a path or a traceback, and how often the source was read."""
+    """Result of a call: a path or a traceback, and what it did on the way."""
 
-    reads: int
+    reads: int  # times that the source was opened
     returned: str = ""
-    size: int = -1  # of what lies there by then
-    direct: bool = False  # what was returned was opened for writing
-    moved: bool = False  # the process is in another folder now
+    data: bytes | None = None  # contents of the returned path when the call ended
+    direct: bool = False  # whether the returned path was opened for writing
+    renamed: tuple[str, ...] = ()  # paths that were renamed or linked
+    moved: bool = False  # whether the working directory changed
     error: str = ""
 
 
 def main(
     line: Connection,
-    stage: tuple[str, str],  # its module, its name
+    stage: tuple[str, str],
     source: str,
     place: str,
     *,
-    calls: int = 1,  # before a third one the source is touched, before a fourth the copy removed
-    gate: Event | None = None,  # where it waits ...
-    gate_at: str = "reading",  # as soon as the source is read, or before the "renaming"
-    limit: Callable[[], None] = lambda: None,  # lets files grow no further
-    at_border: bool = False,  # only where a renaming would lead into another file system
-    hurry: bool = False,  # its clock runs ahead, so that who waits for some minutes gives up soon
+    calls: tuple[str, ...] = ("",),
+    later: bytes = b"",
+    change_at_stat: bool = False,
+    gate: Event | None = None,
+    gate_at: str = "reading",
+    limit: Callable[[], None] = lambda: None,
+    at_border: bool = False,
+    interrupt: bool = False,
+    hurry: bool = False,
 ) -> None:
-    """Say over the line when all is ready, when it waits, and what came of each call.
+    """Report when all is ready, when the job waits, and the outcome of each call.
 
-    It runs in a folder of its own, as jobs do: what they lock there, no other one sees.
+    The process has its own working directory, like a job, so relative lock paths are not shared.
+
+    Args:
+        line: Connection for the reports.
+        stage: Module and name of the learner's function, called with `source` and `place`.
+        source: File to stage.
+        place: Folder to stage it in.
+        calls: What to do before each call: "change" the source, "remove" the copy, or nothing.
+        later: Contents for "change", or if `change_at_stat` changes the source after its reading.
+        change_at_stat: Change the source if its time is read after its contents.
+        gate: Event to wait for, before "reading" the source or before "renaming" (`gate_at`).
+        gate_at: See `gate`.
+        limit: Limits the size of files, from the start or only `at_border`.
+        at_border: Apply the limit where a rename would leave its file system.
+        interrupt: Raise KeyboardInterrupt before a rename, or before a program starts.
+        hurry: Let the clocks run ahead, so a job that gives up after minutes does so soon.
     """
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
-        os.dup2(nowhere, stream)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in 1, 2:  # output would appear in the notebook, even that of programs
+        os.dup2(null, stream)
     os.chdir(tempfile.mkdtemp(dir=Path(source).parent.parent))
     if hurry:
         _run_ahead()
     here = os.getcwd()
-    reads, written = _watch(source, line, gate, gate_at)
+    reads, written, renamed = _watch(source, line, gate, gate_at, interrupt)
     _border(place, limit)
+    if change_at_stat:
+        _change_at_stat(source, later, reads)
     try:
         function = getattr(importlib.import_module(stage[0]), stage[1])
         if at_border:  # a program may be mv
@@ -69,24 +90,43 @@ def main(
             limit()
         line.send("ready")
         path = ""
-        for call in range(calls):
+        for before in calls:
             reads.clear()
-            if call == 2:
-                os.utime(source, (2e9, 2e9))  # in 2033: no source is as new
-            if call == 3:
+            if before == "change":
+                _rewrite(source, later)
+            if before == "remove":
                 os.unlink(path)
             path = os.fsdecode(function(source, place))
-            size = os.path.getsize(path) if os.path.exists(path) else -1
-            line.send(Outcome(len(reads), path, size, path in written, os.getcwd() != here))
-    except Exception as error:
+            data = Path(path).read_bytes() if os.path.isfile(path) else None
+            moved = os.getcwd() != here
+            line.send(Outcome(len(reads), path, data, path in written, tuple(renamed), moved))
+    except BaseException as error:
         frames = "".join(traceback.format_tb(error.__traceback__))
         said = next(iter(str(error).splitlines()), "")
-        sent = f"Original Traceback\n{frames}{type(error).__name__}: {said}"  # as by a worker
+        sent = f"Original Traceback\n{frames}{type(error).__name__}: {said}"  # as from a worker
         line.send(Outcome(len(reads), error=sent))
 
 
+def _rewrite(source: str, contents: bytes) -> None:
+    Path(source).write_bytes(contents)
+    os.utime(source, (2e9, 2e9))  # in 2033, newer than any other version
+
+
+def _change_at_stat(source: str, later: bytes, reads: list[str]) -> None:
+    """Change the source as soon as it was read and its time is asked for again."""
+    real = os.stat
+
+    def stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if reads and path != -1 and str(path) == source:
+            os.stat = real
+            _rewrite(source, later)
+        return real(path, *args, **kwargs)
+
+    os.stat = stat
+
+
 def _run_ahead() -> None:
-    """Let the clocks of this process say that hours have passed, where seconds have."""
+    """Let the clocks of this process run an hour per second."""
     for name in "time", "monotonic", "perf_counter":
         clock: Callable[[], float] = getattr(time, name)
         setattr(time, name, partial(_ahead, clock, clock()))
@@ -97,11 +137,12 @@ def _ahead(clock: Callable[[], float], began: float) -> float:
 
 
 def _watch(
-    source: str, line: Connection, gate: Event | None, gate_at: str
-) -> tuple[list[str], list[str]]:
-    """Return a list that grows when the source is read, and one of what is opened for writing."""
+    source: str, line: Connection, gate: Event | None, gate_at: str, interrupt: bool
+) -> tuple[list[str], list[str], list[str]]:
+    """Return lists of reads of the source, of paths opened for writing, and of paths renamed."""
     reads: list[str] = []
     written: list[str] = []
+    renamed: list[str] = []
     waited: list[str] = []
 
     def wait(where: str) -> None:
@@ -118,15 +159,18 @@ def _watch(
         if program or (event == "open" and str(args[0]) == source and not writes):
             reads.append(event)
             wait("reading")
-        if event == "os.rename":
+        if event in ("os.rename", "os.link"):
+            renamed.append(str(args[0]))
             wait("renaming")
+        if interrupt and (event in ("os.rename", "os.link") or program):
+            raise KeyboardInterrupt
 
-    sys.addaudithook(hear)  # it hears everything that Python reports about itself
-    return reads, written
+    sys.addaudithook(hear)  # it receives every event that Python reports about itself
+    return reads, written, renamed
 
 
 def _border(place: str, at_border: Callable[[], None]) -> None:
-    """Refuse to rename into `place` or out of it, as to another file system; call `at_border`."""
+    """Refuse a rename into `place` or out of it, like one to another file system."""
 
     def guard(name: str) -> None:
         rename = getattr(os, name)
@@ -146,7 +190,7 @@ def _border(place: str, at_border: Callable[[], None]) -> None:
 
 
 def limit_files(size: int, *, deadly: bool = False) -> None:
-    """Let no file grow beyond `size` bytes: writing on is an error, or the end as by SIGKILL."""
+    """Let no file grow beyond `size` bytes: more is an error, or kills the process."""
     try:
         import resource
     except ModuleNotFoundError:
@@ -159,8 +203,8 @@ def limit_files(size: int, *, deadly: bool = False) -> None:
 
 
 def limit_open(size: int, *, deadly: bool) -> None:
-    """Do the same where the system knows no such limit; only what `open` returned is limited."""
-    with suppress(ImportError, AttributeError):  # shutil lets Windows copy, where nobody opens
+    """Do the same for files from `open`, if the system has no such limit."""
+    with suppress(ImportError, AttributeError):  # without it, shutil copies with open
         del importlib.import_module("_winapi").CopyFile2
     real_open = builtins.open
 

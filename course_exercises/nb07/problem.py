@@ -1,4 +1,4 @@
-"""What exercise 07.3 is about: training jobs, and how much memory they have."""
+"""Training jobs of exercise 07.3, and their memory."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 class StagingJob:
     """A training job on one node. Sizes are MB."""
 
-    shm_mb: float  # what /dev/shm may hold, at most
-    memory_mb: float  # what the job may use: its cgroup's limit
-    program_mb: float  # the training program itself, without workers
+    shm_mb: float  # size of /dev/shm
+    memory_mb: float  # limit of the job, from its cgroup
+    program_mb: float  # memory of the training program, without workers
     workers: int
-    worker_mb: float  # each
+    worker_mb: float  # memory of each worker
     prefetch_factor: int
     batch_mb: float
 

@@ -3,11 +3,11 @@
 #
 # **You will do:** break a script that stages data, and write a cache that all workers share.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - where data can lie, and who throws them out there,
-# - when a copy in `/dev/shm` pays, what it buys, and what it does not,
-# - how a half copy is taken for a whole one,
+# - where data can be stored, and what deletes or evicts them there;
+# - when a copy in `/dev/shm` pays, what it gains, and what it does not;
+# - how a partial copy is mistaken for a complete one;
 # - to keep samples in memory that workers share.
 #
 # **You need:** notebooks 01, 02 and 04. A CPU is enough. **Minutes:** {minutes}.
@@ -25,27 +25,28 @@ cu.ready("07")
 # - *4 min* **The ladder of places.** Prediction 07a. Ask who has ever cleared a page cache before
 #   measuring.
 # - *2 min* **When staging pays.** Prediction 07b, by arithmetic.
-# - *4 min* **The script of the lectures.** Prediction 07c: read the script aloud, line by line, and
-#   let the room find what can go wrong at each.
+# - *4 min* **A common staging script.** Prediction 07c. Read the script aloud, line by line, and let
+#   the room find what can go wrong in each line.
 # - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
-# - *10 min* **What /dev/shm costs.** Exercise 7.3; unstage before you go on.
+# - *10 min* **What /dev/shm costs.** Exercise 7.3. Unstage before you continue.
 #
-# **Board.** Five rungs: network, NVMe, page cache, `/dev/shm`, an array of your own. Ask at each: who
-# throws your data out here, and when? The answer decides more than the speed does.
+# **Board.** Draw five rungs: network, NVMe, page cache, `/dev/shm`, your own array. Ask for each rung
+# what deletes your data there, and when. The answer matters more than the speed.
 
 # %% [markdown]
 # ## The ladder of places
 #
-# | Place | What it is | Who throws your data out |
+# | Place | What it is | What removes your data |
 # |---|---|---|
-# | array in your process | memory | nobody, but only your process sees it |
-# | page cache | memory that nobody needs just now | the kernel, any time |
-# | `/dev/shm` | a file system in memory | nobody, even after your job |
+# | array in your process | memory | the end of the process |
+# | page cache | free memory that the kernel uses for files | the kernel, at any time |
+# | `/dev/shm` | a file system in memory | you, or on some systems the end of the job |
 # | local NVMe | a disk in the node | often the batch system, after the job |
 #
-# Behind them lies the storage of the cluster. How long does an epoch of 2,000 events in random order take from each?
-# Here are four emulated storages and two real places: our files were read before and are in the page cache,
-# and `stage_to_shm` *stages* them: it copies them to `/dev/shm`.
+# The shared storage of the cluster is slower than all of these. How long does an epoch of 2,000 events
+# in random order take from each place? We emulate four storages and use two real places. Our files
+# were read before, so they are in the page cache. `stage_to_shm` *stages* them, which means that it
+# copies them to `/dev/shm`.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -56,29 +57,33 @@ from keepfed.loaders.staging import stage_to_shm
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 staged = stage_to_shm(folder, progress=False)
+warm, shm = warm_s(folder, staged.path)
 presets = "S3", "busy Lustre", "NFS", "laptop SSD"
-rungs = {f"emulated {name}": emulated_s(folder, name) for name in presets}
-rungs["page cache"], rungs["/dev/shm"] = warm_s(folder, staged.path)
+# emulated storages only count the waiting, so add the time that Python needs in every case
+rungs = {f"emulated {name}": emulated_s(folder, name) + warm for name in presets}
+rungs |= {"page cache": warm, "/dev/shm": shm}
 draw_epoch_times(rungs)
 
 # %%
-cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
+cu.reveal("07a", warm / shm)
 
 # %% [markdown]
-# No faster, but for noise: both are memory. Whoever says that `/dev/shm` made a training fast has compared it with a cold disk.
-# What it buys is **certainty**: no other job, and no large copy of your own, pushes your data out.
+# Both are equally fast, apart from noise, because both are memory. A training gets faster with `/dev/shm` only if
+# its data came from a slower storage before. The real gain is **certainty**: no other job
+# and no large copy evicts your data.
 #
-# Remember the cliff of notebook 02: data a little too large for the page cache, read in the same order
-# again and again, are never found there. (It throws out what was *least recently used*, LRU.) There are two ways out:
-# **stage** what fits into memory; otherwise keep what fits and throw none of it out: **never evict**.
+# Remember the cliff of notebook 02. If the data are slightly too large for the page cache and are read
+# again and again in the same order, they are never found there, because the cache evicts what was
+# *least recently used* (LRU). There are two solutions. **Stage** what fits into memory. Otherwise, keep
+# what fits and **never evict** it.
 #
 # ## When staging pays
 #
-# A copy costs once and saves in every epoch. It has paid after
+# A copy costs time once, and saves time in every epoch. It has paid after
 #
 # $$n = \frac{t_\text{stage}}{t_\text{cold epoch} - t_\text{staged epoch}}$$
 #
-# epochs. Take 2,000 small files on NFS, and one large file on busy Lustre. <!-- given -->
+# epochs. Compare 2,000 small files on NFS with one large file on busy Lustre. <!-- given -->
 
 # %%
 cu.predict("07b", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
@@ -93,22 +98,28 @@ figure
 cu.reveal("07b", small_files)
 
 # %% [markdown]
-# Staging small files asks for each of them, as an epoch does, so it costs one epoch. The large file is copied in a
-# few requests, while an epoch of random reads makes hundreds: staging has paid before the first one ends. So pack
-# first, then stage. Where the page cache holds all, or workers hide the loading, staging *never* pays.
+# Staging small files opens each of them, as an epoch does, so it costs about one epoch. The large file is copied with
+# a few requests, but an epoch of random reads makes hundreds, so staging has paid before the first epoch ends.
+# Therefore pack first, then stage. If the page cache holds everything, or if workers overlap the loading
+# with the training, staging *never* pays.
 #
-# ## The script of the lectures
+# ## A common staging script
 #
-# This is how three lectures stage:
+# Many people stage like this:
 
 # %%
-from course_stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, truncated_copy, run_script
+from course_stories.staging_scripts import (
+    COMMON_SCRIPT,
+    REPAIRED_SCRIPT,
+    run_script,
+    truncated_copy,
+)
 
 print(COMMON_SCRIPT)
 
 # %% [markdown]
-# The batch system kills a job while `cp` is half way. The job is submitted again, runs the same script, and
-# reads the pulses with `np.memmap`.
+# The batch system kills a job while `cp` is running. The job is submitted again, runs the same script,
+# and reads the pulses with `np.memmap`.
 
 # %%
 CHOICES = ["all pulses", "half of them, without an error", "nothing: there is an error"]
@@ -117,7 +128,7 @@ cu.predict("07c", "What does the second job read?", choices=CHOICES)
 # %%
 import numpy as np
 
-source, shm = truncated_copy(folder)  # what a killed cp leaves
+source, shm = truncated_copy(folder)  # a killed cp leaves this
 copy = run_script(COMMON_SCRIPT, source, shm)
 pulses, wanted = (np.memmap(path, np.float32).size // 4 for path in (copy, source))
 print(f"{pulses:,} of {wanted:,} pulses")
@@ -126,13 +137,20 @@ print(f"{pulses:,} of {wanted:,} pulses")
 cu.reveal("07c", CHOICES[0 if pulses == wanted else 1 if pulses else 2])
 
 # %% [markdown]
-# `[ ! -e ]` asks whether there is *something*. Besides, two jobs on a node copy into one file; nobody asks for room;
-# a space in the name takes the command apart; nothing is ever removed. Three ideas make it safe:
+# `[ ! -e ]` only tests whether *any* file exists. The script has more faults:
 #
-# - What has the **final name** is whole. The copy is made under another name beside it, and then renamed, which
-#   happens at once or not at all. (From one file system to another there is no renaming: there `mv` copies.)
-# - A **lock** that ends with its process lets one job copy, and the others wait.
-# - A copy is **compared** with its source: size and time before it is used again, bytes after it was made.
+# - Two jobs on a node write into the same file.
+# - It does not check the free space.
+# - A space in the name breaks the command.
+# - It never removes anything.
+#
+# Three ideas make it safe:
+#
+# - A file with the **final name** is always complete. Copy to another name in the same folder, and then
+#   rename the copy, which happens all at once. (Between two file systems, `mv` copies.)
+# - A **lock** that ends with its process lets one job copy, while the others wait.
+# - A copy is **compared** with its source: size and time before it is used again, bytes after it was
+#   copied.
 
 # %%
 print(REPAIRED_SCRIPT)
@@ -140,12 +158,12 @@ copy = run_script(REPAIRED_SCRIPT, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In exercise 7.1, which
-# is extra, you write it in Python.)
+# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In the
+# optional exercise 7.1, you write it in Python.)
 #
 # ## What does not fit
 #
-# Keep the samples that there is room for. A cache is quickly written:
+# Keep the samples for which there is space. A simple cache needs few lines:
 
 
 # %%
@@ -195,36 +213,42 @@ print("requests in two epochs:", in_a_dict, "in a dict,", shared, "in a SampleCa
 cu.reveal("07d", in_a_dict[1])
 
 # %% [markdown]
-# All of them: each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch. What is
-# to stay must lie in **shared memory** made before the workers start, as in the course's `SampleCache`.
+# All 64 of them. Each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch. Data that
+# must survive the epoch belong in **shared memory** that is created before the workers start, as in the
+# course's `SampleCache`.
 #
-# A tensor gets there by `share_memory_()`. It may *seem* to work without: under `forkserver` and `spawn` the dataset
-# is pickled for the workers, and pickling moves its tensors to shared memory. Under `fork` nothing is pickled,
-# and what a worker writes into a plain tensor is lost.
+# `share_memory_()` moves a tensor to shared memory. Your cache may *seem* to work without it. Under
+# `forkserver` and `spawn`, the dataset is pickled for the workers, and pickling moves its tensors to
+# shared memory. Under `fork`, nothing is pickled. A plain tensor of a worker is then lost.
 #
-# `SampleCache` never evicts: what came first stays. So the share of samples that are found in it is the share that
-# fits, whatever the order: there is no cliff.
+# `SampleCache` never evicts. If 40 % of the samples fit, 40 % are found in every later epoch: <!-- given -->
+# the share of hits is the share that fits, in any order, and there is no cliff.
 #
 # ### Exercise 7.2 · 10 min · ●●○
 #
-# Write a cache around a dataset whose tensors have one shape and type. It keeps at most `budget` bytes of samples and
-# never throws one out. From the second epoch on it makes one request for each sample that does not fit, and none for
-# the others, also when workers fill it, however they start. The check changes samples it got, and lets a read fail once.
+# Write a cache around a dataset whose tensors all have the same shape and dtype. Targets:
+#
+# - It keeps at most `budget` bytes of samples, and never evicts one.
+# - From the second epoch on, it makes one request for each sample that does not fit, and none for the
+#   others. This also holds if workers fill it, with any start method.
+# - It stays right if a returned sample is changed, if a read fails, or if two workers read the same
+#   sample at once.
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
-# A tensor for the samples and one of `torch.bool` that says which are there, both with `.share_memory_()`.
+# Keep one tensor for the samples, and one of `torch.bool` that notes which are there. Both need
+# `.share_memory_()`.
 #
 # </details>
 # <details><summary>Hint 2: where to keep it</summary>
 #
-# Two workers that ask for the next free place may get the same one, unless there is a lock. Without any: let sample i
-# have place i; those from `budget // dataset[0].nbytes` on have none.
+# Without a lock, two workers that look for the next free place may get the same one. You need no lock if
+# sample i has place i. Samples from `budget // dataset[0].nbytes` on have no place.
 #
 # </details>
 # <details><summary>Hint 3: in which order</summary>
 #
-# Read the sample, keep it, and only then note that it is there: the read may fail.
+# Read the sample, store it, and note in the next line that it is there. The read may fail.
 #
 # </details>
 
@@ -250,7 +274,7 @@ class Cached(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         ### BEGIN SOLUTION
-        if index >= len(self.here):
+        if not 0 <= index < len(self.here):
             return self.dataset[index]
         if not self.here[index]:
             self.kept[index] = self.dataset[index]
@@ -263,14 +287,19 @@ class Cached(Dataset):
 cu.check("07.2", Cached)
 
 # %% [markdown]
-# Whatever you keep, keep it *before* the random part. An augmentation that is cached is frozen: every epoch sees the
-# same crop.
+# Cache a sample *before* its random augmentation. A cached augmentation is frozen, so every epoch sees
+# the same crop.
 #
 # ## What /dev/shm costs
 #
-# `/dev/shm` takes no memory until something lies there, and up to half of the machine's by default. What lies there
-# counts as memory of the job that wrote it: above its limit the kernel kills the job. The batches of workers travel
-# through it too. And nobody empties it: remove what you staged.
+# An empty `/dev/shm` uses no memory. Its files may use up to half of the machine's memory by default, but a Docker
+# container gets only 64 MB. Each file counts as memory of the job that wrote it, so above its limit the kernel
+# kills the job. The batches of workers use `/dev/shm` as well.
+#
+# How long do the files stay? On many systems, until you remove them. Some clusters use Slurm's
+# `job_container/tmpfs`, which gives each job a private `/dev/shm` and empties it when the job ends. Then
+# jobs cannot share a copy. On a workstation, systemd may remove your files when you log out. If the node
+# has swap, the kernel may also move them to disk. Ask your computing centre, and remove what you staged:
 
 # %%
 print("removed:", staged.unstage())
@@ -278,9 +307,9 @@ print("removed:", staged.unstage())
 # %% [markdown]
 # ### Exercise 7.3 · 10 min · ●●○
 #
-# How many MB may be staged so that the job lives? Each worker has `prefetch_factor` batches ready in `/dev/shm`,
-# and the loop has one more in use. Without workers nothing travels. `program_mb` is the training program alone,
-# `worker_mb` one worker.
+# How many MB can you stage without killing the job? Each worker keeps `prefetch_factor` batches ready in
+# `/dev/shm`, and the loop uses one more. Without workers, no batch is in `/dev/shm`. `program_mb` is the
+# memory of the training program alone, and `worker_mb` that of one worker.
 
 # %%
 from course_exercises.nb07.problem import JOBS, StagingJob
@@ -292,24 +321,24 @@ for field in StagingJob.__dataclass_fields__:
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# There are two limits, and the smaller one counts: `/dev/shm`, and the memory of the job.
+# The smaller of two limits counts. One is the size of `/dev/shm`, the other the memory of the job.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The batches on their way lie in `/dev/shm`, and so they take from both.
+# The batches in flight are in `/dev/shm`, so subtract them from both limits.
 #
 # </details>
 
 
 # %%
 def stageable_mb(job: StagingJob) -> float:
-    """Return the MB that may lie in /dev/shm beside what the job needs there."""
+    """Return the MB that may be staged to /dev/shm."""
     ### BEGIN SOLUTION
     batches = job.workers * job.prefetch_factor + 1 if job.workers else 0
-    travelling = batches * job.batch_mb
-    used = job.program_mb + job.workers * job.worker_mb + travelling
-    return max(0, min(job.shm_mb - travelling, job.memory_mb - used))
+    in_flight = batches * job.batch_mb
+    used = job.program_mb + job.workers * job.worker_mb + in_flight
+    return max(0, min(job.shm_mb - in_flight, job.memory_mb - used))
     ### END SOLUTION
 
 
@@ -317,79 +346,87 @@ print({name: stageable_mb(job) for name, job in JOBS.items()})
 cu.check("07.3", stageable_mb)
 
 # %% [markdown]
-# For your machine:
+# The same for your machine:
 
 # %%
 from course_utils.hardware.machine import memory, memory_free
 from keepfed.loaders.workers import shm_budget
 
 batch = pad_collate([few[event] for event in range(16)])
-shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # what is in use now
+shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # memory in use now
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **07a** 10 and more, since everybody has heard that `/dev/shm` is fast. It is about 1: both are
-#   memory.
-# - **07b** Many say 2 or 3. It is about 1: to stage small files asks for each of them, as an epoch
+# - **07a** Most say 10 or more, because everybody has heard that `/dev/shm` is fast. It is about 1,
+#   because both are memory.
+# - **07b** Many say 2 or 3. It is about 1, because staging small files opens each of them, as an epoch
 #   does.
-# - **07c** Whoever trusts in an error should say where it would come from. The second job reads half
-#   of the pulses.
-# - **07d** 0, "they are in the cache". It is all 64: notebook 04 has the answer, each worker has a
-#   copy of its own.
+# - **07c** If somebody expects an error, ask which line would raise it. The second job reads half of
+#   the pulses.
+# - **07d** Most say 0, "they are in the cache". It is all 64. Notebook 04 has the reason. Each worker
+#   has its own copy.
 #
 # **Goes wrong.**
 #
-# - In 7.2 there is a counter of free places, which each worker has for itself; or tensors that only
-#   pickling shares, which fails under fork. Ask in which process that line writes.
-# - In 7.3 staged bytes are counted once. Ask where a byte of `/dev/shm` lies: it is memory too.
-# - A container with 64 MB of `/dev/shm` has room for all of this, but not for more workers. Start it
+# - In 7.2 some use a counter of free places, which each worker has for itself. Others use tensors that
+#   only pickling shares, which fails under fork. Ask in which process that line writes.
+# - In 7.3 some count staged bytes once. Ask where a byte of `/dev/shm` is stored.
+# - A container with 64 MB of `/dev/shm` has space for all of this, but not for more workers. Start it
 #   with `--shm-size=2g`.
 
 # %% [markdown]
 # ## You now can
 #
-# - say who throws your data out where, and after how many epochs staging has paid,
-# - stage so that a kill, a full disk or a second job leave nothing broken,
-# - keep what fits in memory that all workers see, and count how much that may be.
+# - say what removes your data in each place, and after how many epochs staging has paid;
+# - stage a file so that a kill, a full disk or a second job leaves nothing broken;
+# - keep samples in memory that all workers share, and compute how much memory they may use.
 #
 # Next: [augmentation](08_augment_on_cpu_or_gpu.ipynb), on the CPU or on the GPU.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the
+# core.
 
 # %% [markdown]
 # ## Stage a file yourself
 #
-# Python has all that the repaired script needs.
+# Python has everything that the repaired script needs.
 #
 # ### Exercise 7.1 · 20 min · ●●●
 #
-# `stage(source, place)` copies a file into a folder and returns the path of the copy. Where the source lies, your job may
-# only read. The check kills it half way, gives it too little room, lets two run at once, and changes the source. The target:
+# `stage(source, place)` copies a file into a folder and returns the path of the copy. Your job may only
+# read the folder of the source. The check kills or interrupts the job while it copies, gives it too
+# little space, runs it twice at once, and changes the source. It takes some seconds. Targets:
 #
-# - never a half file under the final name, and none left over: not after an error, which the caller gets, nor of a killed job, once the next is done;
-# - one copy, however many ask, and no second one while the source is the same.
+# - A file with the final name is always complete. An old copy keeps its name until a new one replaces
+#   it.
+# - No partial copy remains, neither after an error nor after a killed job, once the next job has
+#   finished. The caller gets the error.
+# - The file is copied once, however many jobs need it, and again only if the source changes, even while
+#   it is copied.
 #
 # <details><summary>Hint 1: the order of things</summary>
 #
-# Lock; is a good copy there? else copy to another name *in the same folder*; `os.replace(half, target)`.
+# Take the lock. If a good copy exists, return it. Otherwise copy to another name *in the same folder*,
+# then `os.replace(half, target)`.
 #
 # </details>
 # <details><summary>Hint 2: the lock</summary>
 #
-# `with FileLock(f"{target}.lock"):` ends with its process, however that ends. A file that you create and
-# delete yourself stays when you are killed.
+# `with FileLock(f"{target}.lock"):` ends with its process, however the process ends. A lock file that
+# you create and delete yourself stays if the job is killed.
 #
 # </details>
 # <details><summary>Hint 3: a good copy</summary>
 #
-# `st_size` and `st_mtime_ns` of both are equal: `os.stat` reads no data. `shutil.copy2` gives the copy the
-# source's time.
+# A copy is good if its `st_size` and `st_mtime_ns` equal those of the source. `os.stat` reads no data.
+# Read the time *before* you copy, and give it to the copy with `os.utime`. `shutil.copy2` reads it
+# afterwards.
 #
 # </details>
 
@@ -414,7 +451,8 @@ def stage(source: str, place: str) -> str:
             if (now.st_size, now.st_mtime_ns) == (was.st_size, was.st_mtime_ns):
                 return str(target)
         try:
-            shutil.copy2(source, half)
+            shutil.copyfile(source, half)
+            os.utime(half, ns=(was.st_atime_ns, was.st_mtime_ns))
             os.replace(half, target)
         finally:
             half.unlink(missing_ok=True)
@@ -428,7 +466,7 @@ cu.check("07.1", stage)
 # %% [markdown]
 # ## A cache of fsspec
 #
-# `fsspec` has a cache of whole files, `filecache::`. It needs no change but a prefix or a wrapped file system:
+# `fsspec` has a cache of complete files, `filecache::`. You only add a prefix or wrap the file system:
 
 # %%
 import tempfile
@@ -447,13 +485,14 @@ for epoch in range(2):
     print(f"epoch {epoch}: {slow.counters()}")
 
 # %% [markdown]
-# The second epoch asks for no data. But know what is left out. There is no limit of size and no lock, and it writes
-# under the final name: if you interrupt a cell while it copies, the same kernel takes the half file for the whole
-# one. And unless you say `check_files=True`, it does not notice for a week that the source has changed.
+# The second epoch makes no requests. But this cache has no size limit and no lock, and it writes directly
+# to the final name. If you interrupt a cell while it copies, the same kernel uses the partial file as if it were complete.
+# And without `check_files=True`, the cache does not notice a changed source for a week.
 #
 # ## Before the random part
 #
-# Where does an augmentation belong? Here a random stretch of 32 pulses stands for a crop.
+# Should you cache before or after an augmentation? In this example, a random stretch of 32 pulses stands
+# for a crop.
 
 
 # %%
@@ -478,8 +517,8 @@ class RandomStretches(Dataset):
 # %%
 cu.predict(
     "07e",
-    "An event in eight epochs, cached after its random stretch was cut: how many different "
-    "stretches does the model see?",
+    "An event is cached after its random stretch was cut. How many different stretches does the "
+    "model see in eight epochs?",
 )
 
 # %%
@@ -499,43 +538,45 @@ print(stretches)
 cu.reveal("07e", stretches["cut, then cached"])
 
 # %% [markdown]
-# Cached after the random part, the augmentation is frozen: it costs as before and brings nothing. Cache what is
-# expensive and always the same, such as what was read, decoded and resized. Cut and rotate after that.
+# Cached after the random part, the augmentation is frozen. It costs as much as before and gains nothing.
+# Cache what is expensive and always the same, for example decoded and resized images. Crop and rotate
+# after that.
 #
 # ## Many nodes
 #
-# One more reason to stage comes with the second node. Where one reader already fills the line of a shared server,
-# eight readers get an eighth each, while every node brings an NVMe disk of its own. The copy to all nodes goes
-# through that line too, but only once. Courses of the
-# [Jülich Supercomputing Centre](https://helmholtzai-fzj.github.io/2025-06-course-Bringing-Deep-Learning-Workloads-to-JSC-supercomputers/02-speedup-data-loading.html),
-# say that copying ImageNet-21k to `$SCRATCH` takes 21 minutes and more, and advise `/dev/shm` for data below 500 GB.
+# With several nodes, there is one more reason to stage. If one reader already uses the full bandwidth of
+# a shared server, eight readers get an eighth each. But every node has its own NVMe disk. The copy to all
+# nodes also uses the shared bandwidth, but only once. Courses of the Jülich Supercomputing Centre say that
+# [copying ImageNet-21k to `$SCRATCH` takes more than 21 minutes](https://helmholtzai-fzj.github.io/2023-deep-learning-for-neuroscience/02-speedup-data-loading.html),
+# and advise [`/dev/shm` for data below 500 GB](https://helmholtzai-fzj.github.io/2025-06-course-Bringing-Deep-Learning-Workloads-to-JSC-supercomputers/02-speedup-data-loading.html).
 #
-# Checkpoints go through that line as well, in the other direction: while one is
-# written, all nodes wait, so write it to the node first and let it move on while the training runs.
+# Checkpoints use the same bandwidth in the other direction. All nodes wait while a checkpoint is written.
+# Write it to the node first, and move it while the training continues.
 #
-# Large machines work on the shared rung itself:
+# Large machines also improve the shared storage itself:
 #
-# - **Lustre** spreads a large file over many servers, and asks a metadata server for every open. It is made for few
-#   large files, and its speed is divided among all users.
-# - **Burst buffers** put SSDs between the nodes and the parallel file system, and give them to a job for its time.
-#   [That of Cori](https://docs.nersc.gov/filesystems/cori-burst-buffer/) had 1.8 PB and a peak bandwidth of over 1.7 TB/s.
-# - **[DAOS](https://github.com/daos-stack/daos)** is an object store made for NVMe, with small random requests in mind; a
-#   file system is only one of its faces.
-# - **[3FS](https://github.com/deepseek-ai/3FS)** of DeepSeek joins the SSDs of many nodes by a fast network. A read
-#   test on 180 storage nodes gave 6.6 TiB/s. Its authors say that data need no shuffling in advance then: the
-#   random access is paid for with hardware.
+# - **Lustre** spreads a large file over many servers. A metadata server handles every open. Lustre is
+#   built for few large files, and its speed is divided among all users.
+# - **Burst buffers** are SSDs between the nodes and the parallel file system. A job gets them for its
+#   run time. [The one of Cori](https://docs.nersc.gov/filesystems/cori-burst-buffer/) had 1.8 PB and a
+#   peak bandwidth of over 1.7 TB/s.
+# - **[DAOS](https://github.com/daos-stack/daos)** is an object store made for NVMe and for small random requests.
+#   A file system is only one of its interfaces.
+# - **[3FS](https://github.com/deepseek-ai/3FS)** of DeepSeek connects the SSDs of many nodes by a fast
+#   network. A read test on 180 storage nodes gave 6.6 TiB/s. Its authors say that data then need no shuffling in advance,
+#   because the hardware makes random access fast.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **07e** 8, since there are eight epochs. It is 1: what is cached after the random part is frozen.
+# - **07e** Most say 8, one per epoch. It is 1, because a cached random stretch never changes.
 #
 # **Goes wrong.**
 #
-# - In 7.1 the temporary name comes easily; the lock comes after the look at the copy, and the half
-#   file of a full disk stays. Whoever moves the copy in from `/tmp` has met the border of a file
-#   system.
+# - In 7.1 most find the temporary name. Some take the lock after they have inspected the copy, or leave
+#   the partial file of a full disk. If somebody moves the copy in from `/tmp`, ask what a rename
+#   between two file systems does.
 #
 # **Extra.** 7.1 (20 minutes, homework), `filecache` (2), augmentation (2), many nodes (2).
