@@ -132,7 +132,7 @@ SLIPS = (
 )
 
 
-@exercise("05.3", title="Prefetch in a thread", seconds=30)
+@exercise("05.3", title="Prefetch in a thread", seconds=45)
 def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
     """Check a prefetcher: order, items ahead, three epochs, errors, and leaving early."""
     with hidden_thread_tracebacks():
@@ -149,8 +149,8 @@ def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
         "Create it with threading.Thread(..., daemon=True).",
     )
     expect_as_fast(
-        lambda: list(prefetcher_class(_numbers(20, 1e-3), 1)),
-        lambda: list(ThreadPrefetcher(_numbers(20, 1e-3), 1)),
+        lambda: list(prefetcher_class(_numbers(10, 1e-3), 1)),
+        lambda: list(ThreadPrefetcher(_numbers(10, 1e-3), 1)),
     )
     return right(
         "Everything arrives in order and ahead of time in every epoch. An error reaches the loop, "

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 06 · Choose a file format
 #
-# **You will do:** count what seven file formats ask of a storage, and climb from the slowest loader to the fastest.
+# **You will do:** count what seven file formats request from a storage, and turn a slow loader into a fast one.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - to ask of any format what must be read to get at one event,
-# - what npz, HDF5, Parquet, SQLite, tar and ROOT are good for, and what each is bad at,
-# - to cut an HDF5 file as it will be read,
+# - to ask of any format how much must be read to get one event;
+# - what npz, HDF5, Parquet, SQLite, tar and ROOT are good and bad at;
+# - to choose the chunks of an HDF5 file for the way you read it;
 # - what makes one loader hundreds of times faster than another.
 #
 # **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** {minutes}.
@@ -22,48 +22,50 @@ cu.ready("06")
 #
 # **Script.**
 #
-# - *6 min* **What must be read?** Prediction 06a, then the picture: squares first, circles
-#   afterwards. `course demo formats` is the same on the wall.
-# - *3 min* **Columns.** Prediction 06b; ask what the minimum and the maximum of 256 random ids are.
+# - *6 min* **How much must be read?** Prediction 06a, then the picture: the squares first, then the
+#   circles. `course demo formats` shows the same on the wall.
+# - *3 min* **Columns.** Prediction 06b. Ask for the minimum and the maximum of 256 random ids.
 # - *5 min* **Exercise 6.1.** In pairs.
-# - *13 min* **HDF5.** Draw the four chunkings, then exercise 6.2.
-# - *8 min* **The climb.** Prediction 06c: write the guesses on the board before the first rung.
-#   Prediction 06d before the workers.
+# - *13 min* **HDF5.** Draw the four chunk shapes, then exercise 6.2.
+# - *8 min* **Four steps to a fast loader.** Prediction 06c: write the guesses on the board before the first
+#   step. Prediction 06d before the workers.
 #
-# **Board.** A rectangle, events from top to bottom, columns from left to right. Cut it into rows,
-# into columns, into tiles. Ask for one event, then for one column, and shade what must be read. This
-# is the whole notebook.
+# **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut it into
+# rows, into columns, and into tiles. Ask for one event, then for one column, and shade what must be read.
+# This picture is the whole notebook.
 #
 # **Goes wrong.**
 #
-# - On a machine that others use the measured times scatter; the counts do not. Talk about the counts.
-# - Time is short. Units and climb only.
+# - On a shared machine the measured times scatter, but the counts do not. Talk about the counts.
+# - Time is short. Do the units and the four steps only.
 
 # %% [markdown]
-# ## What must be read to get at one event?
+# ## How much must be read to get one event?
 #
-# Every format has a **unit**: the least that can be read. You may want less, but the storage delivers whole units.
+# Every format has a **unit**, the smallest amount that can be read. You may want less, but the storage
+# delivers whole units.
 #
-# | Format | One event lies in | The unit |
+# | Format | One event is stored in | The unit |
 # |---|---|---|
-# | **npz** per event | a file of its own, numbered | the file |
+# | **npz** per event | its own file, with a number | the file |
 # | **npy**, and **HDF5** in one piece | one large table | the rows of the event |
-# | **tar shards** | a tar file of 250 events; an index says where | the event |
+# | **tar shards** | a tar file of 250 events, with an index | the event |
 # | **Parquet** | a row group: 256 events, column by column | the row group |
 # | **SQLite** | a tree of pages, sorted by event | a page of 4 KiB <!-- given --> |
-# | **ROOT** | a basket for each column, with hundreds of events | the basket |
+# | **ROOT** | one basket per column, with hundreds of events | the basket |
 
 # %%
 cu.predict(
     "06a",
-    "256 events in order, from busy Lustre. How many times as long does it take with a file for "
-    "each event (npz) as with one large file (npy)?",
+    "256 events in order, from busy Lustre. How many times as long does one file per event (npz) "
+    "take as one large file (npy)?",
     unit="times",
 )
 
 # %% [markdown]
-# We write the same 1,000 events in all seven formats and read them in two ways: 256 events **in order**, and **one event**
-# from anywhere. <!-- given --> This disk is timed; Lustre, the storage of many clusters, and S3, a storage in the cloud, are emulated.
+# We write the same 1,000 events in all seven formats and read them in two ways: 256 events **in order**, and
+# **one event** from anywhere. <!-- given --> Times on this disk are measured. Lustre, the storage of many
+# clusters, and S3, a storage in the cloud, are emulated.
 
 # %%
 from course_stories.formats_compared import compare_formats
@@ -79,18 +81,18 @@ npz, npy = (
 cu.reveal("06a", npz / npy)
 
 # %% [markdown]
-# Read the picture from the units.
+# The units explain the picture.
 #
-# **In order** (squares) nearly all formats are good, because what one event leaves over the next one uses. *Read whole units,
-# and any format is fast.* The exceptions have units that are too small: npz opens a file for each event, and SQLite
-# fetches one page after another.
+# **In order** (squares), nearly all formats are good. A unit that was read for one event also contains the
+# next events. *Read whole units, and any format is fast.* The exceptions have very small units: npz opens a
+# file for each event, and SQLite reads one page after another.
 #
-# **One event** (circles) is what training in random order asks for, again and again: of a terabyte, two random events
-# hardly ever share a unit. Look at the last panel. Parquet and ROOT read about a hundred bytes for each one that was
-# wanted, and throw the rest away. One reader hardly notices on Lustre, where waiting takes longer than reading. A
-# cluster does: an epoch over one terabyte would move about a hundred.
+# **One event** (circles) is what training in random order reads. In a terabyte of data, two random events
+# hardly ever share a unit. Look at the last panel. Parquet and ROOT read about a hundred bytes for every byte
+# that you need. A single reader on Lustre hardly notices, because it mostly waits. A cluster does notice: one
+# epoch over a terabyte would move about a hundred terabytes.
 #
-# The table has the counts, which are the same on every machine.
+# The table contains the counts, which are the same on every machine.
 
 # %%
 formats
@@ -98,8 +100,8 @@ formats
 # %% [markdown]
 # ## Columns are for questions about columns
 #
-# What is Parquet good at, then? It keeps each column apart, and notes the minimum and maximum of each column in each row
-# group. So a *filter* can skip the groups that cannot hold an answer; this is called push-down.
+# What is Parquet good at? It stores each column separately, with the minimum and the maximum of each row
+# group. A *filter* can therefore skip row groups that cannot contain an answer. This is called push-down.
 
 # %%
 cu.predict(
@@ -125,7 +127,7 @@ questions = {
 # %%
 shares = {}
 for name, question in questions.items():
-    storage = counting_storage(events)  # the files of this folder, and it counts what is read
+    storage = counting_storage(events)  # it counts every read of a file in this folder
     rows = len(pq.read_table("pulses.parquet", filesystem=storage, **question))
     shares[name] = 100 * storage.counters().bytes_read / size
     print(f"{name:14} {rows:7,} pulses, {shares[name]:4.0f} % of the file read")
@@ -134,24 +136,25 @@ for name, question in questions.items():
 cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
-# A column costs a column: here Parquet is at its best. The filter on the charge skips groups, since this file is sorted by
-# energy. The filter on the id skips none, since every group holds small and large ids. (The file's end, its directory, is
-# even read twice.) *Push-down is no random access.* Random access takes an **index**, a tree that leads from an id to its
-# page. SQLite has one.
+# To read one column costs one column. Parquet is best at this. The filter on the charge skips groups, because
+# this file is sorted by energy. The filter on the id skips none, because every group contains small and large
+# ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* Random
+# access needs an **index**, a tree that leads from an id to its page. SQLite has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
-# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files are made as in
-# the table of units above. The check really reads, and compares requests (opens included) and bytes with those of a good choice.
+# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files have
+# the units of the table above. The check reads them, and compares requests (including opens) and bytes with a
+# good choice.
 #
-# - `training`: random events, one here and one there, from busy Lustre
+# - `training`: single events at random, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
-# - `display`: one event by its id, among a million, in files just opened
+# - `display`: one event by its id, out of a million
 # - `one_pass`: all events once, in order, from S3
 #
 # <details><summary>Hint</summary>
 #
-# Four units: an event, a column, a page of a tree, a long piece. Several formats may be right.
+# There are four kinds of units: an event, a column, a page of a tree, a long piece. Several formats may be right.
 #
 # </details>
 
@@ -168,22 +171,22 @@ cu.check("06.1", training, histogram, display, one_pass)
 #
 # **Guesses.**
 #
-# - **06a** 2 to 10 is usual. It is hundreds of times. Let somebody compute it: an open and a request
-#   for each event, against requests that merge.
-# - **06b** "Less than one", since a filter is called push-down. It is the whole file: every group
-#   holds small and large ids.
+# - **06a** Most say 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
+#   request per event, and in one large file requests merge.
+# - **06b** Most say "less than one", because a filter is called push-down. It is the whole file, because
+#   every group contains small and large ids.
 #
 # **Goes wrong.**
 #
-# - In 6.1 many take HDF5 for everything, since it "is the standard". Ask what its unit is. For
-#   `one_pass` nearly every answer is right: say so, it is the point.
-# - In 6.2 a chunk is made to fit the slab alone. Shade what a cube has to read of it.
+# - In 6.1 many choose HDF5 for everything, because it "is the standard". Ask for its unit. For `one_pass`
+#   nearly every answer is right. Point this out.
+# - In 6.2 people fit a chunk to the slab alone. Shade what a cube has to read of it.
 
 # %% [markdown]
-# ## HDF5: cut it as you read it
+# ## HDF5: choose chunks for your reads
 #
-# HDF5 stores a table in one piece, or in **chunks** of a shape that you choose. A chunk that is compressed, or has a
-# checksum, can only be read whole. We read 200 random events from four chunkings.
+# HDF5 stores a table in one piece, or in **chunks** of a shape that you choose. A chunk with compression or a
+# checksum can only be read as a whole. We read 200 random events with four chunk shapes.
 
 # %%
 import tempfile
@@ -193,11 +196,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-# for all that this notebook writes; it goes when the kernel ends
+# a folder for everything that this notebook writes; it is removed when the kernel ends
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 here = Path(room.name)
-pulses = np.load(events / "npy" / "pulses.npy")  # a row per pulse, four columns
-offsets = np.load(events / "npy" / "offsets.npy")  # where each event begins
+pulses = np.load(events / "npy" / "pulses.npy")  # one row per pulse, four columns
+offsets = np.load(events / "npy" / "offsets.npy")  # the start of each event
 
 
 # %%
@@ -206,7 +209,7 @@ def read_some(chunks):
         made = file.create_dataset("pulses", data=pulses, chunks=chunks, compression="gzip").chunks
     storage, wanted = counting_storage(here), 0
     with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=10**6) as file:
-        table = file["pulses"]  # its cache is small, since real files are larger than any
+        table = file["pulses"]  # with a small cache, because real files are larger than a cache
         for event in np.random.default_rng(0).permutation(len(offsets) - 1)[:200]:
             wanted += table[offsets[event] : offsets[event + 1]].nbytes
     counted = storage.counters()
@@ -220,17 +223,19 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
     print(f"{made!s:14} {requests:9} {amplification:15.1f}")
 
 # %% [markdown]
-# Chunks of a few events are fine. Large chunks are read, decompressed and thrown away for every event; with one column in each
-# chunk, an event needs four of them. The last shape is what h5py chooses for `chunks=True`: it cuts across the events.
+# Chunks of a few events are fine. Large chunks are read, decompressed and thrown away for every event. With one
+# column per chunk, an event needs four chunks. h5py chooses the last shape for `chunks=True`: it cuts across the events.
 #
 # ### Exercise 6.2 · 10 min · ●●○
 #
-# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`. Another
-# reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and HDF5's cache of chunks is
-# switched off. Choose a chunk shape (z, y, x). For slab *and* cube, a read must <!-- given -->
+# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`.
+# Another reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and the chunk cache
+# of HDF5 is off. Choose a chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
 #
-# - fetch at most 2 times the bytes that are wanted, <!-- given -->
-# - and take at most 400 requests on average.
+# - fetch at most 2 times the bytes that it needs, <!-- given -->
+# - and take at most 400 requests. A chunk is one request.
+#
+# `try_chunks` measures a few places. The check computes the mean over all of them.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -239,7 +244,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Start with the slab: how many planes may a chunk have? Then make y and x as large as the cube allows.
+# Start with the slab. How many planes may a chunk have? Then make y and x as large as the cube allows.
 #
 # </details>
 
@@ -255,15 +260,15 @@ chunks = (4, 16, 16)  ### SOLUTION
 cu.check("06.2", chunks)
 
 # %% [markdown]
-# ## The climb to a fast loader
+# ## Four steps to a fast loader
 #
-# We have 40,000 events of 128 pulses, shuffled, warm in the page cache, so that no storage is waited for. We
-# start where most people begin, with an npz for each event (1,000 of them), and climb. The data stay the same; what
-# changes is the unit, and how often Python runs.
+# We have 40,000 events of 128 pulses, shuffled, and warm in the page cache, so nothing waits for storage. We start
+# where most people begin, with one npz per event (1,000 of them). The data stay the same. Each step changes the
+# unit, or how often Python runs.
 
 # %%
 cu.predict(
-    "06c", "How many times faster than npz per event can one process load them?", unit="times"
+    "06c", "How many times as fast as with npz per event can one process load them?", unit="times"
 )
 
 # %%
@@ -284,30 +289,30 @@ for event in range(1000):
     np.savez(here / "npz" / f"{event}.npz", **one)
 
 # %%
-ladder = {}
+speeds = {}
 
 
-def climb(name, loader):
-    """Load epochs for a second and keep the fastest: other programs only make it slower."""
+def measure(name, loader):
+    """Measure epochs for a second and keep the fastest, as other programs only slow them down."""
     seconds = []
     while len(seconds) < 3 or sum(seconds) < 1:
         start, ids = time.perf_counter(), []
-        for batch in loader:  # a copy to a GPU needs each tensor in one piece
+        for batch in loader:  # a copy to a GPU needs contiguous tensors
             batch = {field: tensor.contiguous() for field, tensor in batch.items()}
             ids.append(batch["event_id"].clone())
         seconds.append(time.perf_counter() - start)
     ids = torch.cat(ids)
-    ladder[name] = len(ids) / min(seconds)
-    ledger = f"{len(ids):,} served, {len(ids.unique()):,} distinct"
-    print(f"{name}: {ladder[name]:,.0f} events/s, {ledger}")
+    speeds[name] = len(ids) / min(seconds)
+    ledger = f"{len(ids):,} served, {len(ids.unique()):,} of them unique"
+    print(f"{name}: {speeds[name]:,.0f} events/s, {ledger}")
 
 
 # %% [markdown]
-# A ledger stands beside each figure: as many events served as distinct ones, or the figure is void. The first rung is
-# a file for each event.
+# Each speed is shown with its ledger. If an event is served twice, the speed does not count. Step 1 reads one file
+# per event.
 
 # %%
-# %%worker_module climb_each
+# %%worker_module loader_npz
 import numpy as np
 from torch.utils.data import Dataset
 
@@ -327,15 +332,15 @@ class FileEach(Dataset):
 # %%
 from torch.utils.data import DataLoader
 
-climb("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=True))
+measure("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=True))
 
 # %% [markdown]
-# The second rung is one `.npy` file for each field, mapped: nothing is opened for an event, and there is no zip. Each
-# process opens its own map, as in notebook 04.
+# Step 2 has one `.npy` file per field, mapped into memory. No event needs an open, and there is no zip. Each process
+# opens its own map, as in notebook 04.
 
 
 # %%
-# %%worker_module climb_mapped
+# %%worker_module loader_mapped
 import numpy as np
 from torch.utils.data import Dataset
 
@@ -357,16 +362,16 @@ class Mapped(Dataset):
 
 # %%
 mapped = Mapped(here, [*fields], 40_000)
-climb("npy, mapped", DataLoader(mapped, 1024, shuffle=True))
+measure("npy, mapped", DataLoader(mapped, 1024, shuffle=True))
 
 # %% [markdown]
-# On the third rung Python runs once for a batch, not once for an event, and nothing is left to collate.
+# In step 3, Python runs once per batch and not once per event. Nothing is left to collate.
 
 
 # %%
-# %%worker_module climb_batched
+# %%worker_module loader_batched
 import torch
-from climb_mapped import Mapped
+from loader_mapped import Mapped
 
 
 class Batched(Mapped):
@@ -381,16 +386,16 @@ def as_it_is(batch):
 # %%
 whole_batches = Batched(here, [*fields], 40_000)
 options = {"batch_size": 1024, "shuffle": True, "collate_fn": as_it_is}
-climb("whole batches", DataLoader(whole_batches, **options))
+measure("whole batches", DataLoader(whole_batches, **options))
 
 # %% [markdown]
-# The last rung does without the DataLoader, which makes a list of Python numbers for each batch. Three lines are
-# left: map, shuffle, gather. `index_select` is torch's fastest way to gather rows. (The map has the mode "c", since torch
-# wants memory that may be written; what is written stays in this process.)
+# Step 4 needs no DataLoader, which makes a list of Python numbers for each batch. Three lines are left: map, shuffle,
+# gather. `index_select` is torch's fastest way to gather rows. (The map has the mode "c", because torch wants
+# writable memory. Changes stay in this process.)
 
 
 # %%
-# %%worker_module climb_columns
+# %%worker_module loader_columns
 import numpy as np
 import torch
 
@@ -408,62 +413,63 @@ class Columns:
 
 # %%
 columns = Columns(here, [*fields], 1024)
-climb("three lines", columns)
+measure("three lines", columns)
 
 # %%
 from course_stories.figures import bars
 
-faster = {name: rate / ladder["npz per event"] for name, rate in ladder.items()}
-bars(faster, "times as many events/s as npz per event", "{:,.0f}".format, xscale="log", xlim=0.7)
+faster = {name: rate / speeds["npz per event"] for name, rate in speeds.items()}
+bars(faster, "times as many events/s as npz per event", "{:,.0f}".format)
 
 # %%
-cu.reveal("06c", ladder["three lines"] / ladder["npz per event"])
+cu.reveal("06c", speeds["three lines"] / speeds["npz per event"])
 
 # %% [markdown]
-# Nothing here was clever. The file for each event went, then the work for each event in Python, then what stood between the
-# file and the batch. Would workers make it better still?
+# No step was clever. We removed the file per event, then the Python work per event, then everything between the file
+# and the batch. Would workers make it even faster?
 
 # %%
 cu.predict(
     "06d",
-    "The loader of whole batches gets two workers. How many times as many events/s does it load?",
+    "Step 3 gets two workers. How many times as many events/s does it load?",
     unit="times",
 )
 
 # %%
-climb("two workers", DataLoader(whole_batches, num_workers=2, persistent_workers=True, **options))
-cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
+measure("two workers", DataLoader(whole_batches, num_workers=2, persistent_workers=True, **options))
+cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 
 # %% [markdown]
-# It loads fewer. To move a batch from one process to another costs more than to make it. Workers pay where a batch takes
-# long to make: decoding, or waiting for storage. So choose the format first, and then count what is left for workers.
+# It loads fewer. Moving a batch between processes costs more than building it. Workers pay if a batch takes long to
+# build, for example because of decoding, or if the storage is slow. So choose the format first, and then count the
+# work that is left for workers.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **06c** 10 to 50 is usual, since each rung sounds like a detail. It is hundreds of times.
-# - **06d** 2, "as in notebook 00". It is far less than 1: ask what a worker has to do with a batch
-#   that is ready.
+# - **06c** Most say 10 to 50, because each step sounds like a detail. It is hundreds of times.
+# - **06d** Many say 2, "as in notebook 00". It is far less than 1. Ask what a worker must do with a batch that
+#   is ready.
 
 # %% [markdown]
 # ## You now can
 #
-# - name the unit of a format, and count what an access costs with it,
-# - choose a format, or the chunks of an HDF5 file, to fit how you read,
+# - name the unit of a format, and count the cost of an access;
+# - choose a format, or the chunks of an HDF5 file, for the way you read;
 # - load events hundreds of times faster, and say when workers do not help.
 #
-# Next comes [notebook 07](07_cache_and_stage.ipynb): where the bytes lie, be it the page cache, memory or /dev/shm.
+# Next comes [notebook 07](07_cache_and_stage.ipynb), about the place of the bytes: page cache, memory or /dev/shm.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core.
 #
 # ## And the GPU?
 #
-# We emulate a GPU that takes 20 ms for a batch of 128, a small model, and feed it from the first rung and from the last. <!-- given -->
+# We emulate a GPU that takes 20 ms for a batch of 128, as for a small model. We feed it from step 1 and from step 4. <!-- given -->
 
 # %%
 from itertools import islice
@@ -484,24 +490,26 @@ fast = train(Columns(here, [*fields], 128))
 Timeline({"npz per event": npz, "three lines": fast})
 
 # %% [markdown]
-# From the last rung, without a worker and without prefetching, the gaps between the steps can hardly be seen.
+# With step 4, the gaps between the GPU's steps are hardly visible, without any worker and without prefetching.
 #
 # ## What threads do to a gather
 #
-# `cu.ready` gives torch one thread. Torch's own choice is a thread for each core, and `index_select` shares its rows out
-# among them; indexing in NumPy never does. Is that good? We try both, on a quiet machine and beside two other
-# programs that compute.
+# `cu.ready` gives torch one thread. By default, torch uses one thread per core. `index_select` divides its rows among
+# the threads, but indexing in NumPy never does. Is this good? We try both, on a quiet machine and while two other
+# programs compute.
 
 # %%
 NUMBERS = ["one thread", "two threads", "no difference"]
-cu.predict("06e", "Two cores, two other busy programs: which gathers faster?", choices=NUMBERS)
+cu.predict(
+    "06e", "On two cores, two other programs are busy. Which gathers faster?", choices=NUMBERS
+)
 
 # %%
 from statistics import median
 
 
 def epoch_rate(loader, seconds=1.5):
-    """Return the events/s of the median epoch: here other programs are what we want to see."""
+    """Return the events/s of the median epoch, because the effect of other programs counts here."""
     times, end = [], time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
@@ -518,7 +526,7 @@ import sys
 BUSY = "import time; end = time.time() + 20\nwhile time.time() < end: pass"
 
 
-def gather_beside(programs, threads):
+def gather_while_busy(programs, threads):
     others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(programs)]
     torch.set_num_threads(threads)
     try:
@@ -534,7 +542,7 @@ def gather_beside(programs, threads):
 rates = {}
 for programs in 0, 2:
     for threads in 1, 2:
-        rates[programs, threads] = gather_beside(programs, threads)
+        rates[programs, threads] = gather_while_busy(programs, threads)
         print(f"programs: {programs}, threads: {threads}, {rates[programs, threads]:,.0f} events/s")
 
 # %%
@@ -542,27 +550,26 @@ gain = rates[2, 2] / rates[2, 1]
 cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 
 # %% [markdown]
-# A gather is done when the slowest of its threads is. Where another program holds a core, all threads wait until that
-# program has had its turn. On our two cores, one thread costs 40 % of the rate while nothing else runs; beside two busy
-# programs, two threads were three times as slow as one. And in training something else always runs: your own loop, or
-# your workers.
+# A gather ends with its slowest thread. If another program runs on a core, all threads wait for the thread on this core.
+# On our two cores, one thread costs 40 % of the rate while nothing else runs. While two busy programs ran, two threads
+# were three times as slow as one. And in training something else always runs: your own loop, or your workers.
 #
 # ## What records buy
 #
-# Four fields in four files mean four gathers for a batch, and four places on disk for each event. `RecordLoader` keeps all
-# fields of an event side by side, with a checksum, and gathers once, into a buffer that it uses again. Read it:
+# Four fields in four files mean four gathers per batch, and four places on the disk per event. `RecordLoader` stores all
+# fields of an event together, with a checksum. It gathers once, into a buffer that it reuses. Read its code in
 # `keepfed/loaders/records.py`.
 
 # %%
 from keepfed.loaders.records import RecordLoader, write_records
 
 write_records(here / "records.npy", fields)
-climb("three lines", Columns(here, [*fields], 1024))
-climb("records, made contiguous", RecordLoader(here / "records.npy", 1024))
+measure("three lines", Columns(here, [*fields], 1024))
+measure("records, made contiguous", RecordLoader(here / "records.npy", 1024))
 
 # %% [markdown]
-# Warm, in one process, records win nothing: a field of a batch of records has the other fields between its rows, and to
-# put it in one piece is a second copy. Now the files are cold.
+# With a warm cache, records gain nothing. The rows of one field have the other fields between them, and making them
+# contiguous is a second copy. Now the files are cold.
 
 # %%
 from itertools import islice
@@ -584,7 +591,7 @@ for name, make in {
     print(f"{name}, cold: {batches * 1024 / (time.perf_counter() - start):,.0f} events/s")
 
 # %% [markdown]
-# And on emulated Lustre, with data so large that nothing is still in memory when the next event is read:
+# On emulated Lustre, the data are so large that nothing is in memory when the next event is read:
 
 # %%
 from course_utils.hardware.storage import VirtualClock, slow_storage
@@ -604,7 +611,7 @@ for names in ["records"], [*fields]:
     print(f"{slow.counters().requests} requests, {(clock() - start) / 1e9:.2f} s")
 
 # %% [markdown]
-# So records pay where an event has many fields and its storage is slow. They also notice what the three lines do not:
+# Records pay if an event has many fields and its storage is slow. They also notice an error that the three lines miss:
 
 # %%
 for name in "records", "pulses":
@@ -620,18 +627,18 @@ for loader in Columns(cold, [*fields], 1024), RecordLoader(cold / "records.npy",
 # %% [markdown]
 # ## Container, codec, layout, access
 #
-# The lecture notes that this course began with compare formats for training: *tar shards: high performance. Raw JPEG:
-# not suitable.* Can these two be compared at all?
+# Some tables compare formats for training like this: *tar shards: high performance. Raw JPEG: not suitable.* Can these
+# two be compared at all?
 #
 # | | The question | Some answers |
 # |---|---|---|
-# | **container** | In which file is it? | a file each, zip (that is npz), tar, HDF5, Parquet, SQLite, ROOT |
+# | **container** | Which file is it in? | a file each, zip (npz is one), tar, HDF5, Parquet, SQLite, ROOT |
 # | **codec** | How do numbers become bytes? | raw float32, gzip, zstd, JPEG |
-# | **layout** | What lies beside what? | event by event, column by column, in chunks; sorted or mixed |
-# | **access** | What do you ask for? | one event, a random batch, all in order, one column |
+# | **layout** | What is stored next to what? | event by event, column by column, in chunks; sorted or mixed |
+# | **access** | What do you request? | one event, a random batch, all in order, one column |
 #
-# No: tar is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
-# what reading takes, on a storage that only counts, and time the decoding.
+# No. A tar file is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
+# the requests on a storage that only counts, and time the decoding.
 
 # %%
 import io
@@ -663,20 +670,21 @@ for name, ms in fastest.items():
     print(f"decoding, from {name}: {ms:.2f} ms a picture")
 
 # %% [markdown]
-# The tar file saves the opens, which on a cluster is a lot. The decoding stays what it is. If decoding is your
-# bottleneck, no container will help.
+# The tar file saves the opens, and on a cluster these are expensive. The decoding takes the same time. If decoding is
+# your bottleneck, no container will help.
 #
-# Who uses what? Particle physics keeps events in [ROOT](https://root.cern); ROOT's own
-# [RDataLoader](https://github.com/root-project/root/pull/21888) reads whole clusters of events and mixes them in a buffer.
-# Simulations and telescopes use [HDF5](https://www.hdfgroup.org), climate research
+# Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, do not read single
+# events. Either convert the file once, or read whole clusters of events and mix them in a buffer. ROOT's own
+# [RDataLoader](https://github.com/root-project/root/pull/22002) does this, from version 6.40 on. Simulations and
+# telescopes use [HDF5](https://www.hdfgroup.org), and climate research uses
 # [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
-# [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from front to back like a
+# [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from start to end like a
 # tar file. Tables from anywhere come as [Parquet](https://parquet.apache.org).
 #
 # ## np.load and its small pieces
 #
-# The same lecture notes call npz inefficient, since a volume of 150 MiB is read in pieces of 256 KiB, while HDF5 takes one
-# read. Is npz to blame?
+# npz is often called inefficient, because a volume of 150 MiB is read in pieces of 256 KiB, while HDF5 takes one read.
+# Is npz the cause?
 
 # %%
 CULPRITS = ["npz", "np.load", "both"]
@@ -713,24 +721,25 @@ whole = asked["npz, read as a whole first"] > 10
 cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
-# It is `np.load`, not npz. From a path on a local disk it reads `.npy` in one piece. From a file object of any library, be
-# it one on a remote storage or a member of a zip file, it reads in pieces of 256 KiB, and on a remote storage each piece
-# is a request. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
+# It is `np.load`, not npz. From a path on a local disk, `np.load` reads `.npy` in one piece. From a Python file object,
+# such as a file on a remote storage or a member of a zip file, it reads in pieces of 256 KiB. On a remote storage, each
+# piece is a request. Read the complete file first. HDF5 takes a few requests for its directory, and one for the
+# numbers.
 #
-# Now somebody wants one plane of the volume.
+# Now somebody needs one plane of the volume.
 
 # %%
 from course_utils.loading.images import Volumes
 
 for form in "npz", "npy", "h5":
     storage = counting_storage(folder)
-    volumes = Volumes(folder, form, fs=storage)  # our dataset: of .npy it reads what it needs
+    volumes = Volumes(folder, form, fs=storage)  # our dataset reads only one plane of .npy
     storage.reset_counters()
     volumes.plane(-1, 17)
     print(f"{form}, a plane: {storage.counters()}")
 
 # %% [markdown]
-# In npz one plane costs the whole volume. Can we not map it?
+# In npz, one plane costs the whole volume. Can we map it?
 
 # %%
 from_npz = np.load(folder / f"{number}.npz", mmap_mode="r")["volume"]
@@ -738,13 +747,13 @@ from_npy = np.load(folder / f"{number}.npy", mmap_mode="r")
 print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 
 # %% [markdown]
-# `mmap_mode` is ignored for npz, without a word: every `["volume"]` reads the whole array anew. Do not write that in a
-# `__getitem__` which wants one plane.
+# No. `np.load` ignores `mmap_mode` for npz, without a warning. Every `["volume"]` reads the whole array again. Do not
+# write this in a `__getitem__` that needs one plane.
 #
-# ## The same formats, written otherwise
+# ## The same formats, written differently
 #
-# Five variants: npz and HDF5 with compression; HDF5 with **chunks** of a few events; HDF5 with **misfit chunks**, each of one
-# column of hundreds of events; and Parquet with all events in **one large group**.
+# There are five variants: npz and HDF5 with compression, HDF5 with **chunks** of a few events, HDF5 with **misfit chunks**
+# (one column of hundreds of events), and Parquet with all events in **one large group**.
 
 # %%
 from course_stories.formats_compared import VARIANTS
@@ -752,11 +761,11 @@ from course_stories.formats_compared import VARIANTS
 compare_formats(events, VARIANTS).picture()
 
 # %% [markdown]
-# Compare the HDF5 files in the last panel: the container is the same, and the unit decides.
+# Compare the HDF5 files in the last panel. The container is the same, and the unit decides.
 #
 # ## Events of different lengths
 #
-# Formats like rectangles, and events are ragged. What if we padded all of them to the longest?
+# Formats like rectangles, but events have different lengths. What if we pad all of them to the longest?
 
 # %%
 lengths = np.diff(offsets)
@@ -765,27 +774,32 @@ print(f"longest event: {lengths.max():,} pulses, median: {np.median(lengths):.0f
 print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 
 # %% [markdown]
-# It is better to put all pulses one after the other, with **offsets** that say where each event begins. Our npy, HDF5 and
-# tar do that; Parquet and ROOT do it inside.
+# It is better to store all pulses one after the other, with **offsets** that contain the start of each event. Our npy,
+# HDF5 and tar files do this. Parquet and ROOT do it internally.
 #
-# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that makes local disks,
-# S3 and HTTP look alike: `fs.open(path)` gives a file that can `seek` and `read`, wherever its bytes are.
+# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that gives local disks,
+# S3 and HTTP the same interface. `fs.open(path)` returns a file that can `seek` and `read`, wherever its bytes are.
 #
 # ### Exercise 6.3 · 20 min · ●●●
 #
-# Write a format. `write_shards` puts 100 events into each file, and the last shard may be short. `read_event` gets any of
-# them back, bit for bit, from any fsspec file system `fs`, with at most two reads, of little more than its own bytes. Some
-# events have no pulses.
+# Write a format.
+#
+# - `write_shards` writes 100 events into each file of a folder that exists. The last file may have fewer. A second call
+#   overwrites the files.
+# - `read_event` returns one event, bit for bit, from any fsspec file system `fs`, even in a new process. Some events have
+#   no pulses.
+# - One event takes one or two reads, of little more than its own bytes. It takes at most two opens, and no look-up
+#   such as `fs.ls` or `fs.exists`. Every file is closed again.
 #
 # <details><summary>Hint 1</summary>
 #
-# Begin each file with n + 1 offsets in bytes, as int64. Then the pulses, `event.tobytes()`.
+# Begin each file with n + 1 offsets in bytes, as int64. Then write the pulses with `event.tobytes()`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The offsets of event i and of its end stand side by side: one `read(16)` has both. `np.frombuffer` makes numbers
-# of bytes.
+# The start and the end of event i are neighbours in the list, so one `read(16)` returns both. `np.frombuffer` converts
+# bytes to numbers.
 #
 # </details>
 
@@ -828,12 +842,12 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Compressed data are fewer bytes. They arrive sooner, and then have to be decompressed.
+# Compressed data have fewer bytes. They arrive sooner, but then they must be decompressed.
 
 # %%
 cu.predict(
     "06g",
-    "zstd on a fast SSD and on a network drive of 117 MB/s: where is reading faster with it?",
+    "You read from a fast SSD, and from a network drive with 117 MB/s. Where does zstd help?",
     choices=["both", "SSD only", "network only", "neither"],
 )
 
@@ -852,12 +866,11 @@ answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "
 cu.reveal("06g", answers[tuple(faster)])
 
 # %% [markdown]
-# Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. So
-# compress where the storage is slower than that. On a fast SSD, and for data that are in the page cache anyway, do not,
-# or take a fast codec.
+# Each curve crosses 1 at the bandwidth where decoding takes as long as reading the saved bytes. So compress if the
+# storage is slower than that. On a fast SSD, and for data in the page cache, do not compress, or use a fast codec.
 #
-# The best compression comes before any codec: **the right type**. Sensor numbers as int64 are eight bytes each; two are
-# enough for 5,160 sensors. Nothing has to be decoded. Done wrong, it costs you the result.
+# The best compression comes before any codec: **the right type**. A sensor number as int64 takes eight bytes, but two
+# are enough for 5,160 sensors. Nothing must be decoded. A wrong conversion, however, ruins your result.
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]
@@ -871,8 +884,9 @@ cu.reveal("06h", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
 # %% [markdown]
 # ### Exercise 6.4 · 5 min · ●○○
 #
-# Shrink without loss: return the same numbers as uint16, or raise ValueError. Refuse what is negative, too
-# large, not a whole number, or not a number at all (NaN). Whole numbers held as floats are welcome; so is an empty array.
+# Shrink without loss. Return the same numbers as uint16, in a new array of the same shape, or raise ValueError. Refuse
+# numbers that are negative, too large, not whole, or not a number at all (NaN). Accept whole numbers that are stored as
+# floats, and an empty array.
 #
 # <details><summary>Hint</summary>
 #
@@ -901,15 +915,15 @@ cu.check("06.4", to_uint16)
 #
 # **Guesses.**
 #
-# - **06e** "Two threads", as two cores are there. It is one: a gather is done when its slowest thread
-#   is. Run it beside a video call, and it shows itself.
-# - **06f** The notes blame npz; so may the class. It is `np.load`.
-# - **06g** Ask why before the picture: faster on the network only.
-# - **06h** Ask who expects an error. There is another number, and no word.
+# - **06e** Most say "two threads", because there are two cores. It is one, because a gather ends with its slowest
+#   thread. Run it during a video call to show this.
+# - **06f** Most say npz. It is `np.load`.
+# - **06g** Faster on the network only. Ask for the reason before you show the picture.
+# - **06h** Ask who expects an error. The result is another number, without a warning.
 #
 # **Goes wrong.**
 #
 # - In 6.3 somebody reads the whole list of offsets for one event. Two of its numbers are enough.
-# - In 6.4 NaN passes, or an empty array does not. Compare what comes out with what went in.
+# - In 6.4 NaN passes, or an empty array does not. Compare the output with the input.
 #
-# **Extra.** All of it is good homework, exercise 6.3 above all.
+# **Extra.** All of it is good homework, especially exercise 6.3.
