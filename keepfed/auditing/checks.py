@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.auditing.record import Audited, EpochRecord
+from keepfed.auditing.record import UNSEEN, Audited, EpochRecord
 from keepfed.formatting import percent, plural
 
 FEW = 32  # samples below which an order or a share is not judged
@@ -97,6 +97,8 @@ def _unchecked(loaders: Sequence[Audited]) -> Iterator[str]:
             yield f"whether {audited.name} changes between epochs, because it ran only one"
         if any(epoch.thin for epoch in audited.epochs):
             yield f"most samples of {audited.name}, because an epoch has over ten million"
+        if any(UNSEEN in epoch.prints for epoch in audited.epochs):
+            yield f"the content of some samples of {audited.name}, to keep the training fast"
         if any(epoch.unknown for epoch in audited.epochs):
             yield f"batches of {audited.name} whose workers sent no description"
 
@@ -407,7 +409,8 @@ def _train_and_validation(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
         for other in others:
             if one.rank != other.rank:
                 continue
-            mine, theirs = _contents(one), _contents(other)
+            same_base = one.base == other.base
+            mine, theirs = (_rows(each) if same_base else _contents(each) for each in (one, other))
             both = np.intersect1d(mine, theirs)
             if len(both) > 0.01 * len(theirs) and len(theirs) >= FEW:
                 yield AuditFinding(
@@ -420,9 +423,17 @@ def _train_and_validation(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
                 )
 
 
+def _rows(audited: Audited) -> NDArray[Any]:
+    """Return the rows of the dataset below all subsets that a loader served."""
+    known = [np.asarray(epoch.indices) for epoch in audited.epochs if epoch.indices is not None]
+    rows = np.unique(np.concatenate([np.array([], dtype=np.int64), *known]))
+    return rows if audited.subset is None else np.asarray(audited.subset)[rows]
+
+
 def _contents(audited: Audited) -> NDArray[Any]:
     parts = [np.unique(np.asarray(epoch.prints)) for epoch in audited.epochs]
-    return np.unique(np.concatenate(parts)) if parts else np.array([], dtype=np.uint64)
+    found = np.unique(np.concatenate([np.array([], dtype=np.uint64), *parts]))
+    return np.asarray(found[found != UNSEEN])
 
 
 PROGRAM_CHECKS: tuple[Callable[[Sequence[Audited]], Iterator[AuditFinding]], ...] = (

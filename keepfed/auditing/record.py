@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.utils.data import (
     DataLoader,
     IterableDataset,
     RandomSampler,
+    Subset,
     WeightedRandomSampler,
     get_worker_info,
 )
@@ -21,6 +23,8 @@ from keepfed.auditing.samples import damage, fingerprint, form, generator_states
 from keepfed.measure.hook import Listener, attach_report, detach_report, listen
 from keepfed.measure.records import MAIN
 
+UNSEEN = 0  # fingerprint of a sample whose content was not looked at
+MAX_COST = 0.03  # largest share of a worker's time for fingerprints that are not essential
 MAX_SAMPLES = 10_000_000  # samples of an epoch that are all kept; beyond, one in `1 << thin`
 
 
@@ -32,9 +36,12 @@ class AuditListener(Listener):
         self._dataset, self.worker = dataset, MAIN
         self._index: Any = None
         self._before: tuple[int, ...] = ()
+        self._thorough = True  # whether this batch is looked at in detail
         self._samples: list[int] = []
         self._labels: list[Any] = []
         self.report: tuple[Any, ...] | None = None
+        self._started, self._spent = perf_counter(), 0.0
+        self._first = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_dataset": None}
@@ -43,30 +50,47 @@ class AuditListener(Listener):
         """Remember the worker and its copy of the dataset."""
         info = get_worker_info()
         self.worker, self._dataset = worker_id, info.dataset if info else None
+        self._started = perf_counter()
+
+    def _has_time(self) -> bool:
+        """Return whether the audit has used less than its share of the time so far."""
+        first, self._first = self._first, False
+        return first or self._spent < MAX_COST * (perf_counter() - self._started)
 
     def fetch_begins(self, index: Any) -> None:
         """Remember the indices, and the states of the dataset's random generators."""
-        self._index, self._before = index, generator_states(self._dataset)
+        begun = perf_counter()
+        self._thorough = self._has_time()
+        self._index = _numbers(index)
+        self._before = generator_states(self._dataset) if self._thorough else ()
+        self._spent += perf_counter() - begun
 
     def samples_made(self, samples: Any) -> None:
         """Identify the samples before they are collated."""
+        begun = perf_counter()
         found = samples if isinstance(samples, list) else [samples]
-        self._samples = [fingerprint(sample) for sample in found]
+        if self._thorough or self._index is None:
+            self._samples = [fingerprint(sample) for sample in found]
+        else:  # the index identifies the sample, so its content may stay unknown
+            self._samples = [UNSEEN] * len(found)
         self._labels = [label_of(sample) for sample in found]
+        self._spent += perf_counter() - begun
 
     def batch_made(self, batch: Any) -> Any:
         """Attach the description to the batch, or keep it in the main process."""
+        begun = perf_counter()
         epoch = getattr(self._dataset, "epoch", None)
         report = (
             self.worker,
-            _numbers(self._index),
+            self._index,
             self._samples,
             self._labels,
-            (self._before, generator_states(self._dataset)),
+            (self._before, generator_states(self._dataset) if self._thorough else ()),
             epoch if isinstance(epoch, int) else None,
             damage(batch),
             form(batch),
         )
+        self._spent += perf_counter() - begun
         if self.worker != MAIN:
             return attach_report(batch, report)
         self.report = report
@@ -150,6 +174,8 @@ class Audited:
     expected: int | None  # samples of an epoch on this rank, None for a stream
     total: int | None  # length of the dataset
     draws_again: bool  # whether the sampler draws with replacement
+    base: tuple[int, int]  # process, and identity of the dataset below all subsets in it
+    subset: Any = None  # indices into this dataset, None for all
     epochs: list[EpochRecord] = field(default_factory=list)
 
 
@@ -160,6 +186,10 @@ def describe(loader: DataLoader[Any], name: str) -> Audited:
     again = isinstance(sampler, WeightedRandomSampler) or (
         isinstance(sampler, RandomSampler) and sampler.replacement
     )
+    below, indices = dataset, None
+    while isinstance(below, Subset):
+        own = np.asarray(below.indices)
+        indices, below = own if indices is None else own[indices], below.dataset
     custom = loader.batch_sampler is not None and loader.batch_size is None
     total = None if stream else _length(dataset)
     return Audited(
@@ -171,6 +201,8 @@ def describe(loader: DataLoader[Any], name: str) -> Audited:
         None if stream or custom else _length(sampler),
         total,
         again,
+        (os.getpid(), id(below)),
+        indices,
     )
 
 
