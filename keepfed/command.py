@@ -140,16 +140,15 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _why(arguments: argparse.Namespace) -> int:
-    from keepfed.field_guide import NOT_KNOWN, look_up
+    from keepfed.field_guide import explain, look_up
 
     text = " ".join(arguments.text)
     if not text and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
         raise KeepfedError('No message given. Run `keepfed why "..."` or `keepfed why < log`.')
-    found = look_up(text)
-    print("\n\n".join(map(str, found)) or formatting.wrap(f"Not known. {NOT_KNOWN}", most=98))
-    return 0 if found else 1
+    print(explain(text))
+    return 0 if look_up(text) else 1
 
 
 def _stage(arguments: argparse.Namespace) -> int:

@@ -50,11 +50,17 @@ def entry_card(entry: Entry, result: str = "") -> str:
         _line("Why", inline(entry.why)),
         _line("Fix", f"<ol>{''.join(f'<li>{inline(step)}</li>' for step in entry.fix)}</ol>"),
         _line("More", where),
-        _line("Run it", f"<code>show({entry.name!r})</code>"),
-        _folded("The program: faulty lines (-) and fixed lines (+)", block(entry.program)),
+        *_program(entry),
         result,
     ]
     return card("plain", entry.title, body="".join(body))
+
+
+def _program(entry: Entry) -> list[str]:
+    if not entry.program:
+        return [_line("No program", inline(f"{entry.no_program}."))]
+    folded = _folded("The program: faulty lines (-) and fixed lines (+)", block(entry.program))
+    return [_line("Run it", f"<code>show({entry.name!r})</code>"), folded]
 
 
 def _said(name: str, output: str, telling: str) -> str:

@@ -36,6 +36,8 @@ def show(name: str) -> EntryRun:
 
 def missing_requirement(entry: Entry) -> str:
     """Return why this machine cannot run an entry, or ""."""
+    if not entry.program:
+        return f"there is no program, because {entry.no_program}"
     if entry.method and entry.method not in multiprocessing.get_all_start_methods():
         return f"it needs {entry.method}, which this system does not have"
     is_met: dict[str, Callable[[], bool]] = {

@@ -7,7 +7,7 @@ from ipywidgets import HTML, Button, HBox, Textarea, VBox
 from course_stories.field_guide.cards import entry_card
 from course_stories.field_guide.programs import missing_requirement, show
 from course_utils.teaching.notebook import card
-from keepfed.field_guide import NOT_KNOWN, Entry, look_up
+from keepfed.field_guide import Entry, look_up, not_known
 
 
 class Search(VBox):  # type: ignore[misc]
@@ -30,7 +30,8 @@ class Search(VBox):  # type: ignore[misc]
     def look_up(self, _: Any = None) -> None:
         """Show what the field guide knows about the text in the box."""
         found = look_up(self.text.value)
-        unknown = [HTML(card("open", "Not known", NOT_KNOWN))] if self.text.value.strip() else []
+        text = self.text.value
+        unknown = [HTML(card("open", "No entry", not_known(text)))] if text.strip() else []
         self.found.children = [*map(_Found, found)] or unknown
 
 

@@ -9,7 +9,9 @@ from html import escape
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_output
 
-from keepfed.field_guide import ANY, NOT_KNOWN, SMALL_WORDS, TOPICS, Entry, entries
+from keepfed.field_guide import ANY, TOPICS, Entry, entries, words
+from keepfed.field_guide.elsewhere import ELSEWHERE
+from keepfed.field_guide.search import NOT_KNOWN
 
 FOLDER = "field_guide"
 EXAMPLE = "DataLoader worker (pid 46794) is killed by signal: Bus error."
@@ -43,31 +45,36 @@ def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
     where = f"[notebook {entry.notebook}](../{notebooks[entry.notebook]}.ipynb)"
     threads = [_THREAD.format(*thread.split("#")) for thread in entry.threads]
     run = f'`show("{entry.name}")` in [notebook A](../{notebooks["A"]}.ipynb) runs both.'
-    parts = [
-        f"# {entry.title}",
-        _printed("**Message**", "\n".join(entry.messages)),
-        f"**Why:** {entry.why}",
-        "**Fix:**\n\n" + "\n".join(f"{number}. {step}" for number, step in enumerate(entry.fix, 1)),
-        f"**More:** {', '.join([where, *threads])}.",
+    program = [
         "**The program:** faulty lines (-) and fixed lines (+)",
         f"```diff\n{entry.program.rstrip()}\n```",
         f"{run} It needs {entry.needs}." if entry.needs else run,
         _printed("**The faulty program prints**", entry.prints),
         _printed("**The fixed program prints**", entry.prints_fixed),
     ]
+    parts = [
+        f"# {entry.title}",
+        _printed("**Message**", "\n".join(entry.messages)),
+        f"**Why:** {entry.why}",
+        "**Fix:**\n\n" + "\n".join(f"{number}. {step}" for number, step in enumerate(entry.fix, 1)),
+        f"**More:** {', '.join([where, *threads])}.",
+        *(program if entry.program else [f"There is no program, because {entry.no_program}."]),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def search_data() -> str:
     """Return all entries as a script for `look_up.js`."""
-    fields = ("name", "title", "why", "fix", "messages", "general")
+    fields = ("name", "title", "why", "fix", "messages", "symptoms", "rank")
     data = {
         "entries": [
             {"heading": TOPICS[e.topic], **{name: getattr(e, name) for name in fields}}
             for e in entries().values()
         ],
         "any": ANY,
-        "small": SMALL_WORDS.split(),
+        "small": words.SMALL,
+        "synonyms": words.SYNONYMS,
+        "elsewhere": ELSEWHERE,
         "unknown": NOT_KNOWN,
     }
     return f"const FIELD_GUIDE = {json.dumps(data, ensure_ascii=False)};\n"

@@ -1,39 +1,114 @@
-// Look up a message in the field guide, like `course why`. Another script defines FIELD_GUIDE.
+// Look up a message in the field guide, like `keepfed why`. Another script defines FIELD_GUIDE.
+// The constants and functions are those of keepfed/field_guide/search.py and words.py.
 
 const FAR = 300; // maximum number of characters that … stands for
+const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, LEAST = 0.9, NEAR = 0.85, MOST = 3;
 const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
+const ERROR = /^(?:\[?(?:default|rank)? ?\d+\]?:\s*)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
+const IGNORED = /^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$/gm;
+const WRAPPER = new RegExp(
+  "(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError" +
+    "|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\\w*Error)\\b" +
+    "|\\w+: Caught \\w+ in DataLoader worker",
+);
+const COLOURS = /\x1b\[[0-9;]*m/g;
 
-const plain = (text) =>
-  text.replace(/\x1b\[[0-9;]*m/g, "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
-const wordsOf = (text) => new Set(text.match(/[a-z][a-z0-9]{2,}?(?=s?\b|_)/g));
+const plain = (text) => text.replace(COLOURS, "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
+const once = (make) => { let made; return () => (made ??= make()); };
+const sum = (items, of) => [...items].reduce((total, item) => total + of(item), 0);
 
 function pattern(message) {
   const parts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim().replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
   return new RegExp(parts.join(`.{0,${FAR}}?`));
 }
 
-// Return the entries whose message is part of `text`, the longest match first, or those with all of its words.
+const compiled = once(() => new Map(FIELD_GUIDE.entries.map((entry) => [entry, entry.messages.map(pattern)])));
+
+// Return the entries that explain `text`, the best match first.
 function lookUp(text) {
-  const said = plain(text), length = new Map();
-  for (const entry of FIELD_GUIDE.entries) {
-    const found = entry.messages.filter((message) => pattern(message).test(said)).map((message) => message.length);
-    if (found.length) length.set(entry, Math.max(...found));
+  const said = plain(text), found = new Map();
+  for (const [entry, patterns] of compiled()) {
+    const spans = patterns.map((one) => one.exec(said)?.[0]).filter(Boolean);
+    if (spans.length) found.set(entry, spans);
   }
-  if (!length.size) return said && !IS_MESSAGE.test(text) ? about(said) : [];
-  const found = [...length.keys()], special = found.filter((entry) => !entry.general);
-  return (special.length ? special : found).sort((one, other) => length.get(other) - length.get(one));
+  if (!found.size) {
+    const isLog = IS_MESSAGE.test(text) || said.split(" ").length > SHORT;
+    return !said || isLog || elsewhere(said) ? [] : about(said);
+  }
+  const best = Math.min(...[...found.keys()].map((entry) => entry.rank));
+  if (best >= CAUSES && (elsewhere(said) || unexplained(text, [...found.values()].flat()))) return [];
+  const length = (entry) => sum(found.get(entry), (span) => span.length);
+  return [...found.keys()].filter((entry) => entry.rank === best).sort((one, other) => length(other) - length(one));
+}
+
+// Return the sentence for a text that has nothing to do with loading.
+function elsewhere(said) {
+  return Object.entries(FIELD_GUIDE.elsewhere).find(([message]) => pattern(message).test(said))?.[1];
+}
+
+function errors(text) {
+  const lines = text.replace(COLOURS, "").replace(/\r\n?/g, "\n").replace(IGNORED, "");
+  return [...lines.matchAll(ERROR)].map((match) => match[1].trim()).filter((error) => !WRAPPER.test(error));
+}
+
+function unexplained(text, spans) {
+  return errors(text).some((error) => !spans.some((span) => plain(error).includes(span) || span.includes(plain(error))));
+}
+
+const stem = (word) => word.replace(/(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$/, "");
+const same = once(() => new Map(FIELD_GUIDE.synonyms.flatMap((line) => line.map((word) => [stem(word), stem(line[0])]))));
+
+function wordsOf(text) {
+  const words = (text.toLowerCase().match(/[a-z][a-z0-9]+/g) ?? []).filter((word) => !FIELD_GUIDE.small.includes(word));
+  return new Set(words.map(stem).map((word) => same().get(word) ?? word));
+}
+
+const vocabulary = once(() => new Map(FIELD_GUIDE.entries.map((entry) => {
+  const symptoms = [entry.title, ...entry.symptoms];
+  const strong = wordsOf([entry.name.replaceAll("_", " "), ...symptoms, ...entry.messages].join(" "));
+  const weak = wordsOf([entry.heading, entry.why, ...entry.fix].join(" "));
+  return [entry, { strong, all: new Set([...strong, ...weak]), symptoms: symptoms.map(wordsOf) }];
+})));
+const weights = new Map();
+
+function weight(word) {
+  if (!weights.has(word)) {
+    const entries = [...vocabulary().values()];
+    const frequency = entries.filter(({ all }) => all.has(word)).length;
+    weights.set(word, Math.log((entries.length + 1) / (frequency + 0.5)));
+  }
+  return weights.get(word);
+}
+
+function likeness(asked, words) {
+  const both = sum([...asked].filter((word) => words.has(word)), weight), sizes = sum([...asked, ...words], weight);
+  return sizes ? (2 * both) / sizes : 0;
 }
 
 function about(said) {
+  const named = FIELD_GUIDE.entries.filter((entry) => entry.name === said.replaceAll(" ", "_"));
+  if (named.length) return named;
   const part = FIELD_GUIDE.entries.filter((entry) => entry.messages.some((message) => plain(message).includes(said)));
-  if (said.length >= 8 && part.length) return part;
-  const words = [...wordsOf(said)].filter((word) => !FIELD_GUIDE.small.includes(word));
-  const has = (entry, ...more) => {
-    const all = wordsOf(plain([entry.name, entry.heading, entry.title, ...entry.messages, ...more].join(" ")));
-    return words.filter((word) => all.has(word)).length;
-  };
-  const found = words.length ? FIELD_GUIDE.entries.filter((entry) => has(entry, entry.why, ...entry.fix) === words.length) : [];
-  return found.sort((one, other) => has(other) - has(one));
+  return said.length >= PART && part.length ? part : byWords(said);
+}
+
+function byWords(said) {
+  const asked = wordsOf(said), total = sum(asked, weight), scores = new Map();
+  if (!asked.size) return [];
+  for (const [entry, { strong, all, symptoms }] of vocabulary()) {
+    const known = [...asked].filter((word) => all.has(word));
+    const ofBag = sum(known, (word) => weight(word) * (strong.has(word) ? 1 : WEAK));
+    scores.set(entry, ofBag / total + 1.5 * Math.max(...symptoms.map((words) => likeness(asked, words))));
+  }
+  const best = [...scores.keys()].sort((one, other) => scores.get(other) - scores.get(one)).slice(0, MOST);
+  const least = Math.max(LEAST, NEAR * scores.get(best[0]));
+  return best.filter((entry) => scores.get(entry) >= least);
+}
+
+function notKnown(text) {
+  const sentence = elsewhere(plain(text)), [error] = errors(text);
+  if (sentence) return `Not about loading data: ${sentence}`;
+  return error ? `Not known. The first error is ${error}. Start there.` : `Not known. ${FIELD_GUIDE.unknown}`;
 }
 
 function show(list, text) {
@@ -44,7 +119,7 @@ function show(list, text) {
     item.append(link, ` ${entry.fix.join(" ")}`);
     return item;
   }));
-  if (!found.length && text.trim()) list.append(Object.assign(document.createElement("li"), { textContent: FIELD_GUIDE.unknown }));
+  if (!found.length && text.trim()) list.append(Object.assign(document.createElement("li"), { textContent: notKnown(text) }));
 }
 
 for (const box of document.querySelectorAll(".look-up")) {

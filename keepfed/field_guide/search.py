@@ -1,0 +1,145 @@
+"""Find the entries whose messages occur in a text or log, and name the cause first."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from keepfed.field_guide.elsewhere import ELSEWHERE
+from keepfed.field_guide.entry import ROLES, Entry, entries
+from keepfed.field_guide.words import by_words
+from keepfed.formatting import wrap
+
+NOT_KNOWN = (
+    "The field guide has no entry for this text. It may have nothing to do with data loading. Run "
+    "again with num_workers=0, so that the traceback leads to your own line. If the loop is slow "
+    "but prints no message, call diagnose(loader, step)."
+)
+ANY = "…"  # placeholder in a message for text that differs from case to case
+_FAR = 300  # maximum number of characters that ANY matches, so that it spans no whole log
+_LOG = 2_000_000  # number of characters that are read from the end of a log
+_PART = 8  # minimum length, in characters, of a part of a message that finds its entry
+_SHORT = 40  # maximum number of words of a text that describes a problem in plain words
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
+_IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
+_RANK = r"(?:\[?(?:default|rank)? ?\d+\]?:\s*)?"  # what launchers write before a line
+_ERROR = re.compile(rf"^{_RANK}((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$", re.M)
+_FRAME = re.compile(rf'^{_RANK}\s*File "([^"\n]+)", line (\d+), in (\S+)', re.M)
+_IGNORED = re.compile(r"^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$", re.M)
+# errors that only report that another process ended or that wrap another error
+_WRAPPER = re.compile(
+    r"(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError"
+    r"|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\w*Error)\b"
+    r"|\w+: Caught \w+ in DataLoader worker"
+)
+_LIBRARY = re.compile(r"(site|dist)-packages|[/\\][Ll]ib(64)?[/\\]|^<|[/\\]bin[/\\]")
+
+
+def look_up(text: str) -> list[Entry]:
+    """Return the entries that explain a text or log, the best match first.
+
+    In a log, the cause wins: messages that only follow from another problem, and warnings, count
+    only if nothing else explains the log. A few plain words find the entries that fit them best.
+    Return an empty list for an unknown message.
+    """
+    plain = _plain(text[-_LOG:])
+    found = {entry: spans for entry in entries().values() if (spans := _spans(entry, plain))}
+    if not found:
+        is_log = _IS_MESSAGE.search(text) or len(plain.split()) > _SHORT
+        return [] if is_log or _elsewhere(plain) else _about(plain)
+    best = min(entry.rank for entry in found)
+    if ROLES[best] in ("consequence", "noise") and (
+        _elsewhere(plain)
+        or _unexplained(text, [span for spans in found.values() for span in spans])
+    ):
+        return []
+    listed = [entry for entry in found if entry.rank == best]
+    return sorted(listed, key=lambda entry: -sum(map(len, found[entry])))
+
+
+def explain(text: str) -> str:
+    """Return what `keepfed why` prints: the entries, or the next thing to look at."""
+    if not (found := look_up(text)):
+        return wrap(not_known(text), most=98)
+    more = []
+    if found[0].role == "own code" and (origin := _origin(text)):
+        more = [wrap(f"In this text: {origin}.", indent=5, most=98)]
+    return "\n\n".join([*more, *map(str, found)])
+
+
+def not_known(text: str) -> str:
+    """Return the next step for a text that no entry explains."""
+    if sentence := _elsewhere(_plain(text[-_LOG:])):
+        return f"Not about loading data: {sentence}"
+    if origin := _origin(text):
+        return (
+            f"Not known. The first error is {origin}. Start there. Warnings and timeouts around it "
+            "usually only follow from it."
+        )
+    return f"Not known. {NOT_KNOWN}"
+
+
+def _elsewhere(plain: str) -> str:
+    """Return what a text is about that has nothing to do with loading, or ""."""
+    found = (says for message, says in ELSEWHERE.items() if _pattern(message).search(plain))
+    return next(found, "")
+
+
+def _spans(entry: Entry, plain: str) -> list[str]:
+    """Return the parts of the text that match the messages of an entry."""
+    matches = (_pattern(message).search(plain) for message in entry.messages)
+    return [match[0] for match in matches if match]
+
+
+def _unexplained(text: str, spans: Sequence[str]) -> list[str]:
+    """Return the errors of a log that neither wrap another one nor belong to a known message."""
+    return [
+        error
+        for error, _ in _errors(text)
+        if not any(span in _plain(error) or _plain(error) in span for span in spans)
+    ]
+
+
+def _errors(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the errors of a log that do not wrap another one, with their positions."""
+    lines = _lines(text)
+    for match in _ERROR.finditer(lines):
+        if not _WRAPPER.search(match[1]):
+            yield match[1].strip(), match.start()
+
+
+def _lines(text: str) -> str:
+    """Return the end of a log without colours, progress bars and ignored exceptions."""
+    lines = _COLOURS.sub("", text[-_LOG:]).replace("\r\n", "\n").replace("\r", "\n")
+    return _IGNORED.sub("", lines)
+
+
+def _origin(text: str) -> str:
+    """Return the first error of a log, and the line of the caller's code that raised it."""
+    error, place = next(_errors(text), ("", 0))
+    if not error:
+        return ""
+    frames = [frame.groups() for frame in _FRAME.finditer(_lines(text)[:place])]
+    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
+    short = error if len(error) <= 200 else f"{error[:200]}{ANY}"
+    return f"{short} ({own[-1][0]}, line {own[-1][1]}, in {own[-1][2]})" if own else short
+
+
+@cache
+def _pattern(message: str) -> re.Pattern[str]:
+    parts = (re.escape(part.strip()) for part in _plain(message).split(ANY))
+    return re.compile(f".{{0,{_FAR}}}?".join(parts))
+
+
+def _plain(text: str) -> str:
+    """Return the text in lower case, without colours and line breaks, with plain quotes."""
+    return " ".join(_COLOURS.sub("", text).translate(_QUOTES).lower().split())
+
+
+def _about(plain: str) -> list[Entry]:
+    """Return the entry of this name, those whose message contains the text, or those that fit."""
+    every = entries()
+    if (name := plain.replace(" ", "_")) in every:
+        return [every[name]]
+    of_message = [e for e in every.values() if any(plain in _plain(one) for one in e.messages)]
+    return of_message if len(plain) >= _PART and of_message else by_words(plain)
