@@ -19,7 +19,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, 
 Sample = dict[str, Any]
 
 KEYS = ("pulses", "mask", "energy")
-# lengths of the events of a batch; two batches of equal lengths have different pulses
+# lengths of the events of a batch. Two batches have the same lengths, but different pulses.
 MIXTURES = ((4,), (7, 7), (7, 7), (5, 3, 9, 1), (1, 5_000, 2))
 
 
@@ -65,13 +65,13 @@ SLIPS = (
     ),
     Slip(
         _differ("mask", lambda got, wanted: equal(got, ~wanted)),
-        "The mask is inverted: it is true where there is padding. PyTorch's key_padding_mask works "
-        "like this, but here true means a pulse.",
+        "The mask is inverted, because it is true for padding. PyTorch's key_padding_mask works like "
+        "this, but here true means a pulse.",
         "Invert it with ~mask, or write < instead of >=.",
     ),
     Slip(
         _differ("mask", lambda got, wanted: got.shape == wanted.shape and not got[wanted].all()),
-        "The mask marks real pulses as padding. Do not look at values: a real pulse may be zero.",
+        "The mask marks real pulses as padding. Do not look at values, because a real pulse may be zero.",
         "Compute the mask from the lengths of the events.",
     ),
     Slip(

@@ -17,12 +17,12 @@ Batch = list[int]
 Events = Sequence[NDArray[np.float32]]
 
 FILE = "pulses.npy"
-BLOCKS, BLOCK = 8, 8  # a batch of the block shuffle; the blocks of some batches are shorter by one
+BLOCKS, BLOCK = 8, 8  # a batch has 8 blocks of 8 events, or of 7
 FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times the bytes
 
 
 class Cost(NamedTuple):
-    """What a batch costs: requests, also if it is sorted, and bytes for each byte of its events."""
+    """Cost of a batch: requests as shuffled and as sorted, and bytes for each byte of its events."""
 
     events: int
     requests: int
@@ -67,7 +67,7 @@ COSTS = (
 )
 
 
-@exercise("01.3", title="Ask for whole batches", seconds=60)
+@exercise("01.3", title="Read whole batches", seconds=60)
 def read_batches(dataset_class: type[Any]) -> Verdict:
     """Check `__getitems__` on hidden batches: its result, its requests, and both in workers."""
     expect(

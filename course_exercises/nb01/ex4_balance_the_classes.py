@@ -92,5 +92,5 @@ def _answer(balance: Callable[[ImageFolder], Any], counts: Mapping[str, int]) ->
 def _refuse(path: str) -> NoReturn:
     refuse(
         "Your function opens a picture. With millions of pictures, this takes hours.",
-        "Use images.targets and images.classes. They contain all that you need.",
+        "Use images.targets and images.classes. They contain everything you need.",
     )

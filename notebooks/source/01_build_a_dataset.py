@@ -11,14 +11,15 @@
 #
 # **You will do:** turn a folder of detector events into batches, and see a GPU wait for them.
 #
-# **You will learn**
+# **You will learn:**
+# - to look at the data before you write a loader for them;
+# - what PyTorch needs from a dataset;
+# - to make batches of events that differ in length;
+# - to split data without giving away the answers.
 #
-# - to look at the data before you write a loader for them,
-# - what PyTorch asks of a dataset, and how little that is,
-# - to make batches of events that differ in length,
-# - to split data without telling the network the answers.
+# **You need:** Python and NumPy.
 #
-# **You need:** Python and numpy. **Minutes:** {minutes}.
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -30,26 +31,26 @@ cu.ready("01")
 #
 # **Script.**
 #
-# - *5 min* **Look first.** Show a track and a cascade, then the lengths; prediction 01a and the
-#   sorted file. End with one word: shuffle.
-# - *3 min* **The contract.** A list is a dataset. Read `EventFiles` aloud: what happens in
-#   `__init__`, and what when somebody asks for event 17?
-# - *14 min* **Batches.** Let the error happen and read its last line together. Prediction 01b, then
+# - *5 min* **Look first.** Show a track and a cascade, then the lengths. Continue with prediction 01a
+#   and the sorted file. The conclusion is one word: shuffle.
+# - *3 min* **The contract.** A list is a dataset. Read `EventFiles` aloud. What happens in `__init__`,
+#   and what happens when the loader requests event 17?
+# - *14 min* **Batches.** Let the error happen, and read its last line together. Then prediction 01b, and
 #   exercise 1.1 in silence.
-# - *2 min* **Order.** `drop_last`: who drops the same events in every epoch?
-# - *10 min* **Parts.** Prediction 01c, one minute of talk about runs, then exercise 1.2.
-# - *2 min* **Your loader feeds a GPU.** Prediction 01d; let the picture stand for a while. Ask what
-#   could run at the same time, and do not answer: that is the next notebook.
+# - *2 min* **Order.** Ask about `drop_last`: who loses the same events in every epoch?
+# - *10 min* **Parts.** Prediction 01c, one minute of discussion about runs, then exercise 1.2.
+# - *2 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask
+#   what could run at the same time, and do not answer. The answer is the next notebook.
 #
-# **Board.** One line from left to right: *index → sample → list of samples → batch*. Write over the
-# arrows who does the work: sampler, `__getitem__`, `collate_fn`. Point at it all the time.
+# **Board.** Draw one line from left to right: *index → sample → list of samples → batch*. Above each
+# arrow, write who does the work: sampler, `__getitem__`, `collate_fn`. Point at this line often.
 
 # %% [markdown]
 # ## Look first
 #
-# The data are simulated. A telescope of 5,160 light sensors in the ice sees particles pass. One
-# event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, number of the sensor,
-# and a flag.
+# The data are simulated. A telescope of 5,160 light sensors in the ice records particles that pass. One
+# event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, sensor number, and a
+# flag.
 
 # %%
 import matplotlib.pyplot as plt
@@ -65,8 +66,8 @@ n_pulses = np.diff(offsets)
 print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))} runs")
 
 # %% [markdown]
-# A *track* crosses the detector, a *cascade* is a ball of light. Colour is time and size is charge. Small
-# grey dots are flagged as noise, and the arrow shows where the particle truly went.
+# A *track* crosses the detector, and a *cascade* is a ball of light. Colour shows time, and size shows
+# charge. Small grey dots are flagged as noise. The arrow shows the true path of the particle.
 
 # %%
 all_events = MemmapEvents(folder)
@@ -78,7 +79,7 @@ draw_event(all_events[track], sensors)
 draw_event(all_events[cascade], sensors)
 
 # %% [markdown]
-# How long are the events? That decides how you make batches.
+# How long are the events? Their lengths decide how you make batches.
 
 # %%
 plt.figure(figsize=(7, 2.5))
@@ -88,8 +89,8 @@ plt.title(f"median {np.median(n_pulses):.0f}, longest {n_pulses.max():,}")
 plt.show()
 
 # %% [markdown]
-# The longest event is tens of times longer than the typical one, as is normal in physics. And are the
-# first 64 events on the disk like all the others?
+# The longest event is tens of times longer than a typical one. This is normal in physics. But are the
+# first 64 events on the disk similar to the others?
 
 # %%
 question = "How many times higher is the mean energy of all events than that of the first 64?"
@@ -106,28 +107,28 @@ plt.gca().set(xlabel="position on the disk", ylabel="log10 of the energy in GeV"
 plt.show()
 
 # %% [markdown]
-# Each dot is an event. The events lie sorted by energy, as the output of a production often does. Read them
-# in this order, and every batch shows the network another small part of the world. So: **shuffle**.
+# Each dot is an event. The file is sorted by energy, like the output of many simulations. If you read it
+# in this order, every batch shows the network a different small part of the data. So you have to
+# **shuffle**.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01a** Those who know that productions are sorted guess high; others ask why the two should
-#   differ at all, and say 1. It is 8 or 9. Ask what the loss curve would look like: a sawtooth, once
-#   per epoch.
+# - **01a** People who know that simulations write sorted files guess high. Others see no reason for a
+#   difference, and say 1. It is 8 or 9. Ask what the loss curve would look like: a sawtooth, once per
+#   epoch.
 #
 # **Goes wrong.**
 #
-# - All that somebody sees is one blob in the displays. The brightest events were taken; typical ones
-#   are dim.
+# - Somebody sees only one blob in the displays. These are the brightest events. Typical ones are dim.
 
 # %% [markdown]
 # ## The contract
 #
-# A dataset answers one question: *what is sample number 17?* That is `__getitem__`, and PyTorch asks
-# for no more. A list can do it:
+# A dataset answers one question: *what is sample 17?* The method `__getitem__` returns this sample, and
+# PyTorch needs nothing else. Even a list is a dataset:
 
 # %%
 from torch.utils.data import DataLoader
@@ -135,15 +136,15 @@ from torch.utils.data import DataLoader
 list(DataLoader([3, 1, 4, 1, 5], batch_size=2))
 
 # %% [markdown]
-# A loader that is to choose the numbers itself, or to shuffle them, needs a `__len__` too. Such datasets
-# are called *map-style*; those of Hugging Face's [datasets](https://huggingface.co/docs/datasets) are
-# map-style too, unless they are streamed.
+# If the loader should choose the indices itself, for example to shuffle, the dataset also needs a
+# `__len__`. Such datasets are called *map-style*. Those of Hugging Face's
+# [datasets](https://huggingface.co/docs/datasets) are map-style too, unless you stream them.
 #
-# Now a real one. Every event is there as a small `.npz` file. `__init__` only notes where the files
-# are, and `__getitem__` opens one when it is asked for: that is *lazy* loading.
+# Now a real dataset. Every event is stored in a small `.npz` file. `__init__` only lists the files, and
+# `__getitem__` opens one file when the loader requests it. This is *lazy* loading.
 #
-# `%%worker_module` writes the cell to a file and imports it. Workers, the processes that will load the
-# data, can import a file, but they cannot see your notebook.
+# `%%worker_module` writes the cell to a file and imports it. Workers are the processes that will load the
+# data. They can import a file, but they cannot see your notebook.
 
 # %%
 # %%worker_module event_files
@@ -175,14 +176,14 @@ print(f"{len(events):,} events; event 17 has {len(sample['pulses']):,} pulses, b
 sample["pulses"][:3]
 
 # %% [markdown]
-# Why not read everything in `__init__`? **If the data fit into memory once for each process, do so. If not,
-# keep `__init__` light and `__getitem__` lazy.**
+# Why not read everything in `__init__`? **If every process has enough memory for all data, read them in
+# `__init__`. If not, keep `__init__` light, and read each sample when it is requested.**
 
 # %% [markdown]
 # ## Batches
 #
-# The loader fetches samples and gives the list of them to `collate_fn`, which makes one batch. The
-# default `collate_fn` stacks them, but our events differ in length. This error is meant to happen:
+# The loader collects samples in a list and passes the list to `collate_fn`, which makes one batch. The
+# default `collate_fn` stacks the samples, but our events differ in length. The next cell shows the error:
 
 # %%
 import sys
@@ -194,8 +195,8 @@ except RuntimeError:
     traceback.print_exc(limit=-1, file=sys.stdout)
 
 # %% [markdown]
-# The usual cure is to **pad** all events to the length of the longest, and to keep a **mask** that says which
-# pulses are real.
+# The usual solution is to **pad** all events to the length of the longest one. A **mask** then marks the
+# real pulses.
 
 # %%
 cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
@@ -203,24 +204,24 @@ cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?
 # %% [markdown]
 # ### Exercise 1.1 · 10 min · ●●○
 #
-# Write the `collate_fn`. It leaves the samples of `EventFiles` as they are and returns a dict:
+# Write the `collate_fn`. It must not change the samples. It returns a dict:
 #
-# - `"pulses"`: float32, shape (events, longest, 4), as wide as the longest event *of this batch*, zeros
-#   after the end of an event,
-# - `"mask"`: bool, shape (events, longest), true where there is a pulse,
+# - `"pulses"`: float32, shape (events, longest, 4), as wide as the longest event *of this batch*, with
+#   zeros after the end of an event;
+# - `"mask"`: bool, shape (events, longest), true for a pulse;
 # - `"energy"`: float32, shape (events,).
 #
-# Target: every mixture of lengths becomes one batch, in a worker too.
+# Target: any mixture of lengths becomes one batch, even in a worker.
 #
 # <details><summary>Hint 1: padding</summary>
 #
-# `torch.nn.utils.rnn.pad_sequence` pads a list of tensors. Look at its `batch_first`.
+# `torch.nn.utils.rnn.pad_sequence` pads a list of tensors. Look at its argument `batch_first`.
 #
 # </details>
 #
 # <details><summary>Hint 2: the mask</summary>
 #
-# Take it from the lengths, not from the values: a real pulse may contain zeros. Compare
+# Compute the mask from the lengths, not from the values, because a real pulse may contain zeros. Compare
 # `torch.arange(longest)` with the lengths as a column, `lengths[:, None]`.
 #
 # </details>
@@ -250,7 +251,7 @@ def pad_events(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 cu.check("01.1", pad_events)
 
 # %% [markdown]
-# The course has a `collate_fn` like yours, `pad_collate`; `pad_collate??` in a cell shows its source.
+# The course has a similar `collate_fn`, `pad_collate`. To read its source, run `pad_collate??` in a cell.
 
 # %%
 from course_utils.loading.events import NpzEvents, pad_collate
@@ -260,32 +261,32 @@ padding = [1 - batch["mask"].float().mean().item() for batch in loader]
 cu.reveal("01b", 100 * np.mean(padding))
 
 # %% [markdown]
-# One long event makes the whole batch wide. To waste less, crop long events, or put events of
-# similar length together (and be careful: length and energy go together).
+# One long event makes the whole batch wide. To waste less, crop long events, or sort the events by length.
+# Careful: long events have high energy, so sorting by length sorts by energy.
 #
-# If a dataset has a `__getitems__`, the loader hands it all numbers of a batch at once, and it may fetch
-# them together. That pays where every request has its price.
+# A dataset may also have a method `__getitems__`. The loader then calls it once for a whole batch. This
+# helps if each request costs time, as on a file server.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01b** Most say 30 to 50, from the typical length. It is about 70, because one long event makes
-#   the whole batch wide. The tail of the histogram is easily forgotten: point at it afterwards.
+# - **01b** Most say 30 to 50, because they think of the typical length. It is about 70, because one long
+#   event makes the whole batch wide. People forget the tail of the histogram, so point at it afterwards.
 #
 # **Goes wrong.**
 #
-# - In 1.1 the mask is made from values (`pulses != 0`), and a true zero counts as padding. Ask where
+# - In 1.1, the mask is computed from values (`pulses != 0`), so a real zero counts as padding. Ask where
 #   the lengths are known.
-# - In 1.1 the mask is upside down: `key_padding_mask` of PyTorch means the opposite of ours.
-# - In 1.1 somebody pads to a fixed width, or changes the samples in place. The check names both.
+# - In 1.1, the mask is inverted. PyTorch's `key_padding_mask` means the opposite of ours.
+# - In 1.1, somebody pads to a fixed width or changes the samples. The check names both mistakes.
 
 # %% [markdown]
 # ## Order
 #
-# A *sampler* decides which numbers the loader asks for. `shuffle=True` chooses one that draws every
-# number once, in a new order each epoch.
+# A *sampler* chooses the indices. `shuffle=True` uses one that draws every index once, in a new order in
+# each epoch.
 
 # %%
 import torch
@@ -295,7 +296,7 @@ for shuffle in (False, True):
     print(next(iter(loader)).tolist())
 
 # %% [markdown]
-# `drop_last=True` leaves out the last batch if it is not full.
+# `drop_last=True` drops the last batch if it is not full.
 
 # %%
 for drop_last in (False, True):
@@ -305,14 +306,15 @@ for drop_last in (False, True):
     print(f"{drop_last=}: {len(loader)} batches, {len(lost)} events lost, first of them {lost[:3]}")
 
 # %% [markdown]
-# A loader that shuffles loses different events in each epoch, and you may not care. One that does not shuffle
-# always loses the same ones: here those with the highest energies. So drop it in training, never in validation.
+# A loader that shuffles loses different events in each epoch, which rarely matters. A loader that does not
+# shuffle always loses the same events, here those with the highest energies. Use `drop_last=True` for
+# training and never for validation.
 
 # %% [markdown]
 # ## Parts
 #
-# `Subset(events, [3, 1, 4])` is a dataset of three of the events. `random_split` makes two random
-# subsets, one for training and one for validation.
+# `Subset(events, [3, 1, 4])` is a dataset of three events. `random_split` makes two random subsets, one
+# for training and one for validation.
 
 # %%
 from torch.utils.data import Subset, random_split
@@ -321,8 +323,8 @@ train, valid = random_split(events, [0.8, 0.2])
 print(f"{len(Subset(events, [3, 1, 4]))=}, {len(train)=:,}, {len(valid)=:,}")
 
 # %% [markdown]
-# That looks fair. But the events come from *runs* of a few hours each, which have their own noise, dead
-# sensors and calibration.
+# This split looks fair. But the events come from *runs* of a few hours each. Every run has its own noise,
+# dead sensors and calibration.
 
 # %%
 cu.predict("01c", "How many of the runs in validation are also in training?", unit="%")
@@ -333,8 +335,8 @@ runs_valid = set(labels.run_id[valid.indices])
 cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
-# No event is in both parts, and yet no run in validation is new. What can a network gain by knowing the
-# run?
+# No event is in both parts, but every run in validation is also in training. What can a network gain if
+# it recognises the run?
 
 # %%
 runs = np.unique(labels.run_id)
@@ -345,21 +347,21 @@ plt.gca().set(xlabel="run", ylabel="cascades (%)")
 plt.show()
 
 # %% [markdown]
-# Whoever recognises the run by its noise can guess the kind of the event without looking at it. The score
-# in validation will be too good, and the next run will tell you so. Split by **run**, or by patient, or
-# by day: by whatever your samples have in common.
+# A network that recognises the run by its noise can guess the kind of an event from the run alone. Then
+# the score in validation is too good, and the score in the next run is worse. Split by **run**, or by
+# patient, or by day: by the thing that your samples share.
 
 # %% [markdown]
 # ### Exercise 1.2 · 10 min · ●●○
 #
-# Split by run. Return two arrays of event numbers (positions), for training and for validation.
+# Split by run. Return two arrays with positions of events, for training and for validation.
 #
-# Target: no run is in both parts, every event is in exactly one, a `share` of the *runs* is in
-# validation, drawn at random, and the seed decides which.
+# Target: no run is in both parts, and every event is in exactly one. A `share` of the *runs* is in
+# validation. The runs are drawn at random, and the seed decides which.
 #
 # <details><summary>Hint 1: what to shuffle</summary>
 #
-# `np.unique(run_id)` gives the runs. Shuffle those, not the events.
+# `np.unique(run_id)` returns the runs. Shuffle the runs, not the events.
 #
 # </details>
 #
@@ -390,23 +392,22 @@ cu.check("01.2", split_by_run)
 #
 # **Guesses.**
 #
-# - **01c** Whoever says none thinks of events: "it is a split". It is all of the runs, since each run
-#   has hundreds of events.
+# - **01c** People who say 0 think of events, because a split has no common events. It is all of the runs,
+#   because each run has hundreds of events.
 #
 # **Goes wrong.**
 #
-# - In 1.2 somebody cuts the sorted file: validation gets the highest energies, and every run. Draw
-#   it.
-# - In 1.2 somebody returns runs instead of positions, forgets the seed, or takes neighbouring runs.
-#   The check names each.
+# - In 1.2, somebody cuts the sorted file into two pieces. Validation then gets the highest energies, and
+#   every run. Draw the two pieces on the board.
+# - In 1.2, somebody returns runs instead of positions, ignores the seed, or takes neighbouring runs. The
+#   check names each mistake.
 
 # %% [markdown]
 # ## Your loader feeds a GPU
 #
-# `NpzEvents` is a dataset like yours, and it can read from an **emulated** file server (NFS): a model on
-# top of your disk, which takes its time and counts what it is asked for. The GPU is emulated too, if
-# there is none. With a real one, `pin_memory=True` lets batches wait in memory from which they are copied
-# faster.
+# `NpzEvents` is similar to your `EventFiles`. Here it reads through an **emulated** file server (NFS): your
+# disk, made slower, with a counter. If you have no GPU, the GPU is emulated too. With a real one,
+# `pin_memory=True` keeps batches in memory that the GPU can copy faster.
 
 # %%
 cu.predict("01d", "How much of the time will the GPU be busy?", unit="%")
@@ -431,43 +432,44 @@ trace.timeline()
 cu.reveal("01d", 100 * trace.summary().utilisation)
 
 # %% [markdown]
-# While the main process reads and decodes, the GPU waits. While the GPU computes, nobody reads. Nothing
-# here is unusual, and yet most of the time is lost. What did the file server have to do?
+# While the main process reads and decodes, the GPU waits. While the GPU computes, nothing is read. This
+# loop is normal, and yet most of the time is lost. How much work did the file server have?
 
 # %%
 print(server.counters())
 
 # %% [markdown]
-# A *look-up* asks for a size or a folder, a *request* reads. Each event costs an open and a request,
-# however small it is; later notebooks bring both down.
+# A *look-up* requests a size or a directory listing, and a *request* reads. Each event costs one open and
+# one request, even if it is small. Later notebooks reduce both.
 #
 # ## You now can
 #
-# - look at data before loading them, and say whether a batch is representative,
-# - write a dataset, a `collate_fn` and a split that can be trusted,
-# - read from a timeline what a GPU waits for.
+# - look at data before you load them, and say whether a batch is representative;
+# - write a dataset, a `collate_fn` and a fair split;
+# - read in a timeline what a GPU waits for.
 #
-# Notebook 2 explains who waits for whom.
+# Notebook 2 explains how long a GPU waits, and why.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01d** Most say 50 and more. It is about a sixth: while the main process reads and decodes, the
-#   GPU waits.
+# - **01d** Most say 50 or more. It is about a sixth, because the GPU waits while the main process reads
+#   and decodes.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only
+# the core.
 #
-# ## When loading everything is right
+# ## If all data fit in memory
 #
 # The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words.
 # The [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) of one published
-# entry, BabyLlama, reads all of it in `__init__`, against the usual advice. Is that right or wrong?
-# Decide before you go on. Here is a class that does the same for plain words:
+# entry, BabyLlama, reads all of it in `__init__`, against the usual advice. Is this right or wrong? Decide
+# before you continue. Here is a class that does the same for plain words:
 
 # %%
 # %%worker_module corpus
@@ -491,8 +493,8 @@ class Corpus(Dataset):
 
 
 # %% [markdown]
-# We try it on a million words. BabyLlama's class does one thing more: it keeps the tokens on the disk,
-# so that the next start need not encode the text again.
+# We try it with a million words. BabyLlama's class also saves the tokens to the disk, so that the next
+# start does not have to encode the text again.
 
 # %%
 question = "How many times faster is it to load the tokens from a binary file than from the text?"
@@ -515,8 +517,8 @@ tokens = np.load(text.with_suffix(".npy"))
 cu.reveal("01e", from_text / (perf_counter() - began))
 
 # %% [markdown]
-# So keep what you compute with in binary files; text has to be read word by word each time. And how
-# much memory do the tokens take?
+# Save the numbers that you compute with in binary files, because a text must be read word by word each
+# time. How much memory do the tokens need?
 
 # %%
 for name, bytes_each in {"int64": 8, "uint16": 2}.items():
@@ -524,9 +526,9 @@ for name, bytes_each in {"int64": 8, "uint16": 2}.items():
     print(f"{name:6} {megabytes:3.0f} MB here, {100 * megabytes:3.0f} MB for 100 million tokens")
 
 # %% [markdown]
-# BabyLlama is right: any machine with a GPU has many times that memory, and from then on no disk can slow
-# the training down. But count the copies. Each worker that is not forked (notebook 4 explains the
-# ways to start one) gets a pickled copy of the dataset for itself:
+# BabyLlama is right. Any machine with a GPU has much more memory than this, and after the start no disk
+# can slow the training down. But count the copies. A forked worker shares the memory of the main process
+# (notebook 4 explains how workers start). Any other worker gets its own pickled copy of the dataset:
 
 # %%
 import pickle
@@ -540,20 +542,20 @@ for dataset in (events, corpus):
 #
 # **Guesses.**
 #
-# - **01e** Most say 2 to 5, since "reading is reading". It is hundreds of times and more: the text
-#   has to be read word by word.
-# - **01f** Whoever takes an epoch for an epoch says 100. It is 63.
+# - **01e** Most say 2 to 5, because "reading is reading". It is a factor of hundreds or more, because the
+#   text must be read word by word.
+# - **01f** People who think that every epoch shows all events say 100. It is 63.
 #
-# **Background.** A debate of three minutes, show of hands first: may BabyLlama load everything in
-# `__init__`? For: simple, fast, small. Against: the copies under spawn; eight bytes for a token that
-# needs two; the Python list while it is being built. A good end: "light `__init__`" is a consequence
-# of size, not a law.
+# **Background.** A debate of three minutes, with a show of hands first. Should BabyLlama load everything
+# in `__init__`? For: simple, fast, small. Against: the copies under spawn, eight bytes for a token that
+# needs two, and the Python list while the tensor is built. A good conclusion is that a light `__init__` is a
+# consequence of size, not a law.
 
 # %% [markdown]
 # ## Several parts, and folds
 #
-# `ConcatDataset` puts datasets end to end. For a cross-validation in k folds, deal out the *runs* and
-# let `Subset` do the rest; the data lie on the disk only once.
+# `ConcatDataset` joins datasets end to end. For a cross-validation with k folds, divide the *runs* into k
+# groups, and use `Subset`. The data are stored only once.
 
 # %%
 from torch.utils.data import ConcatDataset
@@ -566,9 +568,9 @@ for number, fold in enumerate(np.array_split(dealt, 4)):
     print(f"fold {number}: {len(train):,} events for training, {len(valid):,} for validation")
 
 # %% [markdown]
-# ## Drawn with replacement
+# ## Draw with replacement
 #
-# Some samplers draw *with replacement*: each draw is from all events, whatever was drawn before.
+# Some samplers draw *with replacement*. Each draw is from all events, including those already drawn.
 
 # %%
 cu.predict("01f", "You draw N times from N events. How many of them do you get to see?", unit="%")
@@ -580,14 +582,15 @@ draws = list(WeightedRandomSampler(torch.ones(len(events)), num_samples=len(even
 cu.reveal("01f", 100 * len(set(draws)) / len(events))
 
 # %% [markdown]
-# The chance that N draws all miss an event is (1 − 1/N)^N, which is close to 1/e. So an "epoch" of this
-# kind shows 1 − 1/e of the data, or 63 %. The other draws are repeats.
+# The chance that N draws all miss one event is (1 − 1/N)^N, which is close to 1/e. Such an "epoch"
+# shows 1 − 1/e of the data, or 63 %. The other draws are repeats.
 
 # %% [markdown]
-# ## Ask for whole batches
+# ## Read whole batches
 #
-# This dataset reads events from one large `.npy` file, on an emulated Lustre file system as busy as that
-# of a cluster on a Monday, without a cache. `read` fetches neighbouring events with one request.
+# This dataset reads events from one large `.npy` file. The file is on an emulated Lustre file system that
+# is as busy as a cluster's on a Monday, and has no cache. `read` fetches neighbouring events with one
+# request.
 
 # %%
 # %%worker_module pulse_file
@@ -615,9 +618,9 @@ class PulseFile:
 
 
 # %% [markdown]
-# A *block shuffle* draws blocks of neighbours; here a batch is eight blocks of eight events. The loader
-# takes the numbers of whole batches from `batch_sampler`, and `collate_fn=list` leaves the events of a
-# batch in a list.
+# A *block shuffle* draws blocks of neighbours. Here, a batch consists of eight blocks of eight events. The
+# loader takes the indices of whole batches from `batch_sampler`. With `collate_fn=list`, a batch is a
+# list of events.
 
 # %%
 blocks = np.random.permutation(len(events) // 8)[:8]
@@ -631,22 +634,22 @@ print(storage.counters())
 # %% [markdown]
 # ### Exercise 1.3 · 20 min · ●●●
 #
-# Write `__getitems__`. It gets the numbers of a batch and returns the events as a list, in the order
-# asked for.
+# Write `__getitems__`. It receives the indices of a batch and returns the events as a list, in the same
+# order. It keeps no events for later batches.
 #
-# Target: for such a batch at most a third of the requests above, and no more than twice the bytes.
+# Target: for such a batch, at most a third of the requests above, and at most twice the bytes.
 #
 # <details><summary>Hint 1: the idea</summary>
 #
-# Sort the numbers. Neighbours can be read with one `self.read(first, last)`. Keep what comes in a dict,
-# and hand it out in the order asked for.
+# Sort the indices. One call of `self.read(first, last)` reads several neighbours. Put the events into a
+# dict, and return them in the order of `indices`.
 #
 # </details>
 #
 # <details><summary>Hint 2: find the blocks</summary>
 #
-# `order = np.unique(indices)` is sorted. `np.split(order, np.flatnonzero(np.diff(order) > 1) + 1)` cuts
-# it where a number is missing.
+# `order = np.unique(indices)` is sorted. `np.split(order, np.flatnonzero(np.diff(order) > 1) + 1)` splits
+# it where an index is missing.
 #
 # </details>
 
@@ -673,13 +676,13 @@ class BatchedPulseFile(PulseFile):
 cu.check("01.3", BatchedPulseFile)
 
 # %% [markdown]
-# Compare with `neighbours` in `course_utils/loading/events/contract.py`, which the datasets of the course
-# use. Where two wanted events have a small gap between them, it reads the gap as well and throws it away.
+# Compare your method with `neighbours` in `course_utils/loading/events/contract.py`, which the datasets of
+# the course use. If the gap between two events is small, `neighbours` reads the gap as well and drops it.
 # Why can that be faster, although it reads more?
 #
 # <details><summary>The answer</summary>
 #
-# A request waits 10 ms on this storage. In that time 5 MB could have come. <!-- given -->
+# A request waits 10 ms on this storage. In that time, the storage can deliver 5 MB. <!-- given -->
 #
 # </details>
 
@@ -688,25 +691,25 @@ cu.check("01.3", BatchedPulseFile)
 #
 # **Guesses.**
 #
-# - **01g** Those who trust a trained model say the true share, about a tenth; others say 50, as in
-#   the set that it learnt from. It is in between, and far too many.
+# - **01g** People who trust a trained model say the true share, about a tenth. Others say 50, the share
+#   in the training set. It is between the two, and far too high.
 #
 # **Goes wrong.**
 #
-# - In 1.3 a loop over `self[i]` is one call and as many requests; the result comes in sorted order;
-#   `set` loses what was asked for twice; somebody reads everything between the first and the last.
-#   Ask for the counters of the storage each time.
-# - In 1.4 weights are given to classes instead of pictures. `WeightedRandomSampler` draws pictures.
+# - In 1.3, a loop over `self[i]` is one call with many requests. Some return sorted events, lose repeated
+#   indices with `set`, or read everything between the first and the last event. Ask for the counters of
+#   the storage each time.
+# - In 1.4, somebody gives weights to classes instead of pictures. `WeightedRandomSampler` draws pictures.
 #
-# **Extra.** Homework; exercise 1.3 is the one for those who are done early. The question below it: a
-# request waits 10 ms on this storage, in which 5 MB could have come, so a small gap is cheaper read
-# than left out.
+# **Extra.** Homework. Exercise 1.3 is for people who finish early. The question below it: a request waits
+# 10 ms on this storage, and 5 MB take the same time. So reading a small gap is cheaper than a second
+# request.
 
 # %% [markdown]
 # ## Images
 #
-# For pictures that lie in a folder for each class nothing is left to write: `ImageFolder` finds them, and
-# numbers the classes.
+# If each class of pictures has its own folder, you need not write a dataset. `ImageFolder` finds the
+# pictures and numbers the classes.
 
 # %%
 from torchvision import transforms
@@ -723,34 +726,40 @@ plt.show()
 # %% [markdown]
 # ### Exercise 1.4 · 5 min · ●○○
 #
-# Some classes are rare. Count the pictures of each class without opening one: `counts` is a dict from
-# the name of a class to its number of pictures. Then give *every picture* a weight, so that
-# `WeightedRandomSampler` draws all classes equally often.
+# Some classes are rare. Write a function that returns two things. The first is a dict from the name of a
+# class to its number of pictures. Count without opening a picture. The second is a list with a weight for
+# *every picture*, so that `WeightedRandomSampler` draws all classes equally often.
 #
 # Target: each class has the same sum of weights.
 #
 # <details><summary>Hint</summary>
 #
-# `images.targets` has the class number of each picture, `images.classes` the names. A picture of a
-# class of n gets the weight 1/n.
+# `images.targets` contains the class index of each picture, and `images.classes` contains the names. A
+# picture of a class of n gets the weight 1/n.
 #
 # </details>
 
 # %%
 from collections import Counter
 
-counts = Counter(images.classes[target] for target in images.targets)  ### SOLUTION
-weights = [1 / counts[images.classes[target]] for target in images.targets]  ### SOLUTION
+
+def balance(images: ImageFolder) -> tuple[dict[str, int], list[float]]:
+    """Return the number of pictures of each class, and a weight for each picture."""
+    ### BEGIN SOLUTION
+    counts = Counter(images.classes[target] for target in images.targets)
+    return counts, [1 / counts[images.classes[target]] for target in images.targets]
+    ### END SOLUTION
+
 
 # %%
-cu.check("01.4", counts, weights)
+cu.check("01.4", balance)
 
 # %% [markdown]
 # ## Balanced, and then?
 #
-# Few of our events are cascades. To train on as many cascades as tracks, either draw cascades more often, as
-# the sampler above does with rare classes, or leave out tracks. A database can do that before anything is
-# loaded. This one has a row for each event: its kind, and two numbers that a small classifier may use.
+# Few of our events are cascades. To train on as many cascades as tracks, you can draw cascades more often,
+# like the sampler above, or leave out tracks. A database can leave them out before you load anything. This
+# one has a row for each event: its kind, and two numbers for a small classifier.
 
 # %%
 from course_stories.imbalance import draw_calibration, event_table, fit
@@ -769,8 +778,8 @@ for table in everything, balanced:
     print(f"{len(table):,} events, {100 * table[:, 0].mean():.0f} % of them cascades")
 
 # %% [markdown]
-# `balanced` has all cascades and every seventh track. Another epoch takes other tracks, and after seven epochs
-# each track was there once; the sampler reads more, and repeats the cascades.
+# `balanced` contains all cascades and every seventh track. The next epoch takes other tracks, and after
+# seven epochs each track was used once. The sampler reads more, and repeats the cascades.
 
 # %%
 question = "A model learns from `balanced`. What share of all events does it think are cascades?"
@@ -794,7 +803,12 @@ cu.reveal("01g", 100 * said["SQL"].mean())
 draw_calibration(rare, said | corrected)
 
 # %% [markdown]
-# Both classifiers expect far too many cascades, because where they learnt every other event was one. The
-# cure is to divide the odds by those of the training set, and to multiply them by the true ones. The order of
-# the events stays the same, so the choice of events by a threshold does not change; but now a probability
-# means what it says. Whenever you balance, and somebody uses the probabilities, correct them.
+# Both classifiers predict far too many cascades, because half of their training events were cascades. To
+# correct the odds, divide them by the odds in the training set, and multiply them by the true odds. The
+# order of the events stays the same, so the best 100 stay the best 100. But a cut at 0.5 then selects other
+# events, so choose the cut again. After the correction, a probability is a probability. If anybody
+# uses the probabilities of a balanced training, correct them.
+#
+# Two warnings. Many physics events have a *weight*, which may even be negative. A sampler cannot use it,
+# so multiply the loss of each event by its weight. And a loader takes only one sampler, so you
+# cannot combine `WeightedRandomSampler` with the `DistributedSampler` of notebook 11.
