@@ -1,16 +1,17 @@
 # %% [markdown]
 # # 02 · See the GPU wait
 #
-# **You will do:** make a GPU starve on purpose, see it, and predict from four numbers how long it waits.
+# **You will do:** make a GPU wait for data, see it, and predict from four numbers how long it waits.
 #
-# **You will learn**
+# **You will learn:**
+# - why training becomes many times slower if the data do not fit in the page cache;
+# - what `nvidia-smi` measures;
+# - a model that predicts how long a GPU waits;
+# - which changes reveal a slow loader.
 #
-# - why training becomes many times slower once the data outgrow the page cache,
-# - what `nvidia-smi` really counts,
-# - one small model that says how long a GPU waits,
-# - what brings a slow loader to light.
+# **You need:** notebook 01. A CPU is enough.
 #
-# **You need:** notebook 01. A CPU is enough. **Minutes:** {minutes}.
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -22,45 +23,45 @@ cu.ready("02")
 #
 # **Script.**
 #
-# - *6 min* **The hundred-day epoch.** Tell Ada's story with the progress bar on the wall, and let the
-#   room find what does not fit. Exercise 2.1.
-# - *5 min* **The cliff, and see it.** Predictions 02a and 02b. `course demo cliff` shows the same
-#   live, should a laptop be slow.
-# - *4 min* **What nvidia-smi counts.** Ask for 02c with a show of hands.
-# - *12 min* **A model of four letters.** Both lines on the board first; prediction 02d, then exercise
-#   2.2.
-# - *2 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their
-#   own code, and why.
-# - *3 min* **What brings a slow loader to light.** Prediction 02f. The picture toggles without a
-#   kernel.
+# - *6 min* **The hundred-day epoch.** Tell Ada's story with the progress bar on the wall. Let the room
+#   find the numbers that do not fit. Exercise 2.1.
+# - *5 min* **The cliff, and see it.** Predictions 02a and 02b. If a laptop is slow, show the same with
+#   `course demo cliff`.
+# - *4 min* **What nvidia-smi measures.** Ask for 02c with a show of hands.
+# - *12 min* **A model with four letters.** Write both formulas on the board first. Then prediction 02d and
+#   exercise 2.2.
+# - *2 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their own
+#   code, and why.
+# - *3 min* **Changes that reveal a slow loader.** Prediction 02f. The switches of the picture work
+#   without a kernel.
 #
-# **Board.** Two rows, *load* and *compute*. Draw three batches end to end, write T = L + C below.
-# Draw them again, load of batch 2 under compute of batch 1: T = max(C, L). Leave it there for the
-# hour.
+# **Board.** Draw two rows, *load* and *compute*. Draw three batches end to end, and write T = L + C below.
+# Draw them again with the load of batch 2 under the compute of batch 1, and write T = max(C, L). Keep this
+# drawing for the hour.
 #
 # **Goes wrong.**
 #
-# - On a machine that is busy otherwise the measured rates are a little low. Talk about ratios.
-# - Somebody interrupts a cell that has workers: `cu.cleanup_workers()` clears them away.
+# - If other programs use the machine, the measured speeds are slightly low. Talk about ratios.
+# - Somebody interrupts a cell that has workers. `cu.cleanup_workers()` stops these workers.
 
 # %% [markdown]
 # ## The hundred-day epoch
 #
-# Ada trains on 100,000 events. Ten epochs take one day, and the result is almost the best in the field. The
-# conference is three months away, and there is a larger file with "ten times the data, a million events", so
-# she expects ten days. She starts the job, goes for a coffee, and comes back to this: <!-- given -->
+# Ada trains on 100,000 events. Ten epochs take one day, and the result is almost the best in her field. The
+# conference is in three months. A larger file exists with "ten times the data, a million events", so she
+# expects ten days. She starts the job, gets a coffee, and sees this when she returns: <!-- given -->
 #
 # ```
 # Epoch 1/10:   0%|   | 9/78125 [16:53<100.72 days, 111.39 s/it]     batch_size=128
 # ```
 #
-# Do these numbers fit together?
+# Do these numbers agree?
 
 # %% [markdown]
 # ### Exercise 2.1 · 5 min · ●○○
 #
-# Find three numbers, each to within one percent. How many events does an epoch have? How many days will
-# ten epochs take? And how many times longer does *one event* take than in the small run?
+# Find three numbers, each to within two percent. How many events does an epoch have? How many days will
+# ten epochs take? And how many times as long as in the small run does *one event* take?
 #
 # <details><summary>Hint 1</summary>
 #
@@ -69,7 +70,7 @@ cu.ready("02")
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In the small run a day of 86,400 seconds served 10 × 100,000 events. <!-- given -->
+# In the small run, a day of 86,400 seconds served 10 × 100,000 events. <!-- given -->
 #
 # </details>
 
@@ -81,14 +82,14 @@ slowdown_per_event = (111.39 / 128) / (86_400 / (10 * 100_000))  ### SOLUTION
 cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
 
 # %% [markdown]
-# The file is larger than planned: that is bookkeeping. But why does *one event* take ten times as long?
+# The file is larger than planned. But why does *one event* take ten times as long?
 #
 # ## The cliff
 #
-# The operating system keeps what it has read from a disk in memory that nobody else needs: the **page
-# cache**. If you read a file twice, the second time it comes from memory. When the cache is full, what was
-# used longest ago is thrown out. The small file fitted. What happens to a file that is just a little too
-# large?
+# The operating system keeps the data that it reads from a disk in free memory. This memory is the **page
+# cache**. If you read a file twice, the second read comes from memory. When the cache is full, the system
+# evicts the data that were not used for the longest time. The small file fitted in the cache. What happens
+# to a file that is slightly too large?
 
 # %%
 cu.predict(
@@ -99,8 +100,8 @@ cu.predict(
 )
 
 # %% [markdown]
-# Your own disk is too fast to see much. So the course *emulates* a storage: it delivers your files when a
-# slower one would have, and has a page cache of the size you choose, here 40 blocks.
+# Your own disk is too fast to show much. Therefore the course *emulates* a storage. It delivers your files
+# as late as a slower storage would. Its page cache holds 40 blocks here.
 
 # %%
 import random
@@ -116,7 +117,7 @@ def hit_share(data_over_cache: float, shuffled: bool) -> float:
     blocks = list(range(round(data_over_cache * 40)))
     with storage.open("npy/pulses.npy") as file:
         for epoch in range(12):
-            if epoch == 2:  # before, the cache fills
+            if epoch == 2:  # the cache fills in the epochs before
                 storage.reset_counters()
             for block in random.sample(blocks, len(blocks)) if shuffled else blocks:
                 file.seek(block * BLOCK)
@@ -138,13 +139,14 @@ curves(sizes, found, xlabel="data / page cache", ylabel="found in the emulated c
 cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
-# Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. (Real page
-# caches are a little kinder.) Shuffled reading still finds about 70 %, but there every miss costs more,
-# because nothing can be read ahead.
+# The cache loses not a tenth of the reads, but all of them. Each block is evicted shortly before it is
+# needed again. (Real page caches are slightly better.) Shuffled reading still finds about 70 %. But then a
+# miss costs more, because the system cannot guess which block comes next.
 #
 # ## See it
 #
-# Now a training loop, twice: the first page cache has room for all the data, the second for a tenth of them.
+# Now run a training loop twice. The first page cache has space for all the data, and the second has space
+# for a tenth of them.
 
 # %%
 from itertools import islice
@@ -193,41 +195,41 @@ Timeline({"fits": fits, "does not fit": does_not_fit})
 cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 
 # %% [markdown]
-# In `fits` the GPU's row is mostly full. In `does not fit` it is mostly hatched, because the GPU waits while the
-# main process *reads*. Ada's training has fallen off the cliff.
+# In `fits`, the GPU's row is mostly full. In `does not fit` it is mostly hatched, because the GPU waits
+# while the main process *reads*. Ada's training has fallen off this cliff.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **02a** A tenth does not fit, so 90 is the answer to expect. It is 0. Let them explain it to each
-#   other: draw a cache with four places, and five blocks read in a circle.
-# - **02b** 1.1 and 10 are tempting. It is about 7: the exact ratio depends on the file and the batch
-#   size, the shape does not.
-# - **02c** Those who read "utilisation" as a share of the chip say 1. It is 100: one kernel ran all
-#   the time.
+# - **02a** A tenth does not fit, so expect the answer 90. It is 0. Let people explain it to each other
+#   with a drawing of a cache with four places, and five blocks that are read in a circle.
+# - **02b** 1.1 and 10 are tempting. It is about 7. The exact ratio depends on the file and the batch size,
+#   but the shape does not.
+# - **02c** People who read "utilisation" as a share of the chip say 1. It is 100, because one kernel ran
+#   all the time.
 
 # %% [markdown]
-# ## What nvidia-smi counts
+# ## What nvidia-smi measures
 #
-# Could `nvidia-smi` not have told her? Its *GPU-Util* is the percentage of the last sample period, a
-# second at most, in which **one or more kernels** were running. An RTX 3090 has 82 multiprocessors. On an
-# emulated card we keep one of them busy.
+# Could `nvidia-smi` have warned her? Its *GPU-Util* is the percentage of the last sample period, a second
+# at most, in which **one or more kernels** were running. An RTX 3090 has 82 multiprocessors. On an emulated
+# card, we keep one of them busy.
 
 # %%
-cu.predict("02c", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
+cu.predict("02c", "One of 82 multiprocessors works, 81 rest. What is GPU-Util?", unit="%")
 
 # %%
 import torch
 
 
 def keep_busy(share: float):
-    """Show the panel in the middle of 3 s of kernels that use this share of the multiprocessors."""
+    """Return the panel during 3 s of kernels that use this share of the multiprocessors."""
     gpu = cu.get_accelerator(emulate=True)
     batch = gpu.upload({"x": torch.zeros(8)})
     losses = [gpu.step(batch, ms=50, occupancy=share) for _ in range(60)]
-    losses[29].item()  # waits for half of them: the panel looks at a GPU that is at work
+    losses[29].item()  # wait for half of the steps, so the panel shows a busy GPU
     return gpu.smi()
 
 
@@ -239,8 +241,9 @@ print(lonely)
 cu.reveal("02c", lonely.gpu_util)
 
 # %% [markdown]
-# *Perf* is the state of the clocks, from P0, the fastest, to P8, at rest. One busy multiprocessor is enough to
-# wake the card. Compare with a GPU that gives all it has, and with one that starves for data:
+# *Perf* is the performance state. P0 is the fastest state, higher numbers save power, and many idle cards
+# are in P8. One busy multiprocessor is enough to leave the idle state. Compare with a GPU at full load, and
+# with one that waits for data:
 
 # %%
 print(keep_busy(1.0))
@@ -251,33 +254,33 @@ train(starving_gpu, events_on(tight), steps=15)
 print(starving_gpu.smi())
 
 # %% [markdown]
-# **Power is the better quick hint**: far below its cap, the GPU has little to do. (Our panel estimates it, on a
-# straight line from *awake* to *full load*; believe your own card.) A high *GPU-Util* proves nothing. A low one
-# does not prove a slow loader: tiny kernels, a loss read in every step or checkpoints look the same. The true
-# idle time is in your trace.
+# **Power is the better quick hint.** If it is far below its cap, the GPU has little to do. (Our panel only
+# estimates the power.) A high *GPU-Util* proves nothing. A low *GPU-Util* has several
+# causes: a slow loader, tiny kernels, a loss that is read in every step, or checkpoints. Your trace shows
+# the true idle time.
 #
-# ## A model of four letters
+# ## A model with four letters
 #
-# What does a GPU wait for? A batch goes through five stages: it is **read**, **decoded**, **transformed and
-# collated** and **transferred**; then the GPU **computes**. Four letters describe all this:
+# A batch goes through five stages. It is **read**, **decoded**, **transformed and
+# collated** and **transferred**, and then the GPU **computes**. Four letters describe this loop:
 #
-# - **L**: the time to load one batch on one worker, everything up to the transfer;
+# - **L**: the time in which one worker loads a batch, which is everything before the transfer;
 # - **C**: the time to compute a step;
 # - **W**: the number of workers;
-# - **P**: how many batches the machine can load in parallel. For work on a CPU P is the number of cores, for
-#   reading the number that the storage serves at once.
+# - **P**: how many batches can load at the same time. If loading computes, P is the number of cores. If
+#   loading waits for a storage, P is the number of requests that the storage serves at once.
 #
-# Without workers, a loop that reads its loss in every step loads, then computes: a step lasts **T = L + C**. With
-# workers both happen at once, and the slower one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C
-# out of T, so it idles for the share **1 − C / T**.
+# Without workers, a loop that reads its loss in every step first loads and then computes, so a step takes
+# **T = L + C**. With workers, both happen at the same time, and the slower one limits the loop:
+# **T = max(C, L / min(W, P))**. The GPU computes for C out of T, so its idle share is **1 − C / T**.
 #
-# Take L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one. <!-- given -->
+# Let L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one. <!-- given -->
 
 # %%
 cu.predict("02d", "L = 80 ms, C = 50 ms. How many steps per second with two workers?", unit="it/s")
 
 # %% [markdown]
-# `cu.Pipeline` describes such a loop. `run_pipeline` runs it with real worker processes.
+# `run_pipeline` runs such a loop with real worker processes.
 
 # %%
 from course_utils.teaching.explorer import run_pipeline
@@ -289,7 +292,7 @@ measured = {w: run_pipeline(loop) for w, loop in loops.items()}
 
 
 def rate(trace: Trace) -> float:
-    """Return the steps per second without the start, which only the picture shows."""
+    """Return the steps per second after the first step, without the start of the workers."""
     ends = [span.end_ns for span in trace.spans if span.lane == "gpu"]
     return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
 
@@ -305,21 +308,22 @@ Timeline({f"W = {w}": trace for w, trace in measured.items()})
 cu.reveal("02d", rate(measured[2]))
 
 # %% [markdown]
-# A third worker would change nothing: with two, L / 2 is less than C already.
+# A third worker would change nothing, because with two workers, L / 2 is already less than C.
 #
 # <details><summary>Where do C and P come from on a real GPU?</summary>
 #
 # A transformer with N parameters needs [about 6 N](https://arxiv.org/abs/2001.08361) floating-point operations for
-# each token of a batch. Divide their sum by what the tensor cores of your GPU really reach, well below the figure in
-# its data sheet, and you have C. For P leave one core free: a Python process that waits for
-# CUDA *spins*, asking again and again whether the GPU is done. With our emulated GPU it sleeps. <!-- given -->
+# each token of a batch. Divide the sum by the speed that the tensor cores of your GPU really reach, which is well
+# below the data sheet. The result is C. For P, leave one core free on a real GPU (but not in the exercise). A Python
+# process that waits for CUDA *spins*: it asks again and again whether the GPU has finished. With our emulated
+# GPU, it sleeps. <!-- given -->
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise 2.2 · 10 min · ●●○
 #
-# Put the model into a function. First guess the idle shares in this table; the check tries more cases.
+# Write the model as a function. First, guess the idle shares in this table. The check tries more cases.
 #
 # | L (ms) | C (ms) | W | P |
 # |---|---|---|---|
@@ -332,12 +336,12 @@ cu.reveal("02d", rate(measured[2]))
 #
 # <details><summary>Hint 1</summary>
 #
-# First the time of a step. With `num_workers == 0` nobody loads while the GPU computes.
+# First compute the time of a step. With `num_workers == 0`, nothing is loaded while the GPU computes.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Idle is a share of the whole step: `1 - step_ms / total_ms`.
+# Idle is a share of the complete step: `1 - step_ms / total_ms`.
 #
 # </details>
 
@@ -359,9 +363,8 @@ cu.check("02.2", predict_idle)
 # %% [markdown]
 # ## What prefetching cannot do
 #
-# The lecture notes that this course grew out of say that prefetching always solves the problem: a worker loads
-# `prefetch_factor` batches ahead. Take one worker, L = 80 ms and C = 50 ms, and let it load 8 batches ahead
-# instead of 2. <!-- given -->
+# Many believe that prefetching always solves the problem. Each worker loads `prefetch_factor` batches ahead.
+# Take one worker, L = 80 ms and C = 50 ms, and let it load 8 batches ahead instead of 2. <!-- given -->
 
 # %%
 cu.predict("02e", "How many steps per second with one worker, 8 batches ahead?", unit="it/s")
@@ -373,29 +376,30 @@ ahead = run_pipeline(replace(loops[1], prefetch_factor=8))
 cu.reveal("02e", rate(ahead))
 
 # %% [markdown]
-# Nothing changes: longer shelves do not make a baker bake faster. Prefetching hides **latency** and
-# **variance**; it makes no loader faster.
+# Nothing changes, because a longer queue does not make the worker faster. Prefetching hides **latency** and
+# **variance**, but the loader stays as slow as before.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **02d** 25 is the answer of those who only halve L. It is 20, for now the GPU is the slower one.
-#   With T = max(...) on the board it is easy.
-# - **02e** The one to wait for: 20 is tempting. It stays as it was, 12.5 by the model.
-# - **02f** "A larger model" is the right answer and the one that nobody wants to give, since
-#   everybody has heard that large models need fast loaders.
+# - **02d** People who only halve L say 25. It is 20, because now the GPU is slower than the loader. With
+#   T = max(...) on the board, it is easy.
+# - **02e** This is the prediction to wait for. 20 is tempting. The speed does not change, and the model
+#   says 12.5.
+# - **02f** "A larger model" is the right answer. Few choose it, because everybody has heard that large
+#   models need fast loaders.
 #
 # **Goes wrong.**
 #
-# - In 2.2 somebody divides by W and forgets P, or gives the idle share of the load time. Ask: idle is
-#   a share of what?
+# - In 2.2, somebody divides by W and forgets P, or returns the wait as a share of the load time. Ask: a
+#   share of what?
 
 # %% [markdown]
-# ## What brings a slow loader to light
+# ## Changes that reveal a slow loader
 #
-# Today all is well: two workers, L = 80 ms, C = 50 ms. Then something changes. Four of these five
+# Today everything is fine: two workers, L = 80 ms, C = 50 ms. Then something changes. Four of these five
 # changes make the GPU wait. <!-- given -->
 
 # %%
@@ -422,38 +426,40 @@ Timeline(traces)
 cu.reveal("02f", "a larger model")
 
 # %% [markdown]
-# (Never mind a few percent: every run waits for its first batch.) The lecture notes say that *larger models*
-# reveal the bottleneck. It is the other way round: more computing per batch gives the loader more time. What
-# shortens C exposes it.
+# (Ignore a few percent: every run waits for its first batch.) Many believe that *larger models*
+# reveal a slow loader. The opposite is true. More computing per batch gives the loader more time, and a
+# shorter C reveals the loader.
 #
-# It happens. [Geti](https://github.com/open-edge-platform/geti/pull/5958), which trains vision models, ran well on CPUs,
-# where a step took about 8 s. On an RTX 3090 the same loader left the GPU idle 70 to 92 percent of the time; better
-# loader settings raised the rate from 3 to 13 it/s. Among more than a million jobs in
+# [Geti](https://github.com/open-edge-platform/geti/pull/5958), which trains vision models, ran well on CPUs,
+# where a step took about 8 s. On an RTX 3090, the same loader left the GPU idle 70 to 92 percent of the time. Better
+# loader settings raised the speed from 3 to 13 it/s. Among millions of training jobs in
 # [Google's fleet](https://arxiv.org/abs/2101.12127), one in five spent over a third of its compute time in the
 # input pipeline.
 #
 # ## You now can
 #
-# - check whether the numbers of a progress bar fit together,
-# - say what *GPU-Util* counts, and measure true idle time instead,
-# - predict idle time from L, C, W and P, and say why prefetching makes no loader faster,
-# - name what exposes a slow loader.
+# - check whether the numbers of a progress bar agree;
+# - say what *GPU-Util* measures, and measure true idle time instead;
+# - predict idle time from L, C, W and P, and say why prefetching does not make a loader faster;
+# - name the changes that reveal a slow loader.
 #
-# The next notebook finds out *why* a GPU waits, before anything is changed.
+# The next notebook finds out *why* a GPU waits.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only
+# the core.
 
 # %% [markdown]
 # ## Explore, and measure
 #
-# The explorer predicts all strategies, and needs no kernel for that. The cards say what the idle time costs:
-# the honest price of a GPU is that of a *useful* hour, its rate divided by the share of time in which it works.
+# The explorer predicts all strategies, and needs no kernel. The cards show what the idle time costs. The
+# honest price of a GPU is the price of a *useful* hour: its rate divided by the share of time in which it
+# works.
 #
-# Set the load time to 160 ms, with a step of 50 ms. How many workers keep the GPU busy? And how can
-# that be on the two cores that this model has? <!-- given -->
+# Set the load time to 160 ms, with a step of 50 ms. How many workers keep the GPU busy? How is that
+# possible on the two cores of this model? <!-- given -->
 
 # %%
 box = cu.explorer(start={"strategy": "CUDA prefetch", "load": 80, "step": 50, "workers": 2})
@@ -462,29 +468,29 @@ box
 # %% [markdown]
 # <details><summary>The answer</summary>
 #
-# Four: 160 / 4 = 40 ms is less than 50. Two cores do not mean P = 2 for everything, since each stage has a P of
-# its own. Reading is 60 % of the load here, 96 ms; it only waits, so four batches are read at a time. The other
-# 64 ms compute, and two cores do that in 32 ms a batch. So T = max(50, 160 / 4, 64 / 2) = 50. What the GPU
-# still waits is for the first batch, and now and then for a slow one. <!-- given -->
+# Four, because 160 / 4 = 40 ms is less than 50. Two cores do not mean that P = 2 everywhere, because each stage has
+# its own P. Reading is 60 % of the load here, 96 ms. It only waits, so four batches are read at the same time. The
+# other 64 ms compute, and two cores need 32 ms per batch for them. The result is T = max(50, 160 / 4, 64 / 2) = 50.
+# The GPU still waits for the first batch, and sometimes for a slow one. <!-- given -->
 #
 # </details>
 #
-# `box.measure()` really runs what you have chosen, 60 steps with real workers. Its result stands beside the prediction
-# in the picture above, which is redrawn with what no prediction can know: how long *your* workers took to start.
+# `box.measure()` really runs your choice, 60 steps with real workers. The picture above then shows the result next to
+# the prediction, including one thing that cannot be predicted: how long *your* workers took to start.
 
 # %%
 found, predicted = 100 * box.measure().summary().au, 100 * box.au
 print(f"GPU busy after the first step: predicted {predicted:.0f} %, measured {found:.0f} %")
 
 # %% [markdown]
-# The model is allowed an error of 5 points. On two cores the measurement may fall short by a few more: the main process
-# has to wait for a core while the workers compute, which the model does not know. If far more is missing,
-# something else is computing on your cores: run it again. <!-- given -->
+# The model may be wrong by 5 points. On two cores, the measurement may be a few points lower, because the main
+# process waits for a core while the workers compute, and the model ignores this. If the difference is much larger,
+# another program uses your cores. Run the cell again. <!-- given -->
 
 # %% [markdown]
 # ## An estimate from nine steps
 #
-# Ada's bar promised its hundred days after nine steps, with a cold cache. What is such a promise worth? Here is an
+# Ada's bar predicted a hundred days after nine steps, with a cold cache. Can you trust such a prediction? Here is an
 # epoch whose data will fit, but are not in the cache yet.
 
 # %%
@@ -497,13 +503,13 @@ print(f"the epoch took                 {ends_s[-1]:.1f} s")
 print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
 
 # %% [markdown]
-# The first steps fetch all their blocks from the storage. Later ones find more and more of theirs in the cache,
-# since a block holds many events. So do not judge a loader by its first steps, nor by its first epoch.
+# The first steps read all their blocks from the storage. Later steps find more and more blocks in the cache, because
+# a block contains many events. Do not judge a loader by its first steps or by its first epoch.
 
 # %% [markdown]
 # ## Five stages of real photographs
 #
-# Here nobody sets the times of decoding and cropping: your CPU does both, with JPEG files on an emulated network
+# In this loop, the times of decoding and cropping are real. Your CPU does both, with JPEG files on an emulated network
 # drive.
 
 # %%
@@ -539,8 +545,8 @@ for stage, ms in stage_ms.items():
     print(f"{stage:9} {ms:5.1f} ms")
 
 # %% [markdown]
-# These are milliseconds per batch. Reading waits and needs no CPU; decoding, transforming and collating need
-# one. That decides what helps. Does the model of four letters hold here?
+# These are milliseconds per batch. Reading waits and needs no CPU. Decoding, transforming and collating need the CPU.
+# This difference decides which change helps. Does the model with four letters predict this loop?
 
 # %%
 loader = DataLoader(photos, batch_size=16, shuffle=True, num_workers=2)
@@ -551,20 +557,20 @@ for w, trace in (0, serial), (2, fed):
     print(f"W = {w}: predicted {1000 / step_ms:4.1f} it/s, measured {rate(trace):4.1f}")
 
 # %% [markdown]
-# Without workers it does. With two of them the measurement is somewhat lower: twelve steps are few, the workers
-# share two cores with the main process, and each batch travels from one process to another, which L leaves
-# out. A model that misses by a tenth has still told you what to expect of a second worker. <!-- given -->
+# Without workers, it does. With two workers, the measurement is slightly lower. Twelve steps are few, the workers
+# share two cores with the main process, and each batch moves from one process to another, which L ignores. A model
+# that is wrong by a tenth still tells you what a second worker gains. <!-- given -->
 #
 # ## What prefetching is good for
 #
-# Here are two workers that are fast enough on average, but now slower, now faster:
+# These two workers are fast enough on average, but some of their batches take longer than others:
 
 # %%
 uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter=0.8, steps=60)
 Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in (1, 2, 4)})
 
 # %% [markdown]
-# A queue of finished batches carries the GPU over the slow ones.
+# A queue of finished batches feeds the GPU during the slow ones.
 
 # %% [markdown]
 # ## Percent of what?
@@ -572,7 +578,7 @@ Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in
 # ### Exercise 2.3 · 5 min · ●○○
 #
 # A slide shows a run with one worker: "I/O / compute = 1.3, so 30 % of the time the GPU is waiting".
-# Is it? Return both shares: with a worker that loads while the GPU computes, and without one.
+# Is this true? Return both shares: with a worker that loads while the GPU computes, and without workers.
 # <!-- given -->
 #
 # <details><summary>Hint 1</summary>
@@ -582,7 +588,7 @@ Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# 30 % of *what*? The GPU waits 0.3 units. How many units does the whole step last? <!-- given -->
+# 30 % of *what*? The GPU waits 0.3 units. How many units does the complete step take? <!-- given -->
 #
 # </details>
 
@@ -602,23 +608,23 @@ cu.check("02.3", waiting_share)
 # %% [markdown]
 # ## What it costs
 #
-# Whoever speeds up the step has to look at the loader again. In a
+# If you speed up the step, check the loader again. In a
 # [tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed precision made
 # training 4.1 times faster: the loader has to deliver 4.1 times as much. If it cannot, somebody pays.
 #
 # ### Exercise 2.4 · 10 min · ●●○
 #
-# Find three answers, in dollars as on the slides of the lecture, each to within one percent. <!-- given -->
+# Find three answers in dollars, each to within two percent. <!-- given -->
 #
-# 1. "A GPU at 3 dollars an hour that works 30 % of the time wastes 18,000 dollars a month." What is
-#    wasted in a month of 30 days? <!-- given -->
+# 1. "A GPU at 3 dollars an hour that works 30 % of the time wastes 18,000 dollars a month." What does it
+#    really waste in a month of 30 days? <!-- given -->
 # 2. A rack of 72 GPUs costs 2,821 dollars a day and works 30 % of the time. A well-fed training reaches
 #    80 %, not 100 %. How many dollars a day are saved if the *same work* is done at 80 %? <!-- given -->
 # 3. What does one *useful* hour of one of these 72 GPUs cost today?
 #
 # <details><summary>Hint 1</summary>
 #
-# What is the whole bill of one GPU for a month? Can more than that be wasted?
+# What is the complete bill of one GPU for a month? Can it waste more than that?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -637,13 +643,13 @@ cu.check("02.4", wasted_per_month, recoverable_per_day, per_useful_hour)
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
-# **Extra.** Homework, or another half hour: 2.3 and 2.4 are good to discuss in pairs.
+# **Extra.** Homework, or another half hour. 2.3 and 2.4 are good to discuss in pairs.
 #
 # **Background.**
 #
-# - The slide's 18,000 dollars are the *year*: 3 × 8,760 × 0.7 = 18,396. The rack: 2.5 million over
-#   three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff.
-#   Objections worth hearing: an idle GPU draws less power; the 250 are low. Against 100 % the waste
-#   would be 1,975 dollars a day, but nobody reaches 100 %.
-# - In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to
-#   "is the slide wrong?" is: it names the wrong whole. Write the base under every percentage.
+# - The slide's 18,000 dollars are for the *year*: 3 × 8,760 × 0.7 = 18,396. The rack costs 2.5 million
+#   over three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff. Two
+#   objections are worth hearing: an idle GPU draws less power, and the 250 are low. Compared with 100 %,
+#   the waste would be 1,975 dollars a day, but no training reaches 100 %.
+# - In 2.3, let somebody defend the 30 %. It is right as a share of the compute time. The error of the slide
+#   is to name the wrong whole. Write the base under every percentage.
