@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from torch.utils.data import _utils, dataloader
+
 from keepfed.files import replace_file
 from keepfed.measure.hook import Sink
 
@@ -28,8 +30,7 @@ LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer
 
 _STDLIB = sysconfig.get_path("stdlib")
 _OURS = str(Path(__file__).resolve().parents[2])  # the package keepfed
-_FETCH = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
-_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
+_FETCH, _LOADER = _utils.fetch.__file__, dataloader.__file__
 
 
 class Place(NamedTuple):
@@ -138,9 +139,9 @@ def _place(frame: FrameType) -> Place | None:
     part, one = "loop", frame
     while True:
         name = one.f_code.co_filename
-        if name.endswith(_FETCH):
+        if name == _FETCH:
             part = "fetch"
-        elif name.endswith(_LOADER):
+        elif name == _LOADER:
             if one.f_code.co_name != "_next_index":
                 return None  # the main process waits for a worker, or starts them
             part = "sampler"
