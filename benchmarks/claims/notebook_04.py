@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from course_exercises.nb04.ex3_pack_strings import grown_mb
 from course_stories.worker_traps import compare
 from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
@@ -20,7 +19,6 @@ from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
 from keepfed.loaders.images import Jpegs
-from keepfed.loaders.workers import PackedStrings
 from keepfed.measure.throughput import steady_rate
 
 
@@ -148,7 +146,9 @@ def threads_slow_down() -> float:
 
 def list_over_packed_growth() -> float:
     """Measure the memory growth of a forked process for a list of names over packed names."""
-    return grown_mb(list) / grown_mb(PackedStrings)
+    lists = compare("strings", seconds=60)
+    growth = [sum(run.numbers.values()) for run in (lists.before, lists.after)]
+    return float(growth[0] / max(growth[1], 0.1))
 
 
 def pickled_over_mapped() -> int:

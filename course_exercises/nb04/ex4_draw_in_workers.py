@@ -27,8 +27,8 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     expect_a_class(dataset_class, "a dataset", "creates its own")
     # the learner's seed stays, and only PyTorch's generator may be used
     with torch.random.fork_rng(devices=()), process_unchanged(may_draw=True):
-        one, seed = dataset_class(1), torch.initial_seed()
-        one[0]
+        one, seed = dataset_class(2), torch.initial_seed()
+        one[1]
         expect(
             torch.initial_seed() == seed,
             "Your dataset seeds PyTorch's own generator. The model draws from it as well, so its "

@@ -641,8 +641,7 @@ cu.reveal("04h", grown["a list"] if lists.before.numbers else "nothing: no fork 
 # and `for text in s` work as with a list, and an index out of range raises `IndexError`. A string may contain
 # any character, and all strings together may have more than 2 GB. <!-- given -->
 #
-# Target: at most a tenth of the growth of a list, and at most 16 bytes per string in addition to its text.
-# Reading a string must stay fast. <!-- given -->
+# Target: at most 16 bytes per string in addition to its text. Reading a string must stay fast. <!-- given -->
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
