@@ -27,6 +27,11 @@ class Slip(NamedTuple):
     next_step: str
 
 
+def differs(*facts: str) -> Callable[[Any, Any, Any], bool]:
+    """Return the condition of a slip: one of these facts is wrong. Results are dicts of facts."""
+    return lambda _, got, wanted: any(got.get(fact) != wanted.get(fact) for fact in facts)
+
+
 def compare(
     answer: Callable[[Case], Any],
     reference: Callable[[Case], Any],

@@ -1,49 +1,39 @@
 """Exercise 09.2: a prefetcher to the GPU, checked on emulated GPUs with a virtual clock."""
 
-from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.compare import Slip, compare, differs
 from course_exercises.judging.probes import expect_as_fast
 from course_stories.prefetchers import CONTRACT, OURS, RUNS, Clause, Make, run_epoch
-from course_stories.prefetchers.contract import (
-    ERROR,
-    GARBAGE,
-    HANGS,
-    LEAST,
-    MOST,
-    OVERLAP,
-    THREADS,
-    WRONG,
-)
 from course_stories.prefetchers.trial import hidden_thread_tracebacks
 from course_utils.teaching.exercise import Verdict, exercise, right
 
 SLIPS = (
     Slip(
-        lambda _, got, wanted: ERROR in got and got != wanted,
+        differs("batches", "then it gets"),
         "For {case}, the loop gets {got[batches]} batches, then {got[then it gets]}.",
         "Store the error in a local variable and stop reading. Raise the same error after the "
         "staged batches.",
     ),
     Slip(
-        lambda _, got, wanted: THREADS in got and got != wanted,
+        differs("threads left", "the loader is open", "batches left on the GPU"),
         "After {case}, {got[threads left]} threads and {got[batches left on the GPU]} batches are "
         "left, and the loader is open: {got[the loader is open]}.",
         "Do not start a thread. Keep the loader's iterator and staged batches in local variables "
         "of __iter__, not in self.",
     ),
     Slip(
-        lambda _, got, __: got.get(HANGS),
+        differs("the loop hangs"),
         "For {case}, the loop never ends. Either `error` is never set (a `for` swallows "
         "StopIteration), or `staged` is never emptied, or your thread died.",
         "Call next(batches) in the `try`, and yield the staged batches after an error, too.",
     ),
     Slip(
-        lambda _, got, __: got.get(GARBAGE),
+        differs("steps that read garbage"),
         "For {case}, {got[steps that read garbage]} steps read garbage, because their stream does "
         "not wait for the copies.",
         "In hand_over, call self.gpu.current_stream().wait_event(arrived).",
     ),
     Slip(
-        lambda case, got, _: case.trial.late and got[WRONG],
+        lambda case, got, _: case.trial.late and got["epochs with wrong checksums"],
         "{got[epochs with wrong checksums]} of 20 epochs are wrong, all with losses that are read "
         "late. When Python drops a batch, the next copy reuses its memory while a step still reads "
         "it.",
@@ -51,20 +41,20 @@ SLIPS = (
         "this method. Do not pass the copy stream.",
     ),
     Slip(
-        lambda _, got, wanted: got.get(MOST) != wanted.get(MOST),
+        differs("most batches on the GPU"),
         "For {case}, {got[most batches on the GPU]} batches are on the GPU at a time, but "
         "{wanted[most batches on the GPU]} are enough.",
         "Count the batches in a queue, in a thread and in variables. Write `yield "
         "self.hand_over(*staged.popleft())`.",
     ),
     Slip(
-        lambda _, got, wanted: got.get(LEAST) != wanted.get(LEAST),
-        "For {case}, the GPU never holds more than {got[batches on the GPU while steps run]} "
-        "batches, but should hold {wanted[batches on the GPU while steps run]} most of the time.",
+        differs("batches in flight"),
+        "For {case}, the GPU never holds more than {got[batches in flight]} "
+        "batches, but should hold {wanted[batches in flight]} most of the time.",
         "Before you yield a batch, stage more until self.depth others are in flight.",
     ),
     Slip(
-        lambda _, got, wanted: got.get(OVERLAP) != wanted.get(OVERLAP),
+        differs("overlap of the copies"),
         "For {case}, only {got[overlap of the copies]} of the copying overlaps with steps. Copies "
         "and steps share a stream, a step waits for later copies, or the program waits.",
         "Use a separate stream, upload(batch, non_blocking=True), and one event per copy. Stage "

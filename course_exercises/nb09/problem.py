@@ -11,8 +11,8 @@ CAUSES = {
     "default stream": "In one queue, copies and steps run one after the other",
     "device of the thread": "Each thread has its own current GPU, and in a new thread it is GPU 0",
     "endless put": "put() on a full queue waits until somebody removes an item, which may be never",
-    "no event": "If no stream waits, a step reads what has not been copied yet, no matter when the "
-    "loss is read",
+    "no event": "If no stream waits, a step reads data that were not copied yet, no matter when "
+    "the loss is read",
     "no record_stream": "Memory is reused while another stream still reads it. The program must "
     "run ahead of its steps for that",
     "pageable memory": "The copy of a batch in pageable memory blocks the program, even with "

@@ -1,256 +1,223 @@
-"""10.1: three pipelines of WebDataset that run, and do something else than they say."""
+"""Exercise 10.1: repair three WebDataset pipelines."""
 
 import ast
-import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from course_exercises.nb10.hidden import room, small_shards
-from course_utils.teaching.exercise import Refused, Verdict, exercise, expect, right, todo, wrong
-from course_utils.teaching.notebook import explain, statements
-
-SHARDS, COUNT = 12, 132  # hidden ones, of 10 to 12 samples
-ORDERS = 10  # epochs whose orders are compared
-AHEAD = 4  # samples that may wait decoded
-CUTS = (  # where, whether inside a sample, whether in a second epoch, or only behind a sample
-    ("inside a sample", True, False, False),
-    ("between two samples", False, False, False),
-    ("after you have counted", False, False, True),
-    ("in a second epoch", False, True, False),
+from course_exercises.judging import stay_together
+from course_exercises.judging.compare import Slip, compare, differs
+from course_exercises.judging.probes import expect_mixed, expect_no_seed
+from course_exercises.nb10.hidden import (
+    CUTS,
+    ENDLESS,
+    ERROR,
+    ONCE,
+    HiddenShards,
+    key_of,
+    shard_folder,
 )
+from course_utils.teaching.exercise import Verdict, exercise, right, todo
+from course_utils.teaching.notebook import statements
 
-Attempt = Callable[..., Any]
+Pipeline = Callable[..., Any]
+
+SMALL = {"count": 40}  # enough shards to tell random orders from others
+LARGE = {"count": 15, "samples": 80}  # 1,215 samples, more than a buffer of 1,000 can hold
+PASSES = 20  # whose orders are compared
+WAITING = 64  # decoded samples that may wait, for example in a batch
 
 PRINTED = {
     "epoch": "return wds.WebDataset(urls, resampled=True, shardshuffle=False).to_tuple('__key__')",
     "mixed": "return wds.WebDataset(urls, shardshuffle=100).map(decode).shuffle(1000)",
     "complete": "return wds.WebDataset(urls, shardshuffle=False, handler=wds.warn_and_continue)",
 }
-HINTS = {
-    "epoch": "An epoch needs no resampled: WebDataset(urls, shardshuffle=100, detshuffle=True).",
-    "mixed": "The order of two stages: first .shuffle(1000), then .map(decode).",
-    "complete": "Count: yield each sample in a loop, and raise an error after the loop if they "
-    "were not `count`.",
+INSIDE, *_ = CUTS
+FIRST, SECOND, WORKERS = "the first pass", "a second pass", "with two workers"
+NEW, AHEAD = "another order in the second pass", "all samples are read before the first is served"
+DECODED, WAIT = "samples that decode gets", "decoded samples that wait"
+LATER, FAILS = "all shards break off after the first sample", "decode raises an error"
+LEFT = "the loop is left after 5 samples"
+AGAIN, KEPT = "a shard breaks off in a second pass", "the list of shards stays as it is"
+
+_BOTH = {FIRST: ONCE, NEW: True, WORKERS: ONCE, INSIDE: ERROR, AHEAD: False, KEPT: True}
+WANTED: dict[str, dict[str, Any]] = {
+    "epoch": {**_BOTH, SECOND: ONCE, "items": "keys"},
+    "mixed": {
+        **_BOTH,
+        DECODED: 1215,
+        "decoded samples in the loop": 1215,
+        WAIT: f"at most {WAITING}",
+        "samples of a shard are far apart": True,
+        FAILS: ERROR,
+    },
+    "complete": {
+        **{FIRST: ONCE, LEFT: "no error"},
+        **dict.fromkeys((*CUTS, LATER, AGAIN), ERROR),
+    },
 }
 
 
-class BrokenShards:
-    """Hidden shards: the keys in each by its URL."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self.keys = small_shards(folder, SHARDS, samples=10)
-        self.urls = list(self.keys)
-
-    @contextmanager
-    def cut(self, *, inside: bool) -> Iterator[None]:
-        """Let a shard break off within this block, inside a sample or before its last."""
-        path = sorted(self._folder.glob("*.tar"))[3]
-        with tarfile.open(path) as archive:
-            sample = archive.getmembers()[5 if inside else -1]
-        whole = path.read_bytes()
-        path.write_bytes(whole[: sample.offset_data + 2 if inside else sample.offset])
-        try:
-            yield
-        finally:
-            path.write_bytes(whole)
+def _repeats(text: str) -> bool:
+    """Return whether a description counts more samples than different ones."""
+    count, _, different, *_ = (*text.split(), "", "", "")
+    return count.isdigit() and different.isdigit() and int(count) > int(different)
 
 
-@exercise("10.1", title="Repair three pipelines", seconds=120)
-def repair_three(*attempts: Attempt) -> Verdict:
-    """Judge three functions that make a pipeline of shards, in their order in the notebook."""
-    given = [getattr(attempt, "__name__", "") for attempt in attempts]
-    own = all(name in (part, "<lambda>") for name, part in zip(given, PRINTED, strict=False))
-    expect(
-        own and len(given) == len(PRINTED),
-        f"The check gets {', '.join(filter(None, given)) or 'no functions'}.",
-        f"Hand over these functions, without parentheses: {', '.join(PRINTED)}.",
-    )
-    each = dict(zip(PRINTED, attempts, strict=True))
-    bodies = {name: map(ast.unparse, statements(attempt) or []) for name, attempt in each.items()}
-    as_printed = [name for name, body in bodies.items() if [*body] == [PRINTED[name]]]
-    if as_printed == list(PRINTED):
-        return todo("All are as printed. Change them, run their cells, then this one.")
-    with room() as folder:
-        shards = BrokenShards(folder)
-        found = {name: _fault(name, attempt, shards) for name, attempt in each.items()}
-    faults = {name: fault for name, fault in found.items() if fault}
-    if not faults:
-        return right(
-            "Epochs in new orders, a buffer that holds files, and an error where samples lack."
+SLIPS = (
+    Slip(
+        lambda _, got, __: got[FIRST] == ENDLESS,
+        "`{case}` does not end. resampled=True draws shards with replacement, forever, and "
+        "repeat() starts again forever.",
+        "Use WebDataset(urls, shardshuffle=100, detshuffle=True).",
+    ),
+    Slip(
+        lambda case, got, _: case == "epoch" and _repeats(got[FIRST]),
+        "`epoch` serves {got[the first pass]}. with_epoch ends the draws, but they are still draws "
+        "with replacement.",
+        "Use WebDataset(urls, shardshuffle=100, detshuffle=True).",
+    ),
+    Slip(
+        lambda _, got, __: got.get(SECOND, "").startswith("0 "),
+        "A second pass over `{case}` is empty. A generator can be read only once.",
+        "Return the pipeline itself. It starts again in every epoch.",
+    ),
+    Slip(
+        lambda case, got, _: case == "epoch" and not got[NEW],
+        "Two passes over `epoch` have the same order. shardshuffle draws one seed when you create "
+        "the pipeline, and uses it in every epoch.",
+        "Add detshuffle=True, which counts the epochs.",
+    ),
+    Slip(
+        lambda _, got, __: _repeats(got.get(WORKERS, ERROR)),
+        "With two workers, `{case}` serves {got[with two workers]}. The shards are not divided "
+        "among the workers.",
+        "Use wds.WebDataset, or put wds.split_by_worker after the list of shards.",
+    ),
+    Slip(
+        lambda *seen: differs(WAIT)(*seen) and not differs(DECODED)(*seen),
+        "{got[decoded samples that wait]} decoded samples of `mixed` wait at the same time. The "
+        "buffer holds images instead of files, and an image needs many times the memory.",
+        "Call .shuffle(1000) before .map(decode).",
+    ),
+    Slip(
+        lambda case, *seen: case == "complete" and differs(*CUTS, LATER, AGAIN)(case, *seen),
+        "A shard is cut off, but `complete` raises no error. A file that ends between two samples "
+        "or two files is a valid tar file.",
+        "In a loop, compare the fields of each sample with those of the first one, yield the "
+        "sample and count it. Raise an error after the loop if the count is wrong.",
+    ),
+    Slip(
+        lambda *seen: differs(FAILS, INSIDE)(*seen) and not differs(DECODED)(*seen),
+        "A shard is damaged, or decode fails, but `{case}` raises no error. It leaves samples out "
+        "without a message.",
+        "Remove handler= and try, so that the error reaches the loop.",
+    ),
+)
+
+
+@exercise("10.1", title="Repair three pipelines", seconds=90)
+def repair_three(epoch: Pipeline, mixed: Pipeline, complete: Pipeline) -> Verdict:
+    """Check three functions that create pipelines."""
+    parts = dict(zip(PRINTED, (epoch, mixed, complete), strict=True))
+    bodies = ["\n".join(map(ast.unparse, statements(part) or [])) for part in parts.values()]
+    if bodies == [*PRINTED.values()]:
+        return todo("All three are as printed. Change them, run their cells, then this one.")
+    with shard_folder() as folder:
+        small, large = HiddenShards(folder, **SMALL), HiddenShards(folder, **LARGE)
+        compare(
+            lambda name: OBSERVE[name](parts[name], small, large),
+            WANTED.__getitem__,
+            PRINTED,
+            *SLIPS,
+            show="`{}`".format,
         )
-    name, *later = faults
-    done = ", ".join(other for other in found if other not in faults)
-    before = f"Right: {done}. " if done else ""
-    note = ", still as printed" if name in as_printed else ""
-    after = f" To repair after it: {', '.join(later)}." if later else ""
-    fault = faults[name]
-    return wrong(f"{before}`{name}`{note}: {fault.message}{after}", fault.next_step)
-
-
-def _fault(name: str, attempt: Attempt, shards: BrokenShards) -> Verdict | None:
-    """Return what is wrong with a pipeline, so that the others are judged too."""
-    try:
-        JUDGES[name](attempt, shards)
-    except Refused as refused:
-        return refused.verdict
-    except TimeoutError:
-        raise
-    except Exception as error:  # whatever it is: the learner's pipeline raised it
-        return wrong(f"it stops: {explain(error)}.", HINTS[name])
-    return None
-
-
-def _judge_epoch(attempt: Attempt, shards: BrokenShards) -> None:
-    data = attempt(list(shards.urls))
-    first, second = _keys(data), _keys(data)
-    distinct = len(set(first))
-    expect(
-        len(first) <= 2 * COUNT,
-        f"after {len(first):,} of {COUNT} samples it goes on. resampled draws shards with "
-        "replacement, for ever: there is no epoch, and with_epoch only says when to stop.",
-        HINTS["epoch"],
-    )
-    expect(
-        distinct == COUNT or len(first) < COUNT,
-        f"{len(first)} samples are served, {distinct} of {COUNT} are distinct. with_epoch ends "
-        "the draws; they are still draws with replacement.",
-        HINTS["epoch"],
-    )
-    _expect_each_once(first, shards)
-    expect(
-        second,
-        "a second epoch is empty: this can be read only once, as a generator can.",
-        "Return the pipeline itself, which begins anew in every epoch.",
-    )
-    _expect_each_once(second, shards)
-    expect(
-        first != second,
-        "two epochs have the same order. shardshuffle alone draws a seed when the pipeline is "
-        "made, and uses it again in every epoch.",
-        "detshuffle=True beside shardshuffle=100 counts the epochs.",
-    )
-    orders = {tuple(_keys(data)) for _ in range(ORDERS - 2)} | {tuple(first), tuple(second)}
-    expect(
-        len(orders) == ORDERS,
-        "a later epoch has the order of an earlier one: a few orders take turns.",
-        "detshuffle=True beside shardshuffle=100 draws one for each epoch.",
+        data = epoch(list(small.urls))
+        expect_mixed([small.order(data) for _ in range(PASSES)], small.urls)
+        expect_no_seed(lambda: small.read(epoch(list(small.urls))))
+    return right(
+        "Every epoch has a new order, the buffer holds files, and missing samples raise an error."
     )
 
 
-def _judge_mixed(attempt: Attempt, shards: BrokenShards) -> None:
-    decoded: list[Any] = []
-    served: list[str] = []
-    waiting = 0  # decoded samples in the pipeline, at most
-    lost = 0  # samples that are served as they were before
+def _epoch(epoch: Pipeline, small: HiddenShards, large: HiddenShards) -> dict[str, Any]:
+    given = list(small.urls)
+    data = epoch(given)
+    first, second = small.read(data), small.read(data)
+    with small.cut(INSIDE):
+        damaged = small.outcome(lambda: data)
+    return {
+        FIRST: small.describe(first),
+        SECOND: small.describe(second),
+        "items": "samples" if any(isinstance(item, dict) for item in first) else "keys",
+        NEW: [*map(key_of, first)] != [*map(key_of, second)],
+        WORKERS: small.in_two_workers(epoch(list(small.urls))),
+        INSIDE: damaged,
+        AHEAD: large.after_the_first(lambda: epoch(list(large.urls))) == ONCE,
+        KEPT: given == small.urls,
+    }
+
+
+def _mixed(mixed: Pipeline, _: HiddenShards, shards: HiddenShards) -> dict[str, Any]:
+    decoded, served, given, waiting = list[Any](), list[Any](), list(shards.urls), 0
 
     def decode(sample: Any) -> Any:
         decoded.append(sample)
         return {**sample, "decoded": True} if isinstance(sample, dict) else sample
 
-    for sample in islice(attempt(list(shards.urls), decode), 3 * COUNT):
-        served.append(_key(sample))
-        lost += isinstance(sample, dict) and sample.get("decoded") is not True
-        waiting = max(waiting, len(decoded) - len(served))
-    _expect_each_once(served, shards)
-    expect(
-        len(decoded) == COUNT,
-        f"decode is called {len(decoded)} times for {COUNT} samples.",
-        "Keep one .map(decode), as the last stage.",
-    )
-    expect(
-        all(isinstance(sample, dict) for sample in decoded) and not lost,
-        "decode gets something else than a sample, or what it returns is not served.",
-        "Hand decode over as it is: .map(decode) calls it with each sample, and goes on with what "
-        "it returns.",
-    )
-    expect(
-        waiting <= AHEAD,
-        f"{waiting} decoded samples wait in the buffer at one time: it holds images, not files, "
-        "and an image takes many times the bytes of its file.",
-        HINTS["mixed"],
-    )
-    spans = [np.ptp([served.index(key) for key in keys]) for keys in shards.keys.values()]
-    expect(
-        np.median(spans) > 2 * COUNT / SHARDS,
-        "the samples of a shard come one behind the other: only neighbours are mixed.",
-        HINTS["mixed"],
-    )
-
-    expect(
-        _tells_of(attempt, shards),
-        "decode fails, and there is no error: the samples are left out, as if all were well.",
-        "Leave handler= out of .map: by default an error of decode comes through.",
-    )
-
-
-def _tells_of(attempt: Attempt, shards: BrokenShards) -> bool:
-    """Tell whether an error of decode comes through."""
-
     def broken(_: Any) -> Any:
         raise ValueError("this image is broken")
 
-    try:
-        list(islice(attempt(list(shards.urls), broken), COUNT))
-    except Exception:  # it may be wrapped in another
-        return True
-    return False
+    def make(decode: Callable[[Any], Any] = lambda sample: sample) -> Any:
+        return mixed(given, decode)
+
+    for sample in islice(make(decode), shards.enough):
+        served.append(sample)
+        waiting = max(waiting, len(decoded) - len(served))
+    keys, second = [*map(key_of, served)], [*map(key_of, shards.read(make()))]
+    place = {key: position for position, key in enumerate(keys)}
+    spans = [np.ptp([place.get(key, 0) for key in some]) for some in shards.keys.values()]
+    with shards.cut(INSIDE):
+        damaged = shards.outcome(make)
+    return {
+        FIRST: shards.describe(served),
+        DECODED: sum(isinstance(sample, dict) for sample in decoded),
+        "decoded samples in the loop": sum(
+            isinstance(sample, dict) and sample.get("decoded") is True for sample in served
+        ),
+        WAIT: f"at most {WAITING}" if waiting <= WAITING else waiting,
+        "samples of a shard are far apart": bool(np.median(spans) > 3 * LARGE["samples"]),
+        NEW: len(second) > 1 and stay_together(keys, second) < 0.5,
+        WORKERS: shards.in_two_workers(make()),
+        FAILS: shards.outcome(lambda: make(broken)),
+        INSIDE: damaged,
+        AHEAD: shards.after_the_first(make) == ONCE,
+        KEPT: given == shards.urls,
+    }
 
 
-def _judge_complete(attempt: Attempt, shards: BrokenShards) -> None:
-    data = attempt(list(shards.urls), COUNT)
-    _expect_each_once(_keys(data), shards)
-    for where, inside, again, later in CUTS:
-        if again and iter(data) is data:
-            continue  # a generator has one epoch
-        try:
-            seen = _seen(
-                (lambda *_: data) if again else attempt, shards, inside=inside, later=later
-            )
-        except Exception:
-            continue  # whatever is raised, somebody is told
-        expect(
-            (again or later) and seen == COUNT,  # all had been read before it broke off
-            f"a shard breaks off {where}, and there is no error: {seen} of {COUNT} samples "
-            "are seen, as if all were well.",
-            HINTS["complete"],
-        )
+def _complete(complete: Pipeline, shards: HiddenShards, large: HiddenShards) -> dict[str, Any]:
+    def make() -> Any:
+        return complete(list(shards.urls), len(shards.samples))
 
+    def leave() -> Iterator[Any]:
+        yield from islice(some := iter(make()), 5)
+        getattr(some, "close", bool)()
 
-def _seen(attempt: Attempt, shards: BrokenShards, *, inside: bool, later: bool) -> int:
-    """Count the samples that come while a shard is cut, or once it is cut behind the first."""
-    keys = set[str]()
-    with ExitStack() as cut:
-        if not later:
-            cut.enter_context(shards.cut(inside=inside))
-        for item in islice(attempt(list(shards.urls), COUNT), 3 * COUNT):
-            if later and not keys:
-                cut.enter_context(shards.cut(inside=inside))
-            keys.add(_key(item))
-    return len(keys.intersection(chain(*shards.keys.values())))  # None is no sample
-
-
-JUDGES = {"epoch": _judge_epoch, "mixed": _judge_mixed, "complete": _judge_complete}
-
-
-def _keys(data: Iterable[Any]) -> list[str]:
-    """Return the keys of no more than three epochs: a pipeline may have no end."""
-    return [_key(item) for item in islice(data, 3 * COUNT)]
-
-
-def _key(item: Any) -> str:
-    return str(item["__key__"] if isinstance(item, dict) else np.ravel(item)[0])
-
-
-def _expect_each_once(found: Sequence[str], shards: BrokenShards) -> None:
-    known = set(chain(*shards.keys.values()))
-    expect(
-        sorted(found) == sorted(known),
-        f"{len(found)} samples are served, {len(known & set(found))} of the {COUNT} there are.",
-        "Every sample itself, and once: drop no batch, and draw nothing twice.",
+    found = {FIRST: shards.outcome(make)}
+    for where in CUTS:
+        with shards.cut(where):
+            found[where] = shards.outcome(make)
+    found[LATER] = large.after_the_first(lambda: complete(list(large.urls), len(large.samples)))
+    shards.read(data := make())
+    with shards.cut("breaks off between two samples"):
+        found[AGAIN] = ERROR if iter(data) is data else shards.outcome(lambda: data)
+    found["the loop is left after 5 samples"] = (
+        "an error" if shards.outcome(leave) == ERROR else "no error"
     )
+    return found
+
+
+OBSERVE = {"epoch": _epoch, "mixed": _mixed, "complete": _complete}

@@ -1,280 +1,230 @@
-"""10.3: a stream of shards that serves every sample once, wherever it runs."""
+"""Exercise 10.3: a stream of shards that serves every sample once on all ranks."""
 
 import os
-from collections.abc import Callable
-from contextlib import nullcontext
-from itertools import chain, combinations, islice, product
-from operator import eq
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
-import webdataset as wds
-from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
 from course_exercises.judging import (
-    Elsewhere,
     Served,
     expect_the_same_in_real_workers,
-    in_another_process,
     random_numbers_of,
-    random_state,
     serve,
 )
-from course_exercises.judging.served import Place
-from course_exercises.nb10.hidden import room, small_shards
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_in_a_file,
-    refuse,
-    right,
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import (
+    expect_given_rank,
+    expect_mixed,
+    expect_no_seed,
+    process_unchanged,
 )
+from course_exercises.nb10.hidden import CUTS, ERROR, ONCE, HiddenShards, key_of, shard_folder
+from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
 from keepfed.formatting import plural
 
-WORKERS, RANKS = range(4), (1, 2, 3)
-COUNTS = (2, 4, 7, 12)  # shards; fewer than places, one more than ranks, neither, a multiple
-TURNED = 0.7  # likeness on a circle: 0.8 to 1 if orders are only turned, 0.1 to 0.4 by chance
-SAME_ORDER = 0.9  # rank correlation; orders that are drawn anew have 0 ± 0.3
-
 Make = Callable[[list[str], int, int, int], Any]
-Shards = dict[str, list[str]]  # the keys in each shard, by its URL
+Hidden = dict[int, HiddenShards]
+
+COUNTS = (12, 2, 4, 7)  # shards: a multiple of ranks and workers, fewer than workers, neither
+# the first is again in cycles of 2, 8, 10, 64, 100 or 256 epochs
+EPOCHS = (1, 2, 3, 9, 11, 65, 101, 257, 65_537)
 
 
-@exercise("10.3", title="Every sample once", seconds=180)
+class Case(NamedTuple):
+    """Ranks and workers that divide some shards."""
+
+    shards: int
+    workers: int
+    ranks: int
+    torchrun: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.shards} shards, {plural(self.workers, 'worker')} on each of "
+            f"{plural(self.ranks, 'rank')}{' under torchrun' * self.torchrun}"
+        )
+
+
+# WebDataset cannot create a stream without shards
+CASES = [Case(n, w, r) for n, w, r in product(COUNTS, range(4), (1, 2, 3)) if r <= n]
+CASES += [Case(n, 0, 2, torchrun=True) for n in COUNTS]
+
+RESULT, RAISES, ENDS = "make_stream returns a dataset", "raises", "the stream ends"
+SAMPLES = "it serves only samples of its shards"
+RANKS, WORKERS = "the ranks serve the same samples", "the workers serve the same samples"
+TWICE, LOST = "samples served twice", "samples never served"
+DIVIDED = {
+    RESULT: True,
+    RAISES: "",
+    ENDS: True,
+    SAMPLES: True,
+    RANKS: False,
+    WORKERS: False,
+    TWICE: 0,
+    LOST: 0,
+    "shards read in several places": 0,
+}
+MOVES = "shards of rank 0 change with the epoch"
+CALLS = {
+    MOVES: True,
+    "a shard that breaks off": ERROR,
+    "all samples are read before the first is served": False,
+}
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: "No samples" in got.get(RAISES, "") or "Index" in got.get(RAISES, ""),
+        "With {case}, a worker or a rank gets no shard, and WebDataset raises an error.",
+        "Deal the shards out like cards, urls[rank::world_size], and pass empty_check=False.",
+    ),
+    Slip(
+        lambda _, got, __: "nodesplitter" in got.get(RAISES, ""),
+        "With {case}, WebDataset finds the variable RANK and raises an error, because nobody said "
+        "who divides the shards among the ranks.",
+        "Choose the shards of the rank yourself, and pass nodesplitter=None.",
+    ),
+    Slip(
+        lambda _, got, __: not got.get(ENDS, True),
+        "With {case}, the stream does not end. resampled and repeat continue forever.",
+        "Shuffle the list of shards instead.",
+    ),
+    Slip(
+        lambda _, got, __: got.get(RANKS),
+        "With {case}, every rank serves the same samples.",
+        "Give each rank its own shards before WebDataset gets them: urls[rank::world_size].",
+    ),
+    Slip(
+        lambda _, got, __: got.get(WORKERS) or (got.get(LOST) and not got[TWICE]),
+        "With {case}, {got[samples never served]} samples are never served, and "
+        "{got[samples served twice]} are served twice. WebDataset divides the shards of a rank "
+        "among its workers, once.",
+        "Deal out all shards with urls[rank::world_size]. Pass nodesplitter=None, keep the default "
+        "workersplitter, and let no later stage drop samples.",
+    ),
+    Slip(
+        lambda _, got, __: got.get(TWICE) and got[LOST],
+        "With {case}, {got[samples served twice]} samples are served twice and {got[samples never "
+        "served]} never. The ranks do not agree on one order of the shards.",
+        "Shuffle with np.random.default_rng(epoch), which is the same on all ranks, then divide.",
+    ),
+    Slip(
+        lambda _, got, __: not got.get(MOVES, True),
+        "Rank 0 of 2 reads the same shards in every epoch. Samples of different ranks never meet.",
+        "Shuffle the list of all shards with the epoch as the seed, then divide.",
+    ),
+)
+
+
+@exercise("10.3", title="Every sample once", seconds=60)
 def every_sample_once(make_stream: Make) -> Verdict:
-    """Judge a stream for 0 to 3 workers on 1 to 3 ranks, then in real workers."""
-    expect(
-        callable(make_stream),
-        "The check needs your function; this is something else.",
-        "Hand it over without parentheses: make_stream.",
-    )
-    with room() as folder:
-        for count in reversed(COUNTS):  # with many shards, what is drawn shows
-            shards = small_shards(folder, count)
-            _judge_alike(make_stream, shards)
-            for workers, world_size in product(WORKERS, RANKS):
-                if world_size <= count:  # WebDataset makes no stream of no shards
-                    _judge_places(make_stream, shards, workers, world_size)
-            _judge_under_torchrun(make_stream, shards)
-        _judge_order(make_stream, folder)
+    """Check a stream for 0 to 3 workers on 1 to 3 ranks, then in real workers."""
+    with shard_folder() as folder:
+        shards = {count: HiddenShards(folder, count) for count in COUNTS}
+        urls = shards[12].urls
+        given = urls[::-1]
+        with process_unchanged(given), random_numbers_of(1):  # WebDataset draws from Python's
+            make_stream(given, 1, 1, 2)
+        compare(partial(_divide, make_stream, shards), lambda _: DIVIDED, CASES, *SLIPS, show=str)
+        compare(
+            lambda _: _call(make_stream, folder),
+            lambda _: CALLS,
+            ["several calls"],
+            *SLIPS,
+            show=str,
+        )
+        _check_order(make_stream, folder)
+        expect_no_seed(lambda: list(make_stream(list(urls), 1, 1, 2)))
+        expect_given_rank(
+            lambda: sorted(serve([make_stream(list(urls), 1, 0, 2)], 0, shards[12].order)[0, 0]),
+            make_stream,
+        )
         expect_in_a_file(make_stream)
         expect_the_same_in_real_workers(
-            make_stream(list(shards), 1, 1, 2),
+            make_stream(list(urls), 1, 1, 2),
             lambda epoch: [sample["__key__"] for sample in epoch],
             "samples",
             "something has another answer there",
-            "Decide everything from the four arguments; WebDataset asks for the worker itself.",
+            "Decide everything from the four arguments. WebDataset asks for the worker itself.",
         )
     return right(
-        "Every sample once, for 0 to 3 workers on 1 to 3 ranks, also with fewer shards than "
-        "workers; in another order each epoch; and real workers agree."
+        "Every sample once, for 0 to 3 workers on 1 to 3 ranks, even with fewer shards than "
+        "workers. Each epoch has another order, and real workers agree."
     )
 
 
-def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: int) -> None:
-    where = (
-        f"With {plural(workers, 'worker')} on each of {plural(world_size, 'rank')} and "
-        f"{plural(len(shards), 'shard')}"
-    )
+def _divide(make_stream: Make, hidden: Hidden, case: Case) -> dict[str, Any]:
+    shards = hidden[case.shards]
+    by_place: dict[tuple[int, int], list[Any]] = {}
     try:
-        streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
-    except IndexError as error:  # what WebDataset raises for an empty list
-        refuse(
-            f"{where}, a list has too little in it, such as the shards of a rank that is left "
-            f"without any: {explain(error)}.",
-            "Deal the shards out like cards, urls[rank::world_size]: each rank gets one then.",
-        )
-    served = serve(streams, workers, lambda stream: _read(stream, shards, where))
-    _judge_share(served, shards, where, streams[0])
-
-
-def _judge_alike(make_stream: Make, shards: Shards) -> None:
-    """Judge whether the caller's list stays as it is, and two calls agree on the shards."""
-    parts, states = list[set[str]](), list[tuple[bytes, ...]]()
-    for kind, where in (str, nullcontext()), (Elsewhere, in_another_process()):
-        given = list(map(kind, reversed(shards)))
-        here = random_numbers_of(len(parts))
-        with here, where, patch("time.time", parts.__len__):
-            stream = make_stream(given, 0, 0, 2)  # 0 is an epoch too
-            states.append(random_state())  # WebDataset itself draws from those of Python
-            expect(
-                isinstance(stream, IterableDataset),
-                f"make_stream returns a {type(stream).__name__}, which no worker can begin anew.",
-                "Return the pipeline of WebDataset, which is an IterableDataset.",
-            )
-            parts.append(set(_read(stream, shards)))
-        expect(
-            given == [*reversed(shards)],
-            "The list that your function was given is in another order afterwards: the next epoch "
-            "shuffles what this one left, and ranks that were called less often have another list.",
-            "Shuffle a copy; rng.permutation(urls) and rng.sample(urls, len(urls)) make one.",
-        )
-    expect(
-        not any(map(eq, *states)),
-        "Your function seeds the random numbers of the whole process: from then on the dropout of "
-        "every epoch is alike.",
-        "Make a generator of your own: np.random.default_rng(epoch).",
-    )
-    expect(
-        parts[0] == parts[1],
-        "Asked twice for the same rank and epoch, your function serves others. Each rank draws for "
-        "itself: resampled does, a generator without a seed or with the time, and in each process "
-        "its number, the hash or the set of texts. Or with_epoch cuts off what is shuffled.",
-        "Shuffle with a seed that all ranks share, such as the epoch, and leave the others out.",
-    )
-
-
-def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
-    """Judge what two ranks serve that find their number in the environment too."""
-    where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
-    served: dict[Place, list[str]] = {}
-    for rank in range(2):
-        with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0"):  # two nodes
-            stream = make_stream(list(shards), 1, rank, 2)
-            served[rank, 0] = _read(stream, shards, where)
-    _judge_share(served, shards, where, stream)
-
-
-def _read(stream: Any, shards: Shards, where: str = "In one process") -> list[str]:
-    enough = 2 * sum(map(len, shards.values()))
-    try:
-        samples = list(islice(stream, enough + 1))
-    except ValueError as error:
-        expect(
-            "No samples found" not in str(error),
-            f"{where}, a worker has no shard, and WebDataset takes that for an error.",
-            "A worker with nothing to do is no error here: empty_check=False.",
-        )
-        expect(
-            "nodesplitter" not in str(error),
-            f"{where}: {explain(error)}.",
-            "Take the shards of the rank yourself, and say so to WebDataset: nodesplitter=None.",
-        )
-        raise
-    keys = [sample.get("__key__") if isinstance(sample, dict) else None for sample in samples]
-    expect(
-        all(isinstance(key, str) for key in keys),
-        "The stream gives something that is no sample of WebDataset: it has no __key__, or many.",
-        "Return the pipeline as it is, without to_tuple and batched.",
-    )
-    expect(
-        set(keys) <= set(chain(*shards.values())),
-        f"{where}, samples come from shards that are not in the list: your function remembers an "
-        "earlier one.",
-        "Work the order out anew from the list that the function is given, in each call.",
-    )
-    expect(
-        len(samples) <= enough,
-        f"{where}, there is no end after {len(samples)} samples: resampled and repeat go on.",
-        "Leave them out, and shuffle the list of shards instead.",
-    )
-    return [str(key) for key in keys]
-
-
-def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str, stream: Any) -> None:
-    by_node = wds.split_by_node in getattr(stream, "pipeline", ())
-    served = Served(by_place, set(chain(*shards.values())))
-    twice, lost, wanted = served.twice, served.lost, len(served.wanted)
-    expect(
-        not served.all_ranks_alike,
-        f"{where}, every rank serves the same samples: "
-        + (
-            "split_by_node asks torch.distributed or the variable RANK, and finds neither in a "
-            "worker that was not forked."
-            if by_node
-            else "what it reads does not depend on its rank."
+        streams = []
+        for rank in range(case.ranks):
+            variables = {"RANK": str(rank), "WORLD_SIZE": str(case.ranks), "LOCAL_RANK": "0"}
+            with patch.dict(os.environ, variables if case.torchrun else {}):
+                streams.append(make_stream(list(shards.urls), 0, rank, case.ranks))
+                if case.torchrun:
+                    by_place[rank, 0] = shards.read(streams[-1])
+        by_place = by_place or serve(streams, case.workers, shards.read)
+    except (IndexError, ValueError) as error:  # raised by WebDataset
+        return {**DIVIDED, RAISES: explain(error)}
+    keys = {place: [str(key_of(item)) for item in items] for place, items in by_place.items()}
+    if not all(isinstance(item, dict) for item in chain(*by_place.values())) or not (
+        {*chain(*keys.values())} <= {*shards.samples}
+    ):
+        return {**DIVIDED, SAMPLES: False}
+    served = Served(keys, shards.samples)
+    return {
+        **DIVIDED,
+        RESULT: all(isinstance(stream, IterableDataset) for stream in streams),
+        ENDS: all(len(items) < shards.enough for items in by_place.values()),
+        RANKS: served.all_ranks_alike,
+        WORKERS: served.all_workers_alike,
+        TWICE: served.twice,
+        LOST: served.lost,
+        "shards read in several places": sum(
+            served.readers(some) > 1 for some in shards.keys.values()
         ),
-        "Take every world_size-th shard from the rank-th on, before WebDataset sees them: "
-        "urls[rank::world_size].",
-    )
-    expect(
-        not served.all_workers_alike,
-        f"{where}, the workers of a rank serve the same samples.",
-        "Leave workersplitter as it is: WebDataset divides the shards among the workers by itself.",
-    )
-    expect(
-        not (twice and lost) or len(by_place) > 1,
-        f"{where}, {twice} samples are served twice and {lost} by nobody: shards are drawn with "
-        "replacement.",
-        "Draw each once: rng.permutation(urls), or rng.choice(urls, len(urls), replace=False).",
-    )
-    expect(
-        not (twice and lost),
-        f"{where}, {twice} samples are served twice and {lost} by nobody: the ranks or the "
-        "workers each deal from an order of their own.",
-        "Shuffle with a seed that all share, such as the epoch, and divide afterwards.",
-    )
-    expect(
-        not twice,
-        f"{where}, {twice} of {wanted} samples are served more than once: the shares overlap.",
-        "Deal the shards out like cards: urls[rank::world_size].",
-    )
-    expect(
-        not (lost and by_node),
-        f"{where}, {lost} of {wanted} samples are served by nobody: split_by_node finds RANK, and "
-        "divides once more what you have divided already.",
-        "Divide in one place, your own, and say so to WebDataset: nodesplitter=None.",
-    )
-    expect(
-        not lost or max(worker for _, worker in by_place) == 0,
-        f"{where}, {lost} of {wanted} samples are served by nobody, though without workers all "
-        "come: they are divided among the workers twice.",
-        "WebDataset divides the shards of a rank among its workers by itself; do it nowhere else.",
-    )
-    expect(
-        not lost,
-        f"{where}, {lost} of {wanted} samples are served by nobody.",
-        "Deal the shards out like cards, urls[rank::world_size], and let no later stage drop any.",
-    )
-    for keys in shards.values():
-        readers = served.readers(keys)
-        expect(
-            readers == 1,
-            f"{where}, every sample is served once, but {readers} places read the same shard, and "
-            "throw most of it away.",
-            "Divide the shards, not the samples.",
-        )
+    }
 
 
-def _judge_order(make_stream: Make, folder: Path) -> None:
-    shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
-    places, of_two = (_places(make_stream, shards, world_size) for world_size in (1, 2))
-    expect(
-        _alike(places).max() < SAME_ORDER,
-        "Two of four epochs read the shards in the same order: only neighbours are ever mixed.",
-        "Shuffle the list of shards, with the epoch as the seed.",
-    )
-    expect(
-        _alike(of_two).min() < SAME_ORDER,  # two that only shuffle their own are more alike
-        "With 2 ranks all epochs read the shards in the same order; with 1 rank they do not.",
-        "Shuffle the list of shards for any number of ranks, with the epoch as the seed.",
-    )
-    # on a circle, where turning changes no distance
-    circles = [np.exp(2j * np.pi * place / len(shards)) for place in places]
-    expect(
-        min(abs(np.vdot(a, b)) for a, b in combinations(circles, 2)) < TURNED * len(shards),
-        "The order is only turned: most shards are followed by the same one in each epoch.",
-        "Shuffle the list of shards, with the epoch as the seed.",
-    )
+def _call(make_stream: Make, folder: Path) -> dict[str, Any]:
+    shards, large = HiddenShards(folder, 12), HiddenShards(folder, 15, samples=80)
+    parts = {
+        frozenset(shards.order(make_stream(list(shards.urls), epoch, 0, 2))) for epoch in EPOCHS
+    }
+    with shards.cut(next(iter(CUTS))):
+        damaged = shards.outcome(lambda: make_stream(list(shards.urls), 1, 0, 1))
+    lazily = large.after_the_first(lambda: make_stream(list(large.urls), 1, 0, 1))
+    return {
+        MOVES: len(parts) > 1,
+        "a shard that breaks off": damaged,
+        "all samples are read before the first is served": lazily == ONCE,
+    }
 
 
-def _places(make_stream: Make, shards: Shards, world_size: int) -> list[NDArray[np.int64]]:
-    """Return for each of four epochs the place of each shard among the others."""
-    of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
-    places = []
-    for epoch in (1, 2, 3, 16_801):  # in a cycle of 8, 10 or 100 the last is the first again
-        streams = (make_stream(list(shards), epoch, rank, world_size) for rank in range(world_size))
-        keys = [key for stream in streams for key in _read(stream, shards)]
-        sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
-        places.append(sums.argsort().argsort())
-    return places
+def _check_order(make_stream: Make, folder: Path) -> None:
+    """Check the order of the shards, with more samples than a small buffer can mix."""
+    shards = HiddenShards(folder, 40, samples=12)
+    for ranks in (1, 2):
+        orders = []
+        for epoch in EPOCHS:
+            streams = [make_stream(list(shards.urls), epoch, rank, ranks) for rank in range(ranks)]
+            orders.append(_mean_order([key for one in streams for key in _keys(shards, one)]))
+        expect_mixed(orders, _mean_order(shards.samples))
 
 
-def _alike(places: list[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Return how alike the orders of each two epochs are: 1 if they are the same."""
-    return np.asarray(np.corrcoef(places))[np.triu_indices(len(places), 1)]
+def _keys(shards: HiddenShards, stream: Any) -> list[str]:
+    return [str(key_of(item)) for item in shards.read(stream)]
+
+
+def _mean_order(keys: Sequence[str]) -> list[str]:
+    """Return the shards in the order of the mean positions of their samples."""
+    positions: dict[str, list[int]] = {}
+    for position, key in enumerate(keys):
+        positions.setdefault(key[:2], []).append(position)
+    return sorted(positions, key=lambda shard: sum(positions[shard]) / len(positions[shard]))

@@ -74,34 +74,32 @@ def _error(seen: TrialRun) -> str:
     return f"another error, {seen.said}" if seen.said else "no error"
 
 
-HANGS, BATCHES, GARBAGE = "the loop hangs", "batches", "steps that read garbage"
-WRONG, ERROR, OVERLAP = "epochs with wrong checksums", "then it gets", "overlap of the copies"
-MOST, LEAST = "most batches on the GPU", "batches on the GPU while steps run"
-THREADS, OPEN, KEPT = "threads left", "the loader is open", "batches left on the GPU"
 FACTS: dict[str, Callable[[TrialRun], Any]] = {
-    HANGS: lambda seen: seen.hung,
-    BATCHES: lambda seen: seen.counts,
+    "the loop hangs": lambda seen: seen.hung,
+    "batches": lambda seen: seen.counts,
     "batches of each epoch": lambda seen: (
         "all" if seen.counts == [seen.wanted] * seen.trial.epochs else seen.counts
     ),
     "times that the loop gets None": lambda seen: seen.nothing,
-    GARBAGE: lambda seen: seen.garbage,
-    WRONG: lambda seen: seen.wrong_epochs,
+    "steps that read garbage": lambda seen: seen.garbage,
+    "epochs with wrong checksums": lambda seen: seen.wrong_epochs,
     "the structure of the batches is kept": _keeps_structure,
     "the inner loop and the outer loop get all batches": lambda seen: (
         seen.found == [(sums := seen.source.checksums())[0], *sums, *sums[1:]]
     ),
     "new streams in each epoch": lambda seen: seen.machine.streams.value // seen.trial.epochs,
-    ERROR: _error,
-    MOST: lambda seen: max(seen.peak, DEPTH + 1),
-    LEAST: lambda seen: min(seen.peak, DEEP + 1),
-    THREADS: lambda seen: len(seen.threads),
-    OPEN: lambda seen: seen.is_open,
-    KEPT: lambda seen: seen.kept,
+    "then it gets": _error,
+    "most batches on the GPU": lambda seen: max(seen.peak, DEPTH + 1),
+    "batches in flight": lambda seen: min(seen.peak, DEEP + 1),
+    "threads left": lambda seen: len(seen.threads),
+    "the loader is open": lambda seen: seen.is_open,
+    "batches left on the GPU": lambda seen: seen.kept,
     "the batches are on the GPU of the loop": lambda seen: (
         seen.places == {seen.machine.gpus[-1].name}
     ),
-    OVERLAP: lambda seen: "80 % or more" if seen.hidden >= 0.8 else f"{seen.hidden:.0%}",
+    "overlap of the copies": lambda seen: (
+        "80 % or more" if seen.hidden >= 0.8 else f"{seen.hidden:.0%}"
+    ),
     "warnings": lambda seen: min(seen.warnings, 1),
 }
 
@@ -128,10 +126,20 @@ class Clause(NamedTuple):
             return self.facts(seen)
 
 
-_ALL = {HANGS: False, "batches of each epoch": "all"}
-_RIGHT = {**_ALL, "times that the loop gets None": 0, GARBAGE: 0, WRONG: 0}
-_LEFT = {HANGS: False, THREADS: 0, OPEN: False, KEPT: 0}
-_OVERLAPS = {HANGS: False, OVERLAP: "80 % or more"}
+_ALL = {"the loop hangs": False, "batches of each epoch": "all"}
+_RIGHT = {
+    **_ALL,
+    "times that the loop gets None": 0,
+    "steps that read garbage": 0,
+    "epochs with wrong checksums": 0,
+}
+_LEFT = {
+    "the loop hangs": False,
+    "threads left": 0,
+    "the loader is open": False,
+    "batches left on the GPU": 0,
+}
+_OVERLAPS = {"the loop hangs": False, "overlap of the copies": "80 % or more"}
 
 CONTRACT = {
     "right": Clause("batches of one tensor", PrefetcherTrial(), _RIGHT),
@@ -140,14 +148,20 @@ CONTRACT = {
         PrefetcherTrial(nested_batches, keep=True),
         {**_ALL, "the structure of the batches is kept": True},
     ),
-    "order": Clause("set_epoch(1) before the loop", PrefetcherTrial(set_epoch=1), {WRONG: 0}),
+    "order": Clause(
+        "set_epoch(1) before the loop",
+        PrefetcherTrial(set_epoch=1),
+        {"epochs with wrong checksums": 0},
+    ),
     "memory in flight": Clause(
         f"depth={DEPTH}",
         PrefetcherTrial(depth=DEPTH, ahead=DEPTH + 1),
-        {HANGS: False, MOST: DEPTH + 1},
+        {"the loop hangs": False, "most batches on the GPU": DEPTH + 1},
     ),
     "depth": Clause(
-        f"depth={DEEP}", PrefetcherTrial(depth=DEEP, ahead=DEEP), {HANGS: False, LEAST: DEEP + 1}
+        f"depth={DEEP}",
+        PrefetcherTrial(depth=DEEP, ahead=DEEP),
+        {"the loop hangs": False, "batches in flight": DEEP + 1},
     ),
     "second epoch": Clause(
         "three epochs", PrefetcherTrial(epochs=3), {**_ALL, "new streams in each epoch": 0}
@@ -155,22 +169,22 @@ CONTRACT = {
     "two loops": Clause(
         "a loop inside a loop over the same prefetcher",
         PrefetcherTrial(nested=True),
-        {HANGS: False, "the inner loop and the outer loop get all batches": True},
+        {"the loop hangs": False, "the inner loop and the outer loop get all batches": True},
     ),
     "exception": Clause(
         "an error of the loader after 3 batches",
         PrefetcherTrial(fails_at=3, depth=DEPTH),
-        {BATCHES: [3], ERROR: "the error of the loader"},
+        {"batches": [3], "then it gets": "the error of the loader"},
     ),
     "error at once": Clause(
         "an error of the loader before its first batch",
         PrefetcherTrial(fails_at=0),
-        {BATCHES: [0], ERROR: "the error of the loader"},
+        {"batches": [0], "then it gets": "the error of the loader"},
     ),
     "after an error": Clause(
         "an epoch with an error after 3 batches, and one without",
         PrefetcherTrial(fails_at=3, fails_once=True, epochs=2),
-        {BATCHES: [3, 8], ERROR: "the error of the loader"},
+        {"batches": [3, 8], "then it gets": "the error of the loader"},
     ),
     "empty loader": Clause("a loader without batches", PrefetcherTrial(lambda: []), _ALL),
     "short loader": Clause(
@@ -182,17 +196,17 @@ CONTRACT = {
     "device index": Clause(
         "a loop on the second of two GPUs",
         PrefetcherTrial(gpus=2),
-        {HANGS: False, "the batches are on the GPU of the loop": True},
+        {"the loop hangs": False, "the batches are on the GPU of the loop": True},
     ),
     "stream of the loop": Clause(
         "a loop whose steps alternate between two streams",
         PrefetcherTrial(own_streams=2, epochs=2),
-        {HANGS: False, GARBAGE: 0},
+        {"the loop hangs": False, "steps that read garbage": 0},
     ),
     "losses read late": Clause(
         f"{RUNS} epochs, in every second one the losses are read at the end",
         PrefetcherTrial(mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_streams=1),
-        {HANGS: False, WRONG: 0},
+        {"the loop hangs": False, "epochs with wrong checksums": 0},
     ),
     "overlap": Clause("depth=1", PrefetcherTrial(depth=1, ahead=1, timed=True), _OVERLAPS),
     "deep overlap": Clause(

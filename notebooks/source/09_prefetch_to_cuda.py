@@ -299,7 +299,7 @@ cu.reveal("09f", right_late)
 # %% [markdown]
 # PyTorch's **caching allocator** manages device memory. When Python drops a batch, the allocator gives its memory at
 # once to the next tensor of the same stream. Within one stream this is safe, because the stream writes the next tensor
-# only after it has read the old one. But our step reads the batch on *another* stream, and the program runs ahead:
+# only after it has read the old one. But our step reads the batch on *another* stream, and the program runs ahead, so
 # it drops batches whose steps have not begun. The next copy overwrites such a batch.
 #
 # **Design 4** tells the allocator which other stream uses the memory:
@@ -339,7 +339,7 @@ for read_late in False, True:
 #
 # ## What is wrong with this prefetcher?
 #
-# Tutorials often print a prefetcher like this one, with a thread and a queue. Find as many defects as you can.
+# Tutorials often print a prefetcher like this one, with a thread and a queue. Find its defects.
 
 # %%
 import inspect
@@ -499,7 +499,7 @@ cu.check("09.2", Prefetcher)
 #
 # **Goes wrong.**
 #
-# - In 9.1, some take (h), (i) and (j) for the first defect. Tell them to read what was repaired before.
+# - In 9.1, some take (h), (i) and (j) for the first defect. Tell them to read the repair in each symptom.
 # - In 9.2, some stage `depth` batches instead of one more. Count the copies in flight when the loop gets a batch.
 # - In 9.2, a variable keeps a batch alive. `for batch in ...` holds the old batch until the new one is ready.
 # - Somebody asks for a real GPU. The optional part shows recordings of `make gpu-check` next to the emulated device,
@@ -628,7 +628,7 @@ display(*(recording.timeline() for recording in recorded))
 # Let C be the time of a step, K the time of a copy, and L the time between two batches of the loader. Without
 # prefetching T = max(L, C + K). With prefetching T = max(L, C, K). The gain is the ratio of the two, and never above 2.
 # The picture below shows three trainings, with lines for the prediction and points for the measurement. The workers are
-# only a clock here: a batch is ready every L.
+# only a clock here, with a batch ready every L.
 
 
 # %%

@@ -1,17 +1,18 @@
 # %% [markdown]
 # # 10 · Stream shards with WebDataset
 #
-# **You will do:** put 2,000 files into 20, stream them over HTTP, and repair pipelines that lecture notes print.
+# **You will do:** put 2,000 files into 20, stream them over HTTP, and repair three common pipelines.
 #
-# **You will learn**
+# **You will learn:**
+# - what a shard saves on a distant storage, and what it costs;
+# - which part of a stream overlaps with training;
+# - to notice a broken connection instead of training on less data;
+# - what `resampled`, `shardshuffle` and shuffle buffers really do;
+# - how many shards to write.
 #
-# - what a shard saves on a storage far away, and what it costs,
-# - where overlap comes from when data are streamed,
-# - to notice when a connection breaks, instead of training on less,
-# - what `resampled`, `shardshuffle` and shuffle buffers really do,
-# - into how many shards to write your data.
+# **You need:** notebooks 05 and 06. A CPU is enough.
 #
-# **You need:** notebooks 05 and 06. A CPU is enough. **Minutes:** {minutes}.
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -23,22 +24,22 @@ cu.ready("10")
 #
 # **Script.**
 #
-# - *4 min* **Why shards.** Prediction 10a; open one tar file on the wall and read the names.
+# - *4 min* **Why shards.** Prediction 10a. Open one tar file on the wall and read the names.
 # - *4 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
-# - *3 min* **A connection breaks.** Prediction 10d. Read the warning that nobody would see.
+# - *3 min* **A connection breaks.** Prediction 10d. Read aloud the warning that usually nobody sees.
 # - *14 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
-# - *7 min* **How many shards?** Exercise 10.2; leave it out if time is short.
+# - *7 min* **How many shards?** Exercise 10.2. Leave it out if time is short.
 #
-# **Board.** A worker as a pipe with one tap: wait, pour, decode, wait. Draw four below each other,
-# shifted. Ask where the GPU waits, and what a buffer behind the taps would change.
+# **Board.** Draw a worker as a pipe with one tap: wait, pour, decode, wait. Draw four of them, one above the other and
+# shifted in time. Ask where the GPU waits, and what a buffer behind the taps would change.
 
 # %% [markdown]
 # ## Why shards
 #
-# An object store such as [Amazon S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html) has
-# no folders and no blocks. You ask over HTTP for an object, or for a range of its bytes, and you
-# wait a tenth of a second for the first of them. With one file for each event you wait that long for each event. A **shard** is a
-# tar file with many samples, which is read from its beginning to its end.
+# An object store such as [Amazon S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)
+# has no folders and no blocks. You request an object over HTTP, or a range of its bytes, and wait a tenth of a second
+# for the first of them. With one file per event, you wait that long for each event. A **shard** is a tar file with many
+# samples, which a program reads from the beginning to the end.
 
 # %%
 import tempfile
@@ -60,16 +61,17 @@ with tarfile.open(paths[0]) as tar:
         print(f"{member.name:24} {member.size:7,} bytes")
 
 # %% [markdown]
-# Files whose names agree up to the first dot are one **sample**; what follows the dot is the name of the field. The files of
-# a sample must lie side by side, because a reader never looks back. `write_shards` shuffled the events once, while it wrote
-# them, since a stream can only mix neighbours (notebook 05). This function is ours. It takes images from `image_samples` as well, and leaves a list
-# with sizes and checksums beside the shards; [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
+# Files whose names agree up to the first dot form one **sample**. The rest of the name is the name of the field. The
+# files of a sample must follow each other, because a reader never goes back. `write_shards` shuffles the events once,
+# while it writes them, because a stream can mix only neighbours (notebook 05). It also writes a list of the shards, with
+# sizes and checksums. The function belongs to this course. [WebDataset](https://github.com/webdataset/webdataset) itself
+# has `ShardWriter`.
 
 # %%
 cu.predict(
     "10a",
-    "An epoch of 2,000 events from an emulated S3, one request after the other. How many times "
-    "as long does it take with one file for each event as with 20 shards?",
+    "An epoch reads 2,000 events from an emulated S3, one request after the other. How many times "
+    "as long does it take with one file per event as with 20 shards?",
     unit="times",
 )
 
@@ -81,7 +83,7 @@ from course_utils.loading.shards import decode_event, stream_shards
 
 def seconds(folder, name, read):
     storage = cu.slow_storage(folder, "S3")
-    clock = VirtualClock(storage)  # adds up what we would have waited
+    clock = VirtualClock(storage)  # adds up the time that we would have waited
     start, count = clock(), sum(1 for _ in read(storage))
     seen = storage.counters()
     print(f"{name}: {count:,} events, {seen.requests:,} requests, {seen.bytes_read / 1e6:.1f} MB")
@@ -97,7 +99,7 @@ def from_files(fs):
 from course_stories.shard_pipelines import plot_epochs
 
 epochs = {
-    "a file each": seconds(events, "files", from_files),
+    "one file per event": seconds(events, "files", from_files),
     "20 shards": seconds(
         shards, "shards", lambda fs: stream_shards(shards, fs=fs, decode=decode_event)
     ),
@@ -105,21 +107,22 @@ epochs = {
 plot_epochs(epochs)
 
 # %%
-cu.reveal("10a", epochs["a file each"] / epochs["20 shards"])
+cu.reveal("10a", epochs["one file per event"] / epochs["20 shards"])
 
 # %% [markdown]
-# A hundred times fewer requests, and that is the whole gain: the bytes are even more, since tar fills up every file to full
-# blocks. The price is that no event can be asked for by its number any more, and that a shuffle is only an order of shards
-# and a buffer. A tar file is also only a container, no codec: JPEGs in a tar take as long to decode as JPEGs in files (notebook 06).
+# The gain is a hundred times fewer requests, and nothing else. The bytes are more than before, because tar rounds each
+# file up to blocks of 512 bytes. <!-- given --> Shards have a price. You can no longer request an event by its index,
+# and you can shuffle only the order of the shards and a buffer. A tar file is also only a container and not a codec, so
+# JPEGs in a tar take as long to decode as JPEGs in files (notebook 06).
 #
 # ## Streaming
 #
-# Much is promised of streaming. The notes of a lecture on training at scale say: *streaming removes disk entirely, pulling data at
-# network speed.* It removes nothing, because the network is the storage now, with its own latency and bandwidth.
-# The same notes go on: *as one shard is consumed, the next is already downloading.* Is it?
+# A common belief is that *streaming removes disk entirely, pulling data at network speed.* It removes nothing. The
+# network is the storage now, with its own latency and bandwidth. Another belief is that *as one shard is consumed, the
+# next is already downloading.* Is it?
 #
 # `object_store` starts a server on this machine, with real HTTP, real connections, and the latency and bandwidth of the
-# emulated S3. Our GPU takes 30 ms for a batch, and the workers are started before we look. <!-- given -->
+# emulated S3. Our GPU takes 30 ms for a batch, and the workers start before we measure. <!-- given -->
 
 # %%
 cu.predict("10b", "One worker streams. What share of the time is the GPU idle?", unit="%")
@@ -140,7 +143,7 @@ def train(workers):
         stream = stream_shards(store.url, headers=store.headers, decode=decode_event, buffer=100)
         options = {"collate_fn": pad_collate, "persistent_workers": True}
         loader = DataLoader(stream, 64, num_workers=workers, **options)
-        for epoch in range(2):  # in the first epoch the workers start; the second one counts
+        for epoch in range(2):  # the workers start in the first epoch, and the second one counts
             stream.set_epoch(epoch)
             with cu.record() as trace:
                 trace.mention("emulated S3")
@@ -157,7 +160,8 @@ one.timeline()
 cu.reveal("10b", 100 * one.summary().idle)
 
 # %% [markdown]
-# Look at the worker: it waits for a shard, decodes it, and only *then* asks for the next one. Nothing is downloading behind its back.
+# Look at the worker. It waits for a shard, decodes it, and only *then* requests the next one. Nothing is downloaded in
+# the background. WebDataset does the same.
 
 # %%
 cu.predict("10c", "Four workers stream. What share of the time is the GPU idle?", unit="%")
@@ -170,19 +174,20 @@ Timeline({"one worker": one, "four workers": four})
 cu.reveal("10c", 100 * four.summary().idle)
 
 # %% [markdown]
-# Four workers have four streams: while one of them waits, the others decode. Waiting takes no core, so here more workers than cores may
-# pay. Much of what is left is the wait for the first batches, at the left end of the picture; in a long epoch it hardly counts.
+# Four workers have four streams. While one worker waits, the others decode. Waiting needs no core, so more workers than
+# cores may pay here. Most of the rest is at the start of the picture, where the workers wait for their first shards. In
+# a long epoch it hardly counts.
 #
 # ## A connection breaks
 #
-# In a training over days, on many machines, some connections break. We take four shards with 400 events, let the
-# download of each break off once, and give WebDataset the handler that many recipes give it. <!-- given -->
+# In a training over days on many machines, some connections break. We take four shards with 400 events, break the
+# download of each shard once, and give WebDataset the handler that many recipes use. <!-- given -->
 
 # %%
 cu.predict(
     "10d",
-    "Four shards, and the download of each breaks off once, after 200 kB. WebDataset is told to "
-    "warn and to go on. How many of the 400 events does the epoch have?",
+    "The download of each of four shards breaks off once, after 200 kB. WebDataset has a handler "
+    "that warns and continues. How many of the 400 events does the epoch have?",
     unit="events",
 )
 
@@ -194,12 +199,12 @@ from urllib.request import urlopen
 import webdataset as wds
 from webdataset import gopen
 
-if not shutil.which("curl"):  # which WebDataset calls for http://
+if not shutil.which("curl"):  # WebDataset calls curl for http://
     gopen.gopen_schemes["http"] = lambda url, mode, bufsize: urlopen(url)
 
 
 def served(samples):
-    with warnings.catch_warnings(record=True):  # it warns once or twice for each shard
+    with warnings.catch_warnings(record=True):  # WebDataset warns once or twice per shard
         warnings.simplefilter("always")
         return sum(1 for _ in samples)
 
@@ -212,12 +217,12 @@ with object_store(shards, "S3", break_after=200_000) as store:
 cu.reveal("10d", left)
 
 # %% [markdown]
-# The other events are gone, and nobody counts them: there is a warning in a log that nobody reads, and a model that saw less. Without
-# the handler there would be an error, but not always: a file that was cut off *between* two samples is a good tar file
-# for Python, which ends there without any error.
+# The other events are missing, and nobody counts them. There is a warning in a log, and a model that was trained on less
+# data. Without the handler you usually get an error, but not always, because a file that was cut off *between* two samples is a
+# good tar file for Python, which ends there without any error. The same is true between two files of one sample.
 #
-# So a reader has to know how much should come. Ours takes that from the list that `write_shards` left, and asks again from
-# the byte where it broke:
+# A reader must therefore know how much to expect. Ours takes the number from the list of `write_shards`. It then
+# requests the rest, starting at the byte where the connection broke:
 
 # %%
 with object_store(shards, "S3", break_after=200_000) as store:
@@ -228,11 +233,11 @@ with object_store(shards, "S3", break_after=200_000) as store:
 # %% [markdown]
 # ## Draws and orders
 #
-# Two options of WebDataset promise a new order in each epoch. `resampled=True` draws shards; `shardshuffle=100` shuffles
-# them. What do they do?
+# Two options of WebDataset promise a new order in each epoch. `resampled=True` draws shards, and `shardshuffle=100`
+# shuffles them. What do they really do?
 
 # %%
-cu.predict("10e", "20 draws out of 20 shards: how many different ones, on average?", unit="shards")
+cu.predict("10e", "20 draws from 20 shards: how many different shards, on average?", unit="shards")
 
 # %%
 cu.predict("10f", "shardshuffle=100, five epochs: how many different orders?")
@@ -255,44 +260,50 @@ orders = {tuple(dict.fromkeys(sample["__url__"] for sample in pipeline)) for _ i
 cu.reveal("10f", len(orders))
 
 # %% [markdown]
-# `resampled` draws *with replacement*, for ever. In as many draws as there are shards,
-# a third of the data is not seen, a quarter twice or more. That may be fine for a long training, if you know it:
-# stop after n samples by `.with_epoch(n)`, and do not take them for an epoch.
+# `resampled` draws *with replacement*, forever. In as many draws as there are shards, a third of the data is not seen, a
+# quarter twice or more. That may be fine for a long training, if you know it. Stop after n samples with
+# `.with_epoch(n)`, and do not call them an epoch.
 #
-# `shardshuffle` shuffles, but its seed is drawn once, when the pipeline is made. With `detshuffle=True` it counts epochs, as long as
-# the workers are persistent.
+# `shardshuffle` draws one seed when you create the pipeline, so every epoch has the same order. With `detshuffle=True`
+# it counts epochs, as long as the workers are persistent.
 #
-# The last thing to know before you repair: `.shuffle(n)` holds n of whatever flows past it. Undecoded files are small; decoded
-# images are not, and notebook 05 counted what 10,000 of them take in each worker.
+# One more fact before you repair: `.shuffle(n)` keeps n samples in memory, in the form in which they reach it.
+# Undecoded files are small, and decoded images are not. Notebook 05 counted the memory of 10,000 images in each worker.
 #
 # ### Exercise 10.1 · 10 min · ●●○
 #
-# These three pipelines are taken from lecture notes and recipes. All of them run, and none does what its comment says. Repair them where they stand:
+# These three pipelines are common in recipes. All of them run, but none does what its comment says. Repair each one in
+# the cell below:
 #
-# - each pass over the pipeline of `epoch` gives every key once, and in a new order,
-# - `mixed` decodes a sample only when it is about to serve it,
-# - `complete` raises an error when fewer than `count` samples came, wherever a file was cut off.
+# - Each pass over `epoch` yields every key once, in a new random order of the shards. With workers, all of them
+#   together yield every key once.
+# - `mixed` decodes a sample only shortly before it yields it. Its order is new in each pass.
+# - `complete` raises an error if fewer than `count` samples arrive, or if a sample lacks a field.
+#
+# None of them may hide an error, or hold all samples in memory. (`complete` runs in one process. In several workers,
+# each worker would count only its own part.)
 #
 # <details><summary>Hint 1: order</summary>
 #
-# Reread what is said above about `detshuffle`.
+# Read again what `detshuffle` does.
 #
 # </details>
 # <details><summary>Hint 2: buffer</summary>
 #
-# `.shuffle` works on whatever flows past it: also on undecoded bytes.
+# `.shuffle` accepts samples in any form, even undecoded bytes.
 #
 # </details>
 # <details><summary>Hint 3: errors</summary>
 #
-# The default handler raises, but not for a file that ends between two samples. Make `complete` a generator: it yields each sample,
-# counts, and compares after the loop.
+# The default handler raises an error, but not for a file that ends between two samples or two fields. Make `complete` a
+# generator. Compare the keys of each sample with the keys of the first, yield it, and count. Check the count after the
+# loop.
 #
 # </details>
 
 
 # %%
-def epoch(urls):  # the keys of an epoch, in another order each time
+def epoch(urls):  # the keys of an epoch, in a new order each time
     return wds.WebDataset(urls, resampled=True, shardshuffle=False).to_tuple("__key__")
 
 
@@ -314,12 +325,15 @@ def mixed(urls, decode):
 
 
 def complete(urls, count):
-    number = 0
+    number, fields = 0, None
     for sample in wds.WebDataset(urls, shardshuffle=False):
+        fields = fields or sample.keys()
+        if sample.keys() != fields:
+            raise EOFError(f"{sample['__key__']} has other fields than the first sample")
         number += 1
         yield sample
     if number != count:
-        raise EOFError(f"{number} samples came, and there should be {count}")
+        raise EOFError(f"{number} of {count} samples arrived")
 
 
 # %%
@@ -330,37 +344,37 @@ cu.check("10.1", epoch, mixed, complete)
 #
 # **Guesses.**
 #
-# - **10a** Those who count requests say 100, and the bytes make it a little less.
-# - **10b** Those who believe the notes say 0 to 10, "the next is already downloading". It is most of
-#   the time.
-# - **10c** A quarter of 10b is a good guess for a long epoch. In this short one the start is most of
-#   what is left, so it is more.
-# - **10d** The tempting answers are 400 and 0. It is in between, and nobody counts.
-# - **10e** Those who overlook *with replacement* say 20. It is about 13.
-# - **10f** Those who believe the name say 5; let them run the cell twice. It is 1.
+# - **10a** People who count requests say 100. The bytes make it slightly less.
+# - **10b** People who believe in "already downloading" say 0 to 10. It is most of the time.
+# - **10c** A quarter of 10b is a good guess for a long epoch. In this short one, the start is most of the rest, so it
+#   is more.
+# - **10d** Tempting answers are 400 and 0. It is in between, and nobody counts.
+# - **10e** People who overlook *with replacement* say 20. It is about 13.
+# - **10f** People who believe the name say 5. Let them run the cell twice. It is 1.
 #
 # **Goes wrong.**
 #
-# - In 10.1 `epoch` is mended by `with_epoch`: that stops the drawing, and still repeats keys.
-# - In 10.1 `complete` only loses its handler. The file that ends between two samples is the point:
-#   somebody has to count. In several workers each would count its own share.
-# - A proxy also catches 127.0.0.1. `NO_PROXY=127.0.0.1` helps.
-# - A cell was interrupted while a server ran. The server ends with its `with`; run the cell again.
+# - In 10.1, some repair `epoch` with `with_epoch`. This stops the draws, but keys still repeat.
+# - In 10.1, some only remove the handler from `complete`. A file that ends between two samples is the point of the
+#   exercise, because somebody has to count. In several workers, each one would count its own share.
+# - A proxy also catches requests to 127.0.0.1. Set `NO_PROXY=127.0.0.1`.
+# - A cell was interrupted while a server was running. The server ends with its `with`, so run the cell again.
 
 # %% [markdown]
 # ## How many shards?
 #
-# Shards are dealt out whole: first to the ranks (one process for each GPU), then to the workers of each rank. A worker with one shard more
-# reads longer, and the others wait for it; a worker without any ends with an error in WebDataset. Small shards cost a request each.
-# Large ones mix badly, and must be read again from the start when a job breaks off.
+# Shards are divided as a whole, first among the ranks (one process for each GPU), then among the workers of each rank. A
+# worker with one shard more reads longer, and the others wait for it. A worker without a shard raises an error in
+# WebDataset. Small shards cost a request each. Large shards mix badly, and a worker must read them again from the start
+# if a job stops.
 #
 # ### Exercise 10.2 · 5 min · ●○○
 #
-# Write `choose_shards`. It returns a number of shards, so that
+# Write `choose_shards`. It returns a number of shards with these properties:
 #
-# - every worker of every rank gets the same number of them, at least one; without workers a rank reads by itself,
-# - a shard has between 64 MB and 1,000 MB, <!-- given -->
-# - and where the data are too small for that, there are as few shards as possible.
+# - Every worker of every rank gets the same number of shards, at least one. Without workers, a rank reads by itself.
+# - A shard has between 64 MB and 1,000 MB, and contains at least one sample. <!-- given -->
+# - If the data are too small for 64 MB per reader, each reader gets one shard. <!-- given -->
 
 # %%
 from course_stories.shard_pipelines import SHOWN
@@ -371,19 +385,19 @@ for name, case in SHOWN.items():
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# How many read at once? The answer is a multiple of that.
+# How many processes read at the same time? The answer is a multiple of this number.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Aim in the middle, at 256 MB: how many shards of that size does each reader get? Round, and take at least one. <!-- given -->
+# Aim at 256 MB, in the middle. How many shards of this size does each reader get? Round, and use at least one. <!-- given -->
 #
 # </details>
 
 
 # %%
 def choose_shards(samples: int, sample_mb: float, workers: int, ranks: int) -> int:
-    """Return into how many shards to write `samples` for `workers` on each of `ranks`."""
+    """Return the number of shards for `samples`, which `workers` on each of `ranks` read."""
     ### BEGIN SOLUTION
     places = max(1, workers) * ranks
     each = round(samples * sample_mb / places / 256)
@@ -397,43 +411,46 @@ cu.check("10.2", choose_shards)
 # %% [markdown]
 # ## You now can
 #
-# - say what a shard saves, and count it,
-# - stream over HTTP, and find the number of workers that hides the latency,
-# - notice a broken connection instead of training on less,
-# - write pipelines that mix before they decode, and have a new order in each epoch,
-# - choose the number of shards for all who will read them.
+# - say what a shard saves, and count it;
+# - stream over HTTP, and find the number of workers that hides the latency;
+# - notice a broken connection instead of training on less data;
+# - write pipelines that mix before they decode, and have a new order in each epoch;
+# - choose the number of shards for all workers that will read them.
 #
 # Next: [notebook 11](11_feed_many_gpus.ipynb), many GPUs, and how to survive a restart.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core.
 #
 # ## Every sample once, on all ranks
 #
-# WebDataset divides the shards among workers by itself. Among ranks it does not: where torchrun, which starts a process for each GPU, has set `RANK`, it stops
-# with an error until you choose a `nodesplitter`. `wds.split_by_node` asks `RANK`, or else `torch.distributed`. But a
-# worker that was not forked is in no process group: without the variable it takes itself for the only one, and
-# every rank reads everything. `resampled` is no way out, because each worker of each rank then draws by itself. So decide in the
-# main process which shards a rank reads, and send the answer along.
+# WebDataset divides the shards among workers automatically, but not among ranks. Under torchrun, which starts a process
+# for each GPU and sets `RANK`, WebDataset raises an error until you choose a `nodesplitter`. `wds.split_by_node` reads
+# the rank from `RANK`, or from `torch.distributed` if `RANK` is not set. A spawned worker does not belong to a process
+# group. Without `RANK`, it assumes that it is alone, and every rank reads all the data. `resampled` does not help,
+# because each worker of each rank then draws by itself. Therefore, decide in the main process which shards a rank reads,
+# and pass them to the workers.
 #
 # ### Exercise 10.3 · 10 min · ●●○
 #
-# `make_stream` returns a pipeline of samples for one rank in one epoch. Your targets:
+# `make_stream` returns a pipeline of samples for one rank in one epoch. Targets:
 #
-# - all ranks and workers together serve every sample exactly once, also under torchrun,
-# - a shard is read in one place only, and a worker without a shard is no error (each rank has at least one),
-# - the order of the shards is new in each epoch, and the list `urls` stays as it is.
+# - All ranks and workers together serve every sample exactly once, even under torchrun.
+# - Only one worker reads a shard, and a worker without a shard is no error (each rank has at least one).
+# - Each epoch has a new order of the shards, and each rank gets other shards. The list `urls` stays as it is.
+# - A damaged shard raises an error, and the samples do not have to fit into memory.
 #
 # <details><summary>Hint 1: one order for all</summary>
 #
-# If every rank shuffles for itself, their shares overlap. `np.random.default_rng(epoch)` gives the same numbers everywhere.
+# If every rank shuffles for itself, their shares overlap. `np.random.default_rng(epoch)` gives the same numbers on all
+# ranks.
 #
 # </details>
 # <details><summary>Hint 2: what WebDataset should not do</summary>
 #
-# Hand it the shards of the rank only, and switch its own rules off: `shardshuffle=False, nodesplitter=None,
+# Give it only the shards of the rank, and switch its own rules off: `shardshuffle=False, nodesplitter=None,
 # empty_check=False`.
 #
 # </details>
@@ -458,20 +475,21 @@ def make_stream(urls: list[str], epoch: int, rank: int, world_size: int) -> wds.
 cu.check("10.3", make_stream)
 
 # %% [markdown]
-# Our own `stream_shards` keeps these rules. But neither it nor WebDataset can go on in the middle of an epoch after a restart: the
-# lecture notes say that WebDataset can, its author says that it cannot.
+# Our own `stream_shards` follows these rules. But neither `stream_shards` nor WebDataset can resume in the middle of an
+# epoch. You would have to store the shards and samples that were read, and WebDataset's author writes that
+# [it cannot do this for you](https://github.com/webdataset/webdataset/issues/271).
 
 # %% [markdown]
-# ## Where shards lie, and when a server dies
+# ## Shards in other places, and a server that dies
 #
-# `stream_shards` reads from anywhere; the storage is one argument, and nothing else changes:
+# `stream_shards` reads from any storage. Only one argument changes:
 #
 # ```python
 # stream_shards("shards", fs=cu.slow_storage("shards", "busy Lustre"))       # emulated
 # stream_shards("s3://bucket/shards", fs=fsspec.filesystem("s3", profile="me"))  # needs s3fs
 # ```
 #
-# The lecture notes give WebDataset itself an `s3://` address:
+# Recipes also give WebDataset itself an `s3://` address:
 
 # %%
 try:
@@ -480,8 +498,9 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# It has no client for S3. `"pipe:aws s3 cp s3://bucket/... -"` works where that program is installed, and a signed `https://`
-# address works where `curl` is. And if a server dies for good, a reader that counts ends with an error:
+# It has no client for S3. `"pipe:aws s3 cp s3://bucket/... -"` works if this program is installed, and a signed
+# `https://` address works if `curl` is installed. If a server dies and does not come back, a reader that counts raises
+# an error:
 
 # %%
 with object_store(shards, None) as store:
@@ -496,11 +515,12 @@ with object_store(shards, None) as store:
     print("events after a restart:", served(stream_shards(store.url, headers=store.headers)))
 
 # %% [markdown]
-# ## Three snippets of lecture notes
+# ## Three more snippets
 #
-# Here are three more snippets that the notes print. Each card says what the printed code does and what the mended code
-# does; unfold it to read both. Mind `cached` on a shared machine: once its folder is there, the printed code runs, and
-# never removes a shard from it (`cache_size=-1`).
+# Three more snippets are printed in many recipes. Each card shows what the printed code does and what the repaired code
+# does. Unfold it to read both. Be careful with `cached` on a shared machine: once its folder exists, the printed code
+# runs, and never removes a shard from it (`cache_size=-1`). Also note that `.batched(64)` yields the last, shorter batch,
+# unless you pass `partial=False`.
 
 # %%
 from course_stories.snippets import compare_snippets, numbered_shards
@@ -511,16 +531,16 @@ compare_snippets(numbered, "labels", "images", "cached")
 # %% [markdown]
 # ## Other libraries
 #
-# Appendix B lets eight libraries load the same samples on your machine, and says which of a dozen fits which data;
-# Hugging Face `datasets` and tf.data are told there too. Libraries that stream are built for large
-# samples: with small events we measured WebDataset hundreds of times slower than the record loader of notebook 06.
+# Appendix B loads the same samples with other libraries on your machine, and shows which of them suits which data. It
+# includes Hugging Face `datasets` and tf.data. Libraries that stream are made for large samples: with small events we
+# measured WebDataset hundreds of times slower than the record loader of notebook 06.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Goes wrong.**
 #
-# - In 10.2 the misconception is the size alone: ask which worker has no shard.
-# - In 10.3 it is `split_by_node`, which works in the main process, and so in every small test.
+# - In 10.2, some look only at the size. Ask which worker has no shard.
+# - In 10.3, some use `split_by_node`, which works in the main process, and therefore in every small test.
 #
-# **Extra.** For those who will write pipelines for several GPUs: exercise 10.3 first.
+# **Extra.** People who will write pipelines for several GPUs do exercise 10.3 first.
