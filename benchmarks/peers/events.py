@@ -135,11 +135,11 @@ def three_lines(folder: Path, batch_size: int) -> Epoch:
 
 @peer(PEERS, CONTIGUOUS, formats.records)
 def records_contiguous(folder: Path, batch_size: int) -> Epoch:
-    loader = RecordLoader(folder / "records.npy", batch_size)
+    loader = RecordLoader(folder / "records.npy", batch_size, contiguous=True)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
         loader.set_epoch(number)
-        return (places(batch["pulses"].contiguous()) for batch in loader)
+        return (places(batch["pulses"]) for batch in loader)
 
     return epoch
 

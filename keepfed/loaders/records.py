@@ -17,10 +17,13 @@ they have checksums.
 
 from __future__ import annotations
 
+import math
 import mmap
+import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 from tqdm import tqdm
 
-from keepfed.files import require_free_space
+from keepfed.files import clear_errors, require_free_space
 from keepfed.limits import memory_free
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.resume import IndexBatches
@@ -50,16 +53,18 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
     batches longer, copy them or pass `buffers=None`. `ThreadPrefetcher(loader, 1)` builds the next
-    batch while the loop uses the current one, and each prefetched batch occupies one buffer. Call
-    `torch.set_num_threads(1)` if other programs run, because a copy that is divided among threads
-    waits for the slowest of them and can take several times as long.
+    batch while the loop uses the current one, and each prefetched batch occupies one buffer. If
+    torch may use several threads, the loader also tries one thread from time to time, and uses what
+    is faster. While other programs run, a copy that is divided among threads waits for the slowest
+    of them.
 
     In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
     in its own memory. The batches and their order stay the same. Loop over `records.follow(loader)`
     there, so that epochs advance and the position is counted.
 
-    A batch is a dict with a tensor for each field. The tensors are views of one buffer, with the
-    other fields between their rows. `contiguous()` returns a copy without gaps.
+    A batch is a dict with a tensor for each field. By default, the tensors are views of one buffer,
+    with the other fields between their rows. With `contiguous=True`, each tensor has its own memory
+    without gaps, as `pin_memory` and fast copies to a GPU need it.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         buffers: int | None = 2,
+        contiguous: bool = False,
     ):
         """Open the file without reading records.
 
@@ -86,6 +92,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these samples. None for the rank of the process.
             buffers: Number of batches whose memory is used in turn. None allocates every batch.
+            contiguous: Whether each field of a batch has its own memory without gaps.
 
         Raises:
             OSError: If the file is missing, corrupted or of another kind.
@@ -94,6 +101,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         if buffers is not None and buffers < 1:
             raise ValueError(f"`buffers` must be at least 1, but is {buffers}.")
         self._records, self.sort, self.buffers = LazyFile(Records, str(path)), sort, buffers
+        self.contiguous = contiguous
         samples = len(self._records.file.words)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
         super().__init__(samples, batch_size, slot=slot, **order)
@@ -109,12 +117,49 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
     def _read(self) -> Iterator[Batch]:
         # a worker sends each batch, so it must not reuse its memory
         count = self.buffers if get_worker_info() is None else None
-        records = self._records.file
-        ring = [records.buffer(self.batch_size) for _ in range(count or 0)]
+        records, threads = self._records.file, FasterThreads()
+        make: Callable[[int], Any] = records.buffer
+        read: Callable[[torch.Tensor, Any], Batch] = records.read
+        if self.contiguous:
+            make, read = records.field_buffers, records.read_fields
+        ring = [make(self.batch_size) for _ in range(count or 0)]
         for number, batch in enumerate(self.deal()):
             indices = torch.from_numpy(np.sort(batch) if self.sort else batch)
-            buffer = ring[number % len(ring)] if ring else records.buffer(self.batch_size)
-            yield records.read(indices, buffer)
+            buffer = ring[number % len(ring)] if ring else make(self.batch_size)
+            with threads:
+                found = read(indices, buffer)
+            yield found
+
+
+class FasterThreads:
+    """Context that uses one thread of torch or all, whichever was faster in a recent trial."""
+
+    EVERY, TRIALS = 128, 4  # batches between two trials, and batches of a trial
+
+    def __init__(self) -> None:
+        self._most, self._count = torch.get_num_threads(), 0
+        self._threads = self._most
+        self._took = {1: math.inf, self._most: math.inf}
+
+    def __enter__(self) -> None:
+        if self._most == 1:
+            return
+        place = self._count % self.EVERY
+        if place < self.TRIALS:
+            self._threads = 1 if place % 2 else self._most
+        elif place == self.TRIALS:
+            self._threads = min(self._took, key=lambda threads: self._took[threads])
+            self._took = dict.fromkeys(self._took, math.inf)
+        torch.set_num_threads(self._threads)
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        if self._most == 1:
+            return
+        took = time.perf_counter() - self._began
+        torch.set_num_threads(self._most)
+        self._took[self._threads] = min(self._took[self._threads], took)
+        self._count += 1
 
 
 class Records:
@@ -161,6 +206,41 @@ class Records:
             self._check(rows, indices)
         table = rows.numpy().view(self.dtype)[:, 0]
         return {name: torch.from_numpy(table[name]) for name in self.names}
+
+    def field_buffers(self, batch_size: int) -> dict[str, torch.Tensor]:
+        """Return memory for a batch, with one tensor of integers per field."""
+        shapes = {name: (batch_size, part.shape[1]) for name, part in self._parts.items()}
+        return {
+            name: torch.empty(shape, dtype=self._parts[name].dtype, device="cpu")
+            for name, shape in shapes.items()
+        }
+
+    def read_fields(self, indices: torch.Tensor, buffers: Mapping[str, torch.Tensor]) -> Batch:
+        """Return the records at `indices`, int64 (batch,), with separate memory for each field.
+
+        Raises:
+            OSError: If a record is corrupted.
+        """
+        if self._left and self._unchecked[indices].any():
+            self._check(torch.index_select(self.words, 0, indices), indices)
+        batch = {}
+        for name, part in self._parts.items():
+            rows = torch.index_select(part, 0, indices, out=buffers[name][: len(indices)])
+            field = self.dtype[name]
+            shaped = rows.numpy().view(field.base).reshape(len(indices), *field.shape)
+            batch[name] = torch.from_numpy(shaped)
+        return batch
+
+    @cached_property
+    def _parts(self) -> dict[str, torch.Tensor]:
+        """Each field of all records as a view of the widest integers that fit its place."""
+        table, parts = self.words.numpy(), {}
+        for name in self.names:
+            field, offset = self.dtype.fields[name][:2]  # type: ignore[index]
+            width = math.gcd(8, field.itemsize, offset)
+            begin, end = offset // width, (offset + field.itemsize) // width
+            parts[name] = torch.from_numpy(table.view(f"i{width}")[:, begin:end])
+        return parts
 
     def _check(self, rows: torch.Tensor, indices: torch.Tensor) -> None:
         """Compare the rows with their checksums, unless this was done before."""
@@ -214,7 +294,9 @@ def _advise(array: np.memmap[Any, Any]) -> None:
             array.base.madvise(advice)
 
 
-def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
+def write_records(
+    path: str | Path, fields: Mapping[str, ArrayLike], *, allow_nan: bool = False
+) -> int:
     """Write one record per sample.
 
     The file is written under a temporary name and renamed when it is complete. Only one process may
@@ -222,27 +304,31 @@ def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
 
     Args:
         path: File to create or replace, usually with the suffix `.npy`.
-        fields: Numeric arrays of equal length. They may be memory maps that are larger than memory.
+        fields: Numeric arrays or tensors of equal length. They may be memory maps that are larger
+            than memory. bfloat16 becomes float32.
+        allow_nan: Whether fields may contain NaN.
 
     Returns:
         Size of the file in bytes.
 
     Raises:
-        ValueError: If there are no samples, the lengths differ, or a field is not numeric.
+        ValueError: If there are no samples, the lengths differ, a field is not numeric, or it
+            contains NaN.
+        OSError: If a field cannot be read from its file.
         KeepfedError: If the disk has too little space.
     """
-    path, arrays = Path(path), {name: np.asanyarray(field) for name, field in fields.items()}
+    path, arrays = Path(path), {name: _array(name, fields) for name in fields}
     dtype, length = _record_type(arrays), len(next(iter(arrays.values())))
     require_free_space(path.parent, length * dtype.itemsize, otherwise="or write them elsewhere")
     unfinished = path.with_name(f".{path.name}.unfinished")
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
     try:
-        with unfinished.open("wb") as file:
+        with clear_errors(path), unfinished.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
             for start in tqdm(range(0, length, _AT_ONCE), "records", disable=None):
                 table = np.zeros(min(_AT_ONCE, length - start), dtype)
                 for name, array in arrays.items():
-                    table[name] = array[start : start + _AT_ONCE]
+                    table[name] = _rows(name, array, start, allow_nan)
                 words = table.view(np.int64).reshape(len(table), -1)
                 table["checksum"] = _seal(dtype) - start - np.arange(len(table)) - words.sum(1)
                 file.write(words.data)
@@ -252,15 +338,52 @@ def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
     return path.stat().st_size
 
 
+def plain_array(value: Any) -> Any:
+    """Return a tensor as an array, also if it has a gradient or bfloat16, and others unchanged."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    # NumPy has no bfloat16, and every bfloat16 is a float32
+    value = value.float() if value.dtype == torch.bfloat16 else value
+    return value.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+
+def _array(name: str, fields: Mapping[str, ArrayLike]) -> NDArray[Any]:
+    """Return a field as an array, or what can be read like one, such as an HDF5 dataset."""
+    try:
+        return np.asanyarray(plain_array(fields[name]))
+    except (TypeError, KeyError):
+        raise
+    except Exception as error:  # each library has its own errors for damaged files
+        raise OSError(
+            f"The field {name!r} cannot be read: {error}. Look at its file, or write it again."
+        ) from error
+
+
+def _rows(name: str, array: NDArray[Any], start: int, allow_nan: bool) -> NDArray[Any]:
+    """Return the next rows of a field, and reject NaN."""
+    rows = array[start : start + _AT_ONCE]
+    if not allow_nan and rows.dtype.kind in "fc" and (broken := np.isnan(rows)).any():
+        place = start + int(np.argwhere(broken)[0, 0])
+        raise ValueError(
+            f"The field {name!r} is NaN in row {place}, as a missing value of a table becomes. "
+            "Leave this row out, fill in a value, or pass `allow_nan=True`."
+        )
+    return rows
+
+
 def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     """Return the type of a record: its aligned fields, then a checksum."""
     if not arrays or "checksum" in arrays:
         raise ValueError("Give at least one field, and do not name any field 'checksum'.")
     for name, array in arrays.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(
+                f"The name of a field is {name!r}. Give every field a name of letters."
+            )
         if array.ndim == 0 or array.dtype.char not in _NUMBERS:
             raise ValueError(
-                f"The field {name!r} has type {array.dtype} and shape {array.shape}. Give a "
-                "numeric array with one row per sample."
+                f"The field {name!r} has type {array.dtype} and shape {array.shape}. Give an "
+                "array of numbers with one row per sample."
             )
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1 or not min(lengths.values()):

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from keepfed.errors import KeepfedError
 from keepfed.loaders.prefetch import ThreadPrefetcher
-from keepfed.loaders.records import RecordLoader, write_records
+from keepfed.loaders.records import FasterThreads, RecordLoader, write_records
 
 N, SIZE = 1000, 104  # number of records, bytes per record
 
@@ -193,9 +193,9 @@ def test_invalid_fields_are_rejected(tmp_path: Path) -> None:
         ({"checksum": np.zeros(3)}, "do not name any field 'checksum'"),
         ({"a": np.zeros(3), "b": np.zeros(4)}, "Give all of them the same number"),
         ({"a": np.zeros((0, 4))}, "Give all of them the same number"),
-        ({"a": np.zeros(3, "M8[s]")}, "numeric array"),
-        ({"a": np.zeros(3, np.longdouble)}, "numeric array"),
-        ({"a": 3.0}, "numeric array"),
+        ({"a": np.zeros(3, "M8[s]")}, "array of numbers"),
+        ({"a": np.zeros(3, np.longdouble)}, "array of numbers"),
+        ({"a": 3.0}, "array of numbers"),
     ]
     for fields_, said in bad:
         with pytest.raises(ValueError, match=said):
@@ -205,7 +205,7 @@ def test_invalid_fields_are_rejected(tmp_path: Path) -> None:
 
 def test_full_disk_is_reported_before_writing(tmp_path: Path) -> None:
     endless = np.broadcast_to(np.float32(0), (2**40, 128, 4))
-    with pytest.raises(KeepfedError, match=r"MB free, but .* MB are needed.*write them elsewhere"):
+    with pytest.raises(KeepfedError, match=r"[MG]B free, but .* [MG]B are needed.*write them elsewhere"):
         write_records(tmp_path / "a.npy", {"a": endless})
     assert list(tmp_path.iterdir()) == []
 
@@ -233,3 +233,53 @@ def test_invalid_arguments_are_rejected(path: Path) -> None:
     for name in ("batch_size", "buffers"):
         with pytest.raises(ValueError, match=rf"`{name}` must be at least 1, but is 0\."):
             RecordLoader(path, **{"batch_size": 8, name: 0})
+
+
+@pytest.mark.parametrize("buffers", [None, 2])
+def test_contiguous_fields_equal_the_views(tmp_path: Path, buffers: int | None) -> None:
+    rng = np.random.default_rng(0)
+    fields = {
+        "pulses": rng.random((50, 3, 5)).astype("f4"),
+        "kind": rng.integers(0, 9, 50).astype("u1"),
+        "half": rng.random((50, 3)).astype("f2"),
+        "energy": rng.random(50),
+    }
+    write_records(tmp_path / "r.npy", fields)
+    views, own = (
+        RecordLoader(tmp_path / "r.npy", 8, buffers=buffers, contiguous=contiguous)
+        for contiguous in (False, True)
+    )
+    for _ in range(2):
+        for view, batch in zip(views, own, strict=True):
+            assert {*view} == {*batch} == {*fields}
+            for name in fields:
+                assert batch[name].is_contiguous()
+                assert batch[name].dtype == view[name].dtype
+                assert torch.equal(batch[name], view[name])
+
+
+def test_contiguous_batches_report_a_corrupted_record(tmp_path: Path) -> None:
+    write_records(tmp_path / "r.npy", {"x": np.arange(40.0)})
+    content = bytearray((tmp_path / "r.npy").read_bytes())
+    content[-9] ^= 1
+    (tmp_path / "r.npy").write_bytes(content)
+    with pytest.raises(OSError, match="Record 39"):
+        list(RecordLoader(tmp_path / "r.npy", 8, contiguous=True))
+
+
+@pytest.mark.parametrize(("several_s", "chosen"), [(0.1, 4), (0.9, 1)])
+def test_the_faster_number_of_threads_is_used(
+    monkeypatch: pytest.MonkeyPatch, several_s: float, chosen: int
+) -> None:
+    now, current = [0.0], [4]
+    monkeypatch.setattr("keepfed.loaders.records.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+    monkeypatch.setattr("torch.set_num_threads", lambda count: current.__setitem__(0, count))
+    threads, used = FasterThreads(), []
+    for _ in range(2 * FasterThreads.EVERY):
+        with threads:
+            used.append(current[0])
+            now[0] += 0.3 if current[0] == 1 else several_s
+        assert current == [4]
+    assert {*used[: FasterThreads.TRIALS]} == {1, 4}
+    assert {*used[FasterThreads.TRIALS : FasterThreads.EVERY]} == {chosen}
