@@ -1,4 +1,4 @@
-"""Judge a stream that is divided: which worker of which rank serves what, and is it all, once?"""
+"""Check which worker of which rank serves which part of a stream."""
 
 import pickle
 from collections import Counter
@@ -21,9 +21,12 @@ Place = tuple[int, int]  # rank, and worker of it
 def serve(
     streams: Sequence[Any], workers: int, read: Callable[[Any], list[Item]]
 ) -> dict[Place, list[Item]]:
-    """Return what each place serves; with 0 workers the main process of each rank is the place.
+    """Return the items that each worker of each rank serves.
 
-    Each rank has made its stream before its `workers` get copies; `read` takes an epoch from it.
+    Args:
+        streams: The stream of each rank, created in its main process.
+        workers: Workers of each rank. With 0, the main process of the rank reads.
+        read: Reads one epoch of a stream.
     """
     served = {}
     for rank, stream in enumerate(streams):
@@ -38,7 +41,7 @@ def serve(
 
 @dataclass(frozen=True)
 class Served(Generic[Item]):
-    """What the places served of what there was to serve."""
+    """Items that the workers served, and items that they should serve."""
 
     by_place: Mapping[Place, Sequence[Item]]
     wanted: Collection[Item]
@@ -55,17 +58,17 @@ class Served(Generic[Item]):
 
     @cached_property
     def lost(self) -> int:
-        """Count the items that were served by nobody."""
+        """Count the items that no worker served."""
         return sum(item not in self.counts for item in self.wanted)
 
     @property
     def all_ranks_alike(self) -> bool:
-        """Tell whether something is served twice because all ranks serve the same."""
+        """Return whether items are served twice because all ranks serve the same items."""
         return self.twice > 0 and self._alike(0)
 
     @property
     def all_workers_alike(self) -> bool:
-        """Tell whether something is served twice because the workers of a rank serve the same."""
+        """Return whether items are served twice because the workers of a rank serve the same."""
         return self.twice > 0 and self._alike(1)
 
     def _alike(self, which: int) -> bool:
@@ -76,7 +79,7 @@ class Served(Generic[Item]):
         return several and all(len(group) == 1 for group in groups.values())
 
     def readers(self, some: Iterable[Item]) -> int:
-        """Count the places that served any of these items."""
+        """Count the workers that served any of these items."""
         those = set(some)
         return sum(not those.isdisjoint(items) for items in self.by_place.values())
 
@@ -88,9 +91,14 @@ def expect_the_same_in_real_workers(
     because: str,
     next_step: str,
 ) -> None:
-    """Refuse a stream, that of the second of 2 ranks, which two real workers divide in another way.
+    """Refuse a stream of rank 1 of 2 that two real workers divide differently.
 
-    `read` takes its items, called `things`, from an epoch; other items come `because` of something.
+    Args:
+        stream: The stream of rank 1.
+        read: Returns the items of one epoch.
+        things: The name of the items in the message.
+        because: The cause of a difference.
+        next_step: The next step of the message.
     """
     try:
         pickle.dumps(stream)
@@ -98,14 +106,15 @@ def expect_the_same_in_real_workers(
         pass
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         refuse(
-            f"Workers that are not forked get a pickled copy, and of yours there is none: {error}.",
-            "Workers get what has a name in a file: functions with def, outside of any other.",
+            "Workers that are not forked get a pickled copy, but yours cannot be pickled: "
+            f"{error}.",
+            "Define functions with def, outside any other function, and not with lambda.",
         )
     wanted = [item for items in serve([stream], 2, read).values() for item in items]
     served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=WAIT_S))
     expect(
         Counter(served) == Counter(wanted),
-        f"In real workers, 2 of the second of 2 ranks, {len(served)} {things} are served instead "
-        f"of {len(wanted)}: {because}.",
+        f"Two real workers of rank 1 serve {len(served)} {things} instead of {len(wanted)}, "
+        f"because {because}.",
         next_step,
     )
