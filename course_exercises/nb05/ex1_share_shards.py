@@ -122,7 +122,7 @@ def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
     shards, logs = _shards(case.shards), list[Counter[str]]()
     log = shards[0].log
 
-    def read(stream: Any) -> list[list[int]]:
+    def read(stream: Any) -> list[tuple[int, ...]]:
         stream = copy(stream) if case.workers else stream
         log.clear()
         events = iter(stream)
@@ -130,7 +130,7 @@ def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
         log["at first"] = log["read"]
         first += islice(events, ENDLESS)
         logs.append(log.copy())
-        return [first, list(islice(stream, ENDLESS))]
+        return [tuple(first), tuple(islice(stream, ENDLESS))]
 
     with process_unchanged(shards):
         streams = [stream_class(shards)]

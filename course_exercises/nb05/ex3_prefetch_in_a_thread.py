@@ -168,7 +168,7 @@ def _observe(make: Make, case: str) -> dict[str, Any]:
     with _short_timeouts(), closing(TrialRun(loop, CASES[case][0])) as seen:
         if seen.error is not None and seen.trial.fails_at is None:
             raise seen.error
-        return {key: FACTS.get(key, partial(_of, key))(seen) for key in _wanted(case)}
+        return {key: FACTS[key](seen) if key in FACTS else _of(key, seen) for key in _wanted(case)}
 
 
 def _of(loop: str, seen: TrialRun) -> list[Any]:

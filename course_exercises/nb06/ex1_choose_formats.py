@@ -20,7 +20,7 @@ from keepfed.formatting import plural
 FORMATS = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 EVENTS = range(1000, 1512)  # of the small data set
 MANY = 1_000_000  # events in the file from which one is displayed
-BATCH = 256  # events per request when all are read in order
+BATCH = 256  # events per batch when all are read in order
 TWICE = 2  # times as many requests or bytes as a good choice are too many
 
 
