@@ -15,13 +15,14 @@ _LONGEST_ANSWER = 1000
 _NEARBY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def post(name: str, result: Result | None, board: str) -> str:
+def post(name: str, result: Result | None, board: str, *, word: str = "") -> str:
     """Post your result under a name of your choice, and return the board's answer.
 
     Args:
-        name: any name. The board shows it to the class.
-        result: the result of the check, which is all that the function sends.
-        board: the address of the board, including its token.
+        name: Any name. The board shows it to the class.
+        result: The result of the check. The function sends nothing else about you.
+        board: The address of the board, including its token.
+        word: The word that your first post returned, if the name is on the board already.
     """
     if not board.strip():
         return "Not posted. The address of the board is empty. Enter the address of your class."
@@ -33,7 +34,7 @@ def post(name: str, result: Result | None, board: str) -> str:
         return "Not posted. An address must look like http://10.0.0.7:8765/?token=abc."
     request = urllib.request.Request(
         f"{to.scheme}://{to.netloc}/results",
-        json.dumps({"name": name, **result.to_json()}).encode(),
+        json.dumps({"name": name, "word": word, **result.to_json()}).encode(),
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     try:

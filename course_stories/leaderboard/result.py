@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
+from math import log2
 from typing import Any, Self
 
 from keepfed.formatting import percent
 
 TARGET_AU = 0.9
+POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each of two limits
+A_DOUBLING = 15  # points less for half the AU
 _TYPES = {"int": (int,), "float": (int, float), "str": (str,)}
-_MOST = {
-    "points": 100,
-    "au": 1.0,
-    "refused": 500,
-    "when": 40,
-}  # maximum values, or lengths of strings
+_MOST = {"points": 100, "au": 1.0, "refused": 500, "when": 40}  # values, or lengths of strings
+_YEARS = range(2020, 2100)
+
+
+def points_for(au: float) -> int:
+    """Return the points for an AU."""
+    return round(min(max(POINTS_AU + A_DOUBLING * log2(max(au, 1e-3) / TARGET_AU), 0), POINTS_AU))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,19 @@ class Result:
     def rank(self) -> tuple[int, float, float]:
         """Sort key, which is larger for better results."""
         return self.points, self.au, -self.start_up_s
+
+    def require_plausible(self) -> None:
+        """Check that the fields of an accepted result agree.
+
+        Raises:
+            ValueError: If they do not. The message says which ones.
+        """
+        if self.points > points_for(self.au) + 2 * POINTS_EACH:
+            raise ValueError(f"{self.points} points need a higher AU than {percent(self.au)}.")
+        if not 0 < self.held <= self.events or not 0 < self.distinct <= self.samples:
+            raise ValueError("The numbers of events and samples do not agree. Run the check again.")
+        if datetime.fromisoformat(self.when).year not in _YEARS:
+            raise ValueError(f"'when' is {self.when}. Set the clock of your machine.")
 
     def __str__(self) -> str:
         """Return the result as one line."""

@@ -1,8 +1,8 @@
 """Serve the leaderboard of a class: a page that follows it, and an address for posts.
 
 The server is open to this machine only, or to its local network. Everyone with the token can read
-the board and post under any name. The server uses plain HTTP, so anyone who can listen to the
-network can read the token.
+the board and post under a new name. The server uses plain HTTP, so anyone who can listen to the
+network can read the token and the words of the names.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 from tornado.web import HTTPError
 
 from course_stories.leaderboard.board import Board
+from course_stories.leaderboard.limits import Limits
 from course_utils.errors import CourseError
 from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.errors import KeepfedError
@@ -73,6 +74,10 @@ class _Results(_Answer):
             given = json.loads(self.request.body)
         except (ValueError, RecursionError):
             raise HTTPError(400, reason="This is not JSON. Send a name and a result.") from None
+        limits: Limits = self.settings["limits"]
+        name = given.get("name") if isinstance(given, dict) else None
+        if said := limits.refusal(self.request.remote_ip or "", name):
+            raise HTTPError(429, reason=said)
         try:
             self.write(f"{self.board.take(given)}\n")
         except ValueError as error:
@@ -115,6 +120,7 @@ def serve_board(
         port=port,
         address=address,
         board=Board(path),
+        limits=Limits(),
     )
 
 

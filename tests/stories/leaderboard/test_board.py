@@ -9,6 +9,7 @@ import pytest
 
 from course_stories.leaderboard import Board, Result
 from course_stories.leaderboard import board as module
+from course_stories.leaderboard.limits import Limits
 from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.helpers import GOOD, post_fields
 
@@ -22,12 +23,16 @@ def names(board: Board) -> list[str]:
     return [entry.name for entry in board.entries()]
 
 
+def word_in(said: str) -> str:
+    return said.partition('word="')[2].partition('"')[0]
+
+
 def test_board_ranks_by_points_then_au_then_start_up(board: Board) -> None:
     posts = [("C", {"points": 60}), ("B", {"start_up_s": 0.9}), ("A", {}), ("D", {"au": 0.92})]
     said = [board.take(post_fields(name, **changed)) for name, changed in posts]
     assert names(board) == ["D", "A", "B", "C"]
     places = ["1 of 1", "1 of 2", "1 of 3", "1 of 4"]
-    assert [one.rpartition("place ")[2] for one in said] == [f"{place}." for place in places]
+    assert [one.partition("place ")[2].partition(".")[0] for one in said] == places
 
 
 def test_equal_results_keep_their_order(board: Board) -> None:
@@ -37,27 +42,29 @@ def test_equal_results_keep_their_order(board: Board) -> None:
 
 
 def test_board_keeps_best_result_of_each_normalised_name(board: Board) -> None:
-    board.take(post_fields("Marie  Curie", points=60))
+    word = word_in(board.take(post_fields("Marie  Curie", points=60)))
     assert (
-        board.take(post_fields(" marie curie ", points=90))
+        board.take(post_fields(" marie curie ", points=90, word=word))
         == "marie curie: 90 points, place 1 of 1."
     )
     kept = "marie curie keeps 90 points, place 1 of 1. This result is not better."
-    assert board.take(post_fields("MARIE CURIE", points=70)) == kept
+    assert board.take(post_fields("MARIE CURIE", points=70, word=word)) == kept
     assert [(one.name, one.result.points) for one in board.entries()] == [("marie curie", 90)]
 
 
 def test_results_of_each_seed_are_ranked_separately(board: Board) -> None:
-    board.take(post_fields("A", seed=7))
-    board.take(post_fields("A", points=20))
-    assert board.take(post_fields("B", seed=7, points=90)).endswith("place 1 of 2.")
+    word = word_in(board.take(post_fields("A", seed=7)))
+    board.take(post_fields("A", points=20, word=word))
+    assert "place 1 of 2." in board.take(post_fields("B", seed=7, points=90))
     assert [(e.result.seed, e.name) for e in board.entries()] == [(0, "A"), (7, "B"), (7, "A")]
 
 
 def test_board_stores_only_names_and_results(board: Board) -> None:
     board.take(post_fields(user="curie", host="laptop-7", folder="curie/work"))
     (line,) = json.loads(board.path.read_text("utf-8"))["results"]
+    assert len(line.pop("word")) == 64  # a hash
     assert line == {"name": "Marie", **GOOD.to_json()}
+    assert json.loads(board.text())["results"] == [line]
     assert [path.name for path in board.path.parent.iterdir()] == ["leaderboard.json"]
 
 
@@ -67,7 +74,44 @@ def test_printable_names_are_accepted(board: Board, name: str) -> None:
     assert names(board) == [name]
 
 
+def test_name_on_the_board_needs_its_word(board: Board) -> None:
+    word = word_in(board.take(post_fields("Ada", points=80)))
+    before = board.path.read_bytes()
+    for wrong in ({}, {"word": "wrong"}, {"word": None}, {"seed": 7}):
+        with pytest.raises(ValueError, match="The name Ada is taken"):
+            board.take(post_fields("Ada", points=90, **wrong))
+    assert board.path.read_bytes() == before
+    assert "90 points" in board.take(post_fields("Ada", points=90, word=f" {word.upper()}"))
+    assert "90 points" in board.take(post_fields("Ada", points=90, seed=7, word=word))
+
+
+def test_line_without_word_belongs_to_the_next_post(board: Board) -> None:
+    board.path.write_text(json.dumps({"results": [post_fields("Ada", points=90)]}), "utf-8")
+    said = board.take(post_fields("Ada", points=60))
+    assert said.startswith("Ada keeps 90 points")
+    board.take(post_fields("Ada", points=95, word=word_in(said)))
+    assert [one.result.points for one in board.entries()] == [95]
+
+
+SAME = ["ADA", "ada", "\uff21\uff44\uff41", "\u0391da", "Ada\ufe0f", "A\u0501a", "Ad\u0430"]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_name_that_looks_like_another_is_rejected(board: Board, name: str) -> None:
+    board.take(post_fields("Ada"))
+    with pytest.raises(ValueError, match=r"is taken|one alphabet|printable"):
+        board.take(post_fields(name))
+    assert names(board) == ["Ada"]
+
+
+def test_name_in_letters_that_look_latin_is_rejected(board: Board) -> None:
+    board.take(post_fields("CAXAP"))
+    with pytest.raises(ValueError, match="is taken"):
+        board.take(post_fields("\u0421\u0410\u0425\u0410\u0420"))
+
+
 HIDDEN = ["a\u202eb", "a\u200bb", "a\x00b", "a\x1b[31mb", "\ud800", "\ue000"]
+HIDDEN += ["a\ufe0f", "a\u034f", "\u3164", "a\U000e0101", "\u2800a", "A\u0430"]
 
 
 @pytest.mark.parametrize("name", [None, 7, ["A"], "", "  ", "x" * 31, "...", "🔥", *HIDDEN])
@@ -92,6 +136,11 @@ WRONG = [
     ({"seed": "0"}, "'seed' is '0', but must be int."),
     ({"when": "yesterday"}, "'when' is 'yesterday', but must be an ISO time."),
     ({"when": "<script>alert(1)</script>"}, "must be an ISO time."),
+    ({"when": "2999-01-01T00:00:00"}, "Set the clock of your machine."),
+    ({"au": 0.4}, "85 points need a higher AU than 40 %."),
+    ({"held": 0}, "do not agree"),
+    ({"held": 2001}, "do not agree"),
+    ({"samples": 3999}, "do not agree"),
     (
         {"refused": "Each event came twice."},
         "The check refused this result: Each event came twice.",
@@ -127,12 +176,31 @@ def test_post_that_is_not_an_object_is_rejected(board: Board, given: object) -> 
 
 def test_full_board_rejects_new_names(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_NAMES", 2)
-    for name in "AB":
-        board.take(post_fields(name))
+    words = [word_in(board.take(post_fields(name))) for name in "AB"]
     with pytest.raises(ValueError, match="The board is full"):
         board.take(post_fields("C"))
-    board.take(post_fields("B", points=90))
+    board.take(post_fields("B", points=90, word=words[1]))
     assert names(board) == ["B", "A"]
+
+
+def test_name_has_results_for_a_limited_number_of_seeds(board: Board) -> None:
+    word = word_in(board.take(post_fields("A")))
+    for seed in range(1, 20):
+        board.take(post_fields("A", seed=seed, word=word))
+    with pytest.raises(ValueError, match="at most 20 seeds"):
+        board.take(post_fields("A", seed=20, word=word))
+    board.take(post_fields("B", seed=20))
+
+
+def test_address_may_post_a_limited_number_of_times_and_names() -> None:
+    now = [0.0]
+    limits = Limits(clock=lambda: now[0])
+    assert not any(limits.refusal("one", f"Name {n}") for n in range(100))
+    assert "Wait a minute" in limits.refusal("one", "Name 0")
+    assert limits.refusal("other", "Name 0") == ""
+    now[0] = 61
+    assert "has posted 100 names" in limits.refusal("one", "Somebody else")
+    assert limits.refusal("one", "NAME 7") == ""
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"results": 7}', '{"results": [{"name": "A"}]}'])
@@ -154,7 +222,7 @@ def test_deleting_a_line_removes_the_name(board: Board, name: str) -> None:
     left = [line for line in lines if f'"{name}"' not in line]
     board.path.write_text("\n".join(left), "utf-8")
     assert names(board) == sorted({*"ABC"} - {name})
-    assert board.take(post_fields("D,]")).endswith("place 3 of 3.")
+    assert "place 3 of 3." in board.take(post_fields("D,]"))
     assert names(board)[-1] == "D,]"
 
 

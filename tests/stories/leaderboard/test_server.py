@@ -57,6 +57,7 @@ def test_sixty_concurrent_posts_are_all_stored(url: str, path: Path) -> None:
             assert first in names_on_board(path)  # the file is complete at any moment
     assert sorted(names_on_board(path)) == sorted(a_class)
     assert all(f": {GOOD.points} points, place " in one.result() for one in posts)
+    assert "word" not in json.loads(ask(url, "/leaderboard.json")[2])["results"][0]
     assert len(json.loads(ask(url, "/leaderboard.json")[2])["results"]) == 61
 
 
