@@ -1,1 +1,1 @@
-"""The capstone: a training script with seven faults, and what it comes to once they are mended."""
+"""Exercise of the capstone: a training script with seven faults, and the fixed script."""

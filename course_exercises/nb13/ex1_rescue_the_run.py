@@ -1,227 +1,250 @@
 """Exercise 13.1: rescue a training run."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import chain, combinations, islice
-from math import log2
+from math import isclose
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from course_exercises.judging import stay_together
+from course_exercises.judging.compare import difference
+from course_exercises.judging.probes import rank_correlation
 from course_exercises.nb13.fixed import BATCH, tokenise
-from course_exercises.nb13.same_steps import learns_as_before
+from course_exercises.nb13.same_steps import Reference
 from course_stories.capstone import (
     TARGET_AU,
     CountedJob,
+    PulseTransformer,
     Result,
+    Step,
     add_result,
+    decoy_of,
     handed_out,
     load,
     now,
+    one_thread,
     seed_of,
 )
+from course_stories.leaderboard.result import POINTS_AU, POINTS_EACH, points_for
 from course_utils.loading.events import MemmapEvents, read_sensors
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import data_path
 from keepfed.formatting import percent, plural
 
-POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each limit that is kept
-A_DOUBLING = 15  # points less for half the AU
-START_UP_S = 3.0  # until the first step, without what any workers take to start
-HELD = 0.6  # of the events of an epoch
-LONGEST_S = 60.0  # of real time
-ALIKE = 0.5  # of those beside each other, or in one batch, at most are so in the next epoch too
-SPREAD = 0.3  # of what the places on disk scatter, those in a batch do at least
-SORTED = 0.6  # correlation of when an event comes with where it lies, on average over the epochs
+START_UP_S = 3.0  # until the first step, without the start-up of workers
+HELD = 0.6  # largest share of the events of an epoch that is held in memory
+LONGEST_S = 60.0  # maximum duration of a run, in real time
+ALIKE = 0.5  # largest share of neighbours, or of pairs in a batch, that is the same in two epochs
+SPREAD = 0.3  # smallest scatter of a batch on disk, relative to that of all events
+SORTED = 0.6  # largest rank correlation of an epoch with the disk, on average over the epochs
+DELIVERED = 0.3  # smallest share of the bytes of the pulses, because formats may compress
+PULSE_BYTES = 16
+SAMPLED = 7  # one event in so many is compared token by token
 
-Objection = tuple[str, str]  # what is wrong, what to do now
+Objection = tuple[str, str]  # problem, next step
+Clause = Callable[[CountedJob], Objection | None]
 
 
-@exercise("13.1", title="Rescue a training run", seconds=2 * LONGEST_S)
+@exercise("13.1", title="Rescue a training run", seconds=3 * LONGEST_S)
 def rescue(script: Any) -> Verdict:
-    """Judge the script by what a run of it serves, takes and holds."""
-    expect(
-        isinstance(script, str | Path) and Path(script).is_file(),
-        f"There is no script {script!s:.60}.",
-        "Hand over the path of your script: script = hand_out().",
-    )
-    if Path(script).read_text("utf-8") == handed_out(seed_of(script)):
-        return todo(f"{script} is as your colleague left it. Mend something, then run this again.")
-    train = getattr(load(script), "train", None)
+    """Judge the script by the samples, the steps, the time and the memory of a run."""
+    is_file = isinstance(script, str | Path) and Path(script).is_file()
+    if is_file and Path(script).read_text("utf-8") == handed_out(seed_of(script)):
+        return todo(f"{script} is still as your colleague wrote it. Fix something, then check it.")
+    train = getattr(load(script), "train", None) if is_file else None
     expect(
         callable(train),
-        "The script has no function `train` any more, which starts the training.",
-        "Keep `def train(job)`; everything else may change.",
+        f"There is no script {script!s:.60} with a function `train`.",
+        "Pass the path of your script, script = hand_out(), and keep `def train(job)` in it.",
     )
     result, objection, is_cut_off = grade(script, train)
     if is_cut_off and result.rescued:
         return todo(
-            f"The machine was too busy: two epochs took longer than {LONGEST_S:.0f} s. Close what "
-            "else runs, and run this again."
+            f"The machine is too busy: the check took longer than {LONGEST_S:.0f} s. Close other "
+            "programs, and run the check again."
         )
     add_result(result)
     if result.rescued:
-        return right(f"{result} Each event comes once in each epoch, and unchanged.")
+        decoy = decoy_of(result.seed)
+        kept = decoy.is_in(Path(script).read_text("utf-8"))
+        more = "" if kept else f" You also removed {decoy.name}. {decoy.why}"
+        return right(f"{result} The model learns from each event once in each epoch.{more}")
     au = "" if objection[0].startswith("AU") else f"AU {percent(result.au)}, "
     return wrong(f"{objection[0]} ({au}{plural(result.points, 'point')})", objection[1])
 
 
 def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
-    """Run the training of a script.
-
-    Return what it is worth, what is to be mended first, and whether the run was cut off.
-    """
+    """Run a training. Return its result, what to fix first, and whether it was cut off."""
     job = CountedJob(data_path("events", "S"), seconds=LONGEST_S)
     job.run(train)
     au, start_up = job.trace.summary().au, start_up_of(job)
-    spoilt = None if job.late else spoilt_samples(job)
-    broken = [*filter(None, (late_start(start_up), too_much_held(job)))]
-    objections = [*([spoilt] if spoilt else []), *broken]
-    fed = min(max(POINTS_AU + A_DOUBLING * log2(max(au, 1e-3) / TARGET_AU), 0), POINTS_AU)
-    points = round(fed) + POINTS_EACH * (2 - len(broken))
-    missing = sum(len(job.training) - len(set(epoch)) for epoch in job.epochs)
+    with one_thread():
+        objections = (clause(job) for clause in SAMPLES)
+        spoilt = None if job.late else next(filter(None, objections), None)
+    broken = [one for clause in LIMITS if (one := clause(job))]
+    found = [*([spoilt] if spoilt else []), *broken]
+    fed = points_for(au)
+    points = fed + POINTS_EACH * (2 - len(broken))
     result = Result(
         seed=seed_of(script),
         points=0 if spoilt else points,
-        refused=objections[0][0] if objections else "",
+        refused=found[0][0] if found else "",
         au=round(au, 4),
         start_up_s=round(start_up, 2),
         held=job.held,
         events=len(job.training),
         samples=sum(map(len, job.epochs)),
         distinct=sum(len(set(epoch)) for epoch in job.epochs),
-        lost=max(0, missing),
+        lost=sum(len({*job.training_ids} - {*epoch}) for epoch in job.epochs),
         when=now(),
     )
-    if not spoilt and (POINTS_AU - fed > POINTS_EACH or not objections):  # what costs most
+    if not spoilt and (POINTS_AU - fed > POINTS_EACH or not found):  # the AU costs most
         return result, starving(job), job.late
-    return result, objections[0], job.late
+    return result, found[0], job.late
 
 
 def start_up_of(job: CountedJob) -> float:
-    """Return the seconds until the first step, without what its workers took to start."""
+    """Return the seconds until the first step, without the start-up of workers."""
     return max(0.0, min(job.start_up_s, LONGEST_S) - (job.boot_s or 0))
 
 
-def late_start(seconds: float) -> Objection | None:
-    """Return that the first step comes too late, if it does."""
-    if seconds <= START_UP_S:
+def late_start(job: CountedJob) -> Objection | None:
+    """Limit the time until the first step."""
+    if (seconds := start_up_of(job)) <= START_UP_S:
         return None
     return (
-        f"The first step comes after {seconds:.1f} s, without what the workers take to start; "
-        f"{START_UP_S:.0f} s are allowed.",
-        "Look at what happens before the loop, and how often it asks the storage.",
+        f"The first step comes after {seconds:.1f} s, without the start-up of the workers. "
+        f"The limit is {START_UP_S:.0f} s.",
+        "Check what runs before the loop, and how often it sends a request to the storage.",
     )
 
 
 def too_much_held(job: CountedJob) -> Objection | None:
-    """Return that the loading holds too many events, if it does."""
-    most = round(HELD * len(job.training))
-    if job.held <= most:
+    """Limit the events in memory."""
+    if job.held <= (most := round(HELD * len(job.training))):
         return None
     return (
-        f"Up to {job.held:,} events are held at a time, and {most:,} are allowed: they were read "
-        "and not yet learnt from, or kept after that.",
-        "Look for what reads far ahead, and for what keeps batches or events.",
+        f"Up to {job.held:,} events are in memory at a time, but the limit is {most:,}. This "
+        "counts events that wait for their step, and events that are kept after it.",
+        "Look for code that reads far ahead, and for code that keeps batches or events.",
     )
 
 
-def spoilt_samples(job: CountedJob) -> Objection | None:
-    """Return what is wrong with the samples that were served, or None."""
-    events = MemmapEvents(job.folder)
-    wanted = set(events.labels.event_id[job.training].tolist())
-    came = sum(map(bool, job.epochs))
-    if not came == len(job.epochs) == len(job.plan):
-        return (
-            f"The training has {len(job.plan)} epochs, and samples came in {came} of them.",
-            "Let each epoch of the plan go through job.follow(loader), once.",
-        )
-    if strange := set(chain(job.seen_events, *job.epochs)) - wanted:
-        return (
-            f"{plural(len(strange), 'event')} among the samples are none that the job wants "
-            "learnt: what is held out, to see how well the model does, must stay unknown to it.",
-            "Learn from the events of job.training, and from no others.",
-        )
-    if job.read < sum(map(len, job.epochs)):
-        return (
-            f"Only {job.read:,} events were read, and {sum(map(len, job.epochs)):,} learnt from: "
-            "the others came from memory, or past the job.",
-            "Read them by job.events(...) in each epoch: the real data fit into no memory.",
-        )
-    usual = int(np.median(job.sizes))
-    if {usual, max(job.sizes)} != {BATCH} or job.trace.summary().steps != len(job.sizes):
-        return (
-            f"{job.trace.summary().steps} steps learn from {len(job.sizes)} batches, of {usual} "
-            f"events usually and of up to {max(job.sizes)}: that is another training.",
-            f"Keep batches of {BATCH} events, and take one step with each.",
-        )
-    counts = [Counter(epoch) for epoch in job.epochs]
-    twice = max(sum(count > 1 for count in epoch.values()) for epoch in counts)
-    lost = max(len(wanted - set(epoch)) for epoch in counts)
-    most = max(max(epoch.values()) for epoch in counts)
-    if 0 < twice < len(wanted) and not lost:
-        return (
-            f"{twice} of {len(wanted)} events come up to {most} times in an epoch, and all others "
-            "once: the model learns more from some than from others.",
-            "Serve each event once; the last batch of a worker need not be full.",
-        )
-    if twice and not lost:
-        return (
-            f"{twice} of {len(wanted)} events come {most} times in an epoch: each worker serves "
-            "them all. It was so from the beginning; with one worker or none nobody notices.",
-            "A copy of the dataset has to know its place, and take its share: stream.split.",
-        )
-    if twice:
-        return (
-            f"{twice} events come more than once in an epoch, and {lost} never: what is drawn "
-            "with replacement, or by each worker for itself, is no epoch.",
-            "Shuffle with the same seed everywhere, then let each worker take its share.",
-        )
-    if lost:
-        return (
-            f"{lost} of {len(wanted)} events never come in an epoch, and nothing says so.",
-            "Look at what becomes of batches that are not full, and of what does not divide.",
-        )
-    left_out = Counter(chain(*job.epochs)) - Counter(
-        {event: len(rows) for event, rows in job.seen_events.items()}
-    )
-    if left_out:
-        return (
-            f"{left_out.total():,} times an event comes to the loop, and no step learns from it: "
-            "steps get another batch than the one that has come.",
-            "Hand each batch of job.follow(loader) to job.upload, and what that returns to "
-            "job.compute.",
-        )
-    return not_mixed(job, events) or changed_tokens(job, events) or changed_steps(job)
-
-
-def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
-    """Return what is wrong with the order of the events, if anything is."""
-    on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
-    epochs = [[on_disk[event] for event in epoch] for epoch in job.epochs]
+def another_training(job: CountedJob) -> Objection | None:
+    """Compare what each epoch did with what an epoch must do."""
     batches = batches_of(job)
-    one_way = [abs(np.corrcoef(places, range(len(places)))[0, 1]) for places in epochs]
-    if np.mean(one_way) > SORTED:
-        return (
-            "An epoch goes through the file from one end to the other, so batches are not mixed: "
-            "the file is sorted by energy.",
-            "Shuffle the chunks too, as your colleague did.",
-        )
-    scatter = np.mean([np.std([on_disk[event] for event in batch]) for batch in chain(*batches)])
-    if scatter < SPREAD * np.std(epochs[0]):
-        return (
-            "Most events come beside their neighbours on disk, so batches are not mixed: the file "
-            "is sorted by energy.",
-            "Shuffle the events of some chunks together, as your colleague did.",
-        )
-    if max(stay_together(*job.epochs), share_a_batch(*batches)) > ALIKE:
-        return (
-            "Two epochs have the same order, the same pieces of it or the same batches in another "
-            "one, so the same events share a batch each time.",
-            "The seed of the order has to depend on the epoch: who tells it to the dataset?",
-        )
+    for epoch, task in enumerate(job.plan):
+        mine = batches[epoch] if epoch < len(batches) else []
+        for name, got, wanted in _ledger(job, epoch, task, [*map(len, mine)]):
+            if got != wanted:
+                return (
+                    f"In epoch {epoch} of the plan {job.plan}, the {name} is {got!r}, but must be "
+                    f"{wanted!r}. This is a different training.",
+                    "Take one step with each batch of job.follow, evaluate on job.held_out, and "
+                    "pass the task and all losses to job.note.",
+                )
     return None
+
+
+def _ledger(
+    job: CountedJob, epoch: int, task: str, sizes: list[int]
+) -> Iterator[tuple[str, object, object]]:
+    """Yield what is counted in an epoch: its name, the count, and the count that is wanted."""
+    steps, looks = job.steps[epoch], job.looks[epoch]
+    noted = job.noted[epoch] if epoch < len(job.noted) else ("", [], [])
+    yield "number of epochs", max(len(job.epochs), len(job.noted)), len(job.plan)
+    yield "number of batches from job.follow", len(sizes), max(len(sizes), 1)
+    yield "size of most batches", int(np.median(sizes)), BATCH
+    yield "size of the largest batch", max(sizes), BATCH
+    yield "number of steps", len(steps), len(sizes)
+    taken = [step for step in steps if step.seed]
+    yield (
+        "number of optimiser steps in a sample of the steps",
+        sum(len(s.rates) for s in taken),
+        len(taken),
+    )
+    yield "number of events in the evaluation", _distinct(looks), len(job.held_out)
+    yield "task in job.note", noted[0], task
+    yield "number of losses of its steps in job.note", _noted(noted[1], steps), len(steps)
+    yield "number of losses of its evaluation in job.note", _noted(noted[2], looks), len(looks)
+
+
+def _distinct(steps: list[Step]) -> int:
+    return len({event for step in steps for event in step.events})
+
+
+def _noted(losses: list[float], steps: list[Step]) -> int:
+    """Return how many losses are those of the steps, or their number if it is another one."""
+    if len(losses) != len(steps):
+        return len(losses)
+    return sum(
+        isinstance(step.value, float) and isclose(loss, step.value, rel_tol=1e-3)
+        for loss, step in zip(losses, steps, strict=True)
+    )
+
+
+def wrong_events(job: CountedJob) -> Objection | None:
+    """Count the events of the steps of each epoch."""
+    wanted = job.training_ids
+    learned = [Counter(event for step in steps for event in step.events) for steps in job.steps]
+    counts = learned[: len(job.plan)]
+    strange = len(set(chain(*counts, *job.epochs)) - wanted)
+    lost = max(len(wanted - {*epoch}) for epoch in counts)
+    twice = max(sum(count > 1 for count in epoch.values()) for epoch in counts)
+    if not (strange or lost or twice):
+        return None
+    return (
+        f"In an epoch, {lost} of {len(wanted)} events never reach a step, {twice} reach several, "
+        f"and {strange} of the others are not events to learn from.",
+        "Each worker has a copy of the dataset and must take its own share, with stream.split. "
+        "Look for code that draws with replacement or drops a batch.",
+    )
+
+
+def past_the_storage(job: CountedJob) -> Objection | None:
+    """Compare the events that were read with the events that were served."""
+    served = sum(map(len, job.epochs))
+    from_cache = (len(job.plan) - 1) * round(HELD * len(job.training))
+    pulses = np.diff(MemmapEvents(job.folder).offsets)[job.training]
+    delivered = job.delivered_bytes / (DELIVERED * PULSE_BYTES * float(np.mean(pulses)))
+    if (read := min(job.read, int(delivered))) >= served - from_cache:
+        return None
+    return (
+        f"The steps learn from {served:,} events, but only {read:,} were read from the storage by "
+        f"job.events. A cache may hold at most {percent(HELD)} of the events of an epoch.",
+        "Read events by job.events(...) in every epoch: the real data do not fit into memory.",
+    )
+
+
+def not_mixed(job: CountedJob) -> Objection | None:
+    """Compare the order of each epoch with the disk and with the epochs before."""
+    if not (why := _order(job)):
+        return None
+    return (
+        f"The events are not mixed: {why}.",
+        "Shuffle the chunks, and the events of several chunks together, with a seed that depends "
+        "on the epoch.",
+    )
+
+
+def _order(job: CountedJob) -> str:
+    ids = MemmapEvents(job.folder).labels.event_id.tolist()
+    on_disk = {event: index for index, event in enumerate(ids)}
+    epochs = [[on_disk[event] for event in epoch] for epoch in job.epochs]
+    batches = [[[on_disk[event] for event in batch] for batch in some] for some in batches_of(job)]
+    in_order = np.mean([abs(rank_correlation(epoch, sorted(epoch))) for epoch in epochs])
+    if in_order > SORTED:
+        return "an epoch goes through the file from one end to the other"
+    if np.mean([np.std(batch) for batch in chain(*batches)]) < SPREAD * np.std(epochs[0]):
+        return "most events of a batch are neighbours on disk, and the file is sorted by energy"
+    for one, other in combinations(range(len(epochs)), 2):
+        alike = stay_together(epochs[one], epochs[other])
+        if max(alike, share_a_batch(batches[one], batches[other])) > ALIKE:
+            return f"epochs {one} and {other} have the same order or the same batches"
+    return ""
 
 
 def batches_of(job: CountedJob) -> list[list[list[int]]]:
@@ -245,75 +268,65 @@ def share_a_batch(one: list[list[int]], other: list[list[int]]) -> float:
     return float(np.mean(pairs))
 
 
-def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
-    """Return that the model would see something else than before, if it would."""
-    sensors = read_sensors(job.folder)
-    for index in job.training[::7]:
-        sample = events[index]
-        tokens, event = tokenise(sample, sensors), sample["event_id"]
+def changed_tokens(job: CountedJob) -> Objection | None:
+    """Compare what the model sees of some events with the colleague's tokens."""
+    events, sensors = MemmapEvents(job.folder), read_sensors(job.folder)
+    for index in job.training[::SAMPLED]:
+        tokens = tokenise(sample := events[index], sensors)
         mask = tokens["mask"]
-        for row in job.seen_events[event]:
-            if not np.allclose(row.direction, tokens["direction"]):
+        wanted = {
+            "features": np.round(tokens["features"][mask], 2),
+            "sensors": tokens["sensor"][mask],
+            "direction": np.asarray(tokens["direction"]),
+        }
+        for seen in job.seen_events[sample["event_id"]]:
+            got = {**seen._asdict(), "features": np.round(seen.features, 2)}
+            if differs := difference(got, wanted, f"the event {sample['event_id']}"):
                 return (
-                    f"Event {event} is learnt with the direction of another one: what belongs "
-                    "together came apart on the way.",
-                    "Shuffle samples, and never a part of them alone.",
-                )
-            if not (
-                np.array_equal(row.sensors, tokens["sensor"][mask])
-                and np.allclose(row.features, tokens["features"][mask], atol=1e-3)
-            ):
-                return (
-                    f"The tokens of event {event} are others than before: a model that learns "
-                    "something else is not a faster one.",
-                    "Make the transform faster, and let what it returns as it was; change nothing "
-                    "of it in the loop.",
+                    f"The model sees something else than before: {differs}.",
+                    "Make the transform faster, but keep what it returns. Shuffle complete "
+                    "samples, and do not change the batch in the loop.",
                 )
     return None
 
 
 def changed_steps(job: CountedJob) -> Objection | None:
-    """Return that a step learns something else than before, if it does."""
-    if 0 < job.steps_without_optimiser < len(job.sizes):
-        return (
-            f"{job.steps_without_optimiser} of {len(job.sizes)} steps get no optimiser, and the "
-            "others get one: the model learns nothing from their events.",
-            "Hand `learn` to job.compute for each batch, the first one too.",
-        )
-    if job.noted != [(task, True) for task in job.plan]:
-        return (
-            "Nobody hears any more how it went: job.note gets no losses after each epoch.",
-            "Hand job.note the task, the losses of the steps and those on what is held out.",
-        )
-    for epoch, (task, steps) in enumerate(zip(job.plan, job.first_steps, strict=True)):
-        if not all(learns_as_before(step, task) for step in steps):
-            return (
-                f"In epoch {epoch} of the plan {job.plan}, what you hand to job.compute learns "
-                "something else than before: in two steps with one batch the optimiser gets other "
-                "gradients, or it is not asked for two steps.",
-                "Leave `learn` as your colleague wrote it, and give it the task of the epoch: the "
-                "GPU has time for it.",
-            )
+    """Repeat the steps with the colleague's `learn`, and compare the weights after each."""
+    reference = Reference(PulseTransformer(read_sensors(job.folder)), job.plan)
+    for epoch in range(len(job.plan)):
+        taken = [(n, step) for n, step in enumerate(job.steps[epoch]) if step.seed]
+        steps = ((f"step {n}", reference.difference(epoch, step)) for n, step in taken)
+        looks = (("evaluate", reference.look_difference(epoch, one)) for one in job.looks[epoch])
+        for part, differs in chain(steps, looks):
+            if differs:
+                return (
+                    f"The model learns something else than before: in epoch {epoch}, {part} "
+                    f"{differs}.",
+                    "Leave the model, the optimiser, `learn` and `evaluate` as they were. The GPU "
+                    "has time for them.",
+                )
     return None
 
 
 def starving(job: CountedJob) -> Objection:
     """Return how much the GPU still waits, and whether for the workers or for the loop."""
     summary = job.trace.summary()
-    if not summary.steps:
-        return (
-            f"There was no step within {LONGEST_S:.0f} s.",
-            "Look at what happens before the first batch.",
-        )
     host, wait = summary.stall.get("host", 0.0), summary.stall.get("wait", 0.0)
-    said = f"AU {percent(summary.au)} over {plural(summary.steps, 'step')}; the target is "
-    said += f"{percent(TARGET_AU)}"
-    if wait > host:
-        return (
-            f"{said}. The GPU waits for the workers.",
-            "Find out what a worker does for a batch: run a timed_job and look at its timeline.",
-        )
+    waits = "The GPU waits for the workers." if wait > host else "The main process blocks the GPU."
     return (
-        f"{said}. The main process is busy while the GPU waits.",
-        "Look at who loads, and at what the loop does between two steps.",
+        f"AU {percent(summary.au)} over {plural(summary.steps, 'step')}; the target is "
+        f"{percent(TARGET_AU)}. {waits}",
+        "Run a timed_job, and look at its timeline: what happens in a worker, and what in the main "
+        "process between two steps?",
     )
+
+
+SAMPLES: tuple[Clause, ...] = (
+    another_training,
+    wrong_events,
+    past_the_storage,
+    not_mixed,
+    changed_tokens,
+    changed_steps,
+)
+LIMITS: tuple[Clause, ...] = late_start, too_much_held

@@ -14,10 +14,10 @@ from keepfed.loaders.workers import SharedEpoch, worker_init
 from keepfed.measure.spans import stage
 
 SEED = 1
-RATE = 2e-3  # of learning, in the first epoch of a task; it falls towards nothing
+RATE = 2e-3  # learning rate in the first epoch of a task, after which it decreases
 BATCH = 16
 WORKERS = 2
-CHUNK = 16  # events that lie side by side and are read with one request
+CHUNK = 16  # neighbouring events, which are read with one request
 TOGETHER = 4  # chunks whose events are shuffled as one
 LONGEST = 64  # pulses of an event that the model sees
 
@@ -25,7 +25,7 @@ Tokens = dict[str, Any]
 
 
 class TokenStream(IterableDataset[Tokens]):
-    """The events of an epoch as tokens: each of them once, and in another order each time."""
+    """The events of an epoch as tokens, each of them once, in a new order in every epoch."""
 
     def __init__(self, job: Job, wanted: Sequence[int]):
         self.events = job.events("npy")
@@ -43,10 +43,10 @@ class TokenStream(IterableDataset[Tokens]):
 
 
 def tokenise(sample: Sample, sensors: np.ndarray) -> Tokens:
-    """Return what the model sees of an event: its brightest pulses, in the order of time."""
+    """Return the brightest pulses of an event in order of time, as the model sees them."""
     with stage("transform"):
         pulses = sample["pulses"].numpy()
-        brightest = np.lexsort([-pulses[:, 1], pulses[:, 3]])[:LONGEST]  # in company, then alone
+        brightest = np.lexsort([-pulses[:, 1], pulses[:, 3]])[:LONGEST]  # with neighbours first
         time, charge, sensor, alone = pulses[np.sort(brightest)].T
         sensor = sensor.astype(np.int64)
         near = neighbours(time, sensors[sensor])
@@ -64,14 +64,14 @@ def tokenise(sample: Sample, sensors: np.ndarray) -> Tokens:
 
 
 def neighbours(time: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Count for each pulse the others less than 150 m and 300 ns away."""
+    """Return for each pulse the number of other pulses within 150 m and 300 ns."""
     far = ((place[:, None] - place) ** 2).sum(2) >= 150**2
     late = abs(time[:, None] - time) >= 300
     return np.asarray((~far & ~late).sum(1) - 1)
 
 
 def make_loader(data: TokenStream) -> DataLoader[Tokens]:
-    """Return the batches of an epoch."""
+    """Return a loader for the batches of an epoch."""
     return DataLoader(
         data,
         BATCH,
@@ -91,13 +91,13 @@ def learn(model: PulseTransformer, optimiser: Any, task: str, batch: Any) -> tor
 
 
 def evaluate(model: PulseTransformer, task: str, batch: Any) -> torch.Tensor:
-    """Return the loss on a batch that the model does not learn from."""
+    """Return the loss on a batch without learning from it."""
     with torch.no_grad():
         return model.loss(task, batch)
 
 
 def train(job: Job) -> None:
-    """Learn in each epoch what the plan of the job says, and look how well after each."""
+    """Train on the task of each epoch of the plan, and evaluate after each epoch."""
     torch.manual_seed(SEED)
     data = TokenStream(job, job.training)
     loader = make_loader(data)
@@ -106,7 +106,9 @@ def train(job: Job) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), RATE)
     for epoch, task in enumerate(job.plan):
         data.epoch.value = epoch
-        part = job.plan[:epoch].count(task) / job.plan.count(task)  # of this task, done so far
+        part = job.plan[:epoch].count(task) / job.plan.count(
+            task
+        )  # share of this task that is done
         optimiser.param_groups[0]["lr"] = RATE * (1 - part)
         losses = []
         for batch in job.follow(loader):

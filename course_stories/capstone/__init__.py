@@ -4,13 +4,14 @@ The package does not import `learning` (figures) and `report` (a form), because 
 them.
 """
 
-from course_stories.capstone.counted_job import CountedJob, FirstStep
+from course_stories.capstone.counted_job import CountedJob, Step, one_thread
 from course_stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
 from course_stories.capstone.model import PulseTransformer
 from course_stories.capstone.result import add_result, best, now, results
 from course_stories.capstone.script import (
     Fault,
     all_faults,
+    decoy_of,
     faults_of,
     hand_out,
     handed_out,

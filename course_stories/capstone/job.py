@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 import numpy as np
@@ -24,6 +24,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.data import Dataset, get_worker_info
 
+from course_utils.errors import CourseError
 from course_utils.hardware.clock import HostClock, RealClock
 from course_utils.hardware.gpu import Accelerator, get_accelerator, leaves, map_tensors, tensors
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
@@ -86,8 +87,8 @@ class Job:
         self._seconds, self._until = seconds, 0.0
 
     def run(self, train: Callable[[Job], None]) -> None:
-        """Run the training."""
-        train(self)
+        """Run the training with a job that it cannot change."""
+        train(read_only(self))
 
     def events(self, form: str) -> CountedEvents:
         """Return the events in a file format: "npy", or "npz" with one file per event."""
@@ -124,6 +125,34 @@ class Job:
         return loader
 
 
+FOR_SCRIPTS = {
+    *("device", "folder", "held_out", "late", "plan", "storage", "training"),
+    *("compute", "events", "follow", "note", "upload"),
+}
+
+
+def read_only(job: Job) -> Job:
+    """Return what a script may use of `job`. Assignments raise an error, and lists are copies."""
+
+    class ReadOnlyJob:
+        def __getattr__(self, name: str) -> Any:
+            if name not in FOR_SCRIPTS:
+                raise AttributeError(
+                    f"A script has no access to job.{name}. It may use job.events, job.follow, "
+                    "job.upload, job.compute, job.note and the data of the job."
+                )
+            value = getattr(job, name)
+            return [*value] if isinstance(value, list) else value
+
+        def __setattr__(self, name: str, value: object) -> None:
+            raise CourseError(
+                f"The script changes job.{name}, but a job is read-only: the storage, the clock "
+                "and the plan belong to the centre. Remove this line."
+            )
+
+    return cast(Job, ReadOnlyJob())
+
+
 class RecordedJob(Job):
     """A job on an emulated storage and GPU; `trace`, `epochs` and `held` describe the loading.
 
@@ -147,12 +176,13 @@ class RecordedJob(Job):
         self.held = 0  # most events at a time that were read but not yet used, or kept after use
         self.start_up_s = float("inf")
         self._served = 0
+        self._from_memory = 0  # at most 0: events of earlier epochs that were served but not read
         self._came: list[list[Callable[[], bool]]] = []  # per batch: is each large tensor alive?
 
     def run(self, train: Callable[[Job], None]) -> None:
         """Run the training and record it."""
         with record(clock=self.clock) as self.trace:
-            train(self)
+            train(read_only(self))
             self.gpu.synchronize()
         steps = [span.start_ns for span in self.trace.spans if span.lane == "gpu"]
         if steps:
@@ -183,6 +213,7 @@ class RecordedJob(Job):
 
     def _batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         self.epochs.append([])
+        self._from_memory = min(self.read - self._served, 0)
         for batch in self._received(loader):
             self._register_batch(batch)
             yield batch
@@ -196,8 +227,9 @@ class RecordedJob(Job):
         ids = batch["event_id"].tolist()
         alive = sum(any(lives() for lives in some) for some in self._came[:-2])
         kept = alive * len(ids)
-        # fewer read than served means that events came from memory
-        self.held = max(self.held, abs(self.read - self._served) + kept)
+        # fewer read than served in this epoch means that events came from memory
+        ahead = self.read - self._served - self._from_memory
+        self.held = max(self.held, abs(ahead) + kept)
         self._served += len(ids)
         self.sizes.append(len(ids))
         parts = [StorageWeakRef(one.untyped_storage()) for one in _large(tensors(batch))]  # type: ignore[no-untyped-call]

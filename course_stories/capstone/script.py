@@ -1,4 +1,4 @@
-"""Write a training script with seven faults, and import what the learner made of it.
+"""Write a training script with seven faults and a decoy, and import what the learner made of it.
 
 The script is the fixed script with faults put back. A seed selects the faults, and learners who
 work alone use seed 0. The fixed script and the faults are stored as text in the exercise's folder.
@@ -23,7 +23,9 @@ from course_utils.teaching.notebook.worker_module import define
 from keepfed.errors import sentence
 from keepfed.files import replace_file
 
-_NAME = re.compile(r"rescue_(\d+)")
+DECOY = "decoy"  # place of code that looks slow and costs nothing
+_FIRST_LINE = "# rescue_{seed}.py, with the faults of seed {seed}. Keep this line.\n"
+_SEED = re.compile(r"# rescue_(\d+)\.py\b")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Fault:
 
     place: str  # part of the script, which gets one fault
     name: str
-    costs: str  # the figure that reveals it: "au", "samples", "held" or "start_up"
+    costs: str  # the figure that reveals it: "au", "samples", "held", "start_up" or "nothing"
     why: str
     changes: list[list[str]]  # pairs of right and faulty text
 
@@ -47,6 +49,10 @@ class Fault:
                 raise ValueError(f"{self.name}: {right!r} occurs {text.count(right)} times, not 1.")
             text = text.replace(right, faulty)
         return text
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a script still has this fault."""
+        return all(faulty in text for _, faulty in self.changes)
 
 
 def hand_out(seed: int = 0, folder: str | Path = ".") -> Path:
@@ -72,29 +78,42 @@ def hand_out(seed: int = 0, folder: str | Path = ".") -> Path:
 
 
 def seed_of(script: str | Path) -> int:
-    """Return the seed of a script, which is part of its file name; 0 by default."""
-    found = _NAME.fullmatch(Path(script).stem)
-    return int(found[1]) if found else 0
+    """Return the seed of a script. Its first line contains the seed, whatever the file is called.
+
+    Raises:
+        CourseError: If the first line is missing, or the file cannot be read.
+    """
+    if found := _SEED.match(_text_of(script)):
+        return int(found[1])
+    raise CourseError(
+        f"The first line of {Path(script).name} is missing, which contains the seed of its faults. "
+        f"Put it back: {_FIRST_LINE.format(seed=0).rstrip()}"
+    )
 
 
 def handed_out(seed: int) -> str:
     """Return the text of the script with the faults of a seed."""
-    return script_with(faults_of(seed), title=f"# rescue_{seed}.py: it works, but it is slow.")
+    return script_with(faults_of(seed), seed=seed)
 
 
-def script_with(faults: Iterable[Fault], *, title: str = "# The fixed script.") -> str:
-    """Return the text of the script with some faults, or of the fixed script without any."""
+def script_with(faults: Iterable[Fault], *, seed: int = 0) -> str:
+    """Return the text of the script of a seed with some faults, or without any."""
     text = re.sub(r"  # type: ignore\[.*\]$", "", _texts()[0], flags=re.MULTILINE)
     for fault in faults:
         text = fault.put_into(text)
-    return f"{title}\n{text}"
+    return _FIRST_LINE.format(seed=seed) + text
 
 
 def faults_of(seed: int) -> list[Fault]:
-    """Return the seven faults of a seed, one for each place, for seed 0 the usual ones."""
+    """Return seven faults and a decoy, one for each place. Seed 0 has the first ones."""
     rng = random.Random(seed)
     places = [list(group) for _, group in groupby(all_faults(), lambda fault: fault.place)]
     return [place[0] if seed == 0 else rng.choice(place) for place in places]
+
+
+def decoy_of(seed: int) -> Fault:
+    """Return the code in the script of a seed that looks slow and costs nothing."""
+    return next(fault for fault in faults_of(seed) if fault.place == DECOY)
 
 
 def all_faults() -> list[Fault]:
@@ -117,12 +136,15 @@ def load(script: str | Path) -> ModuleType:
     Raises:
         CourseError: If the file does not exist, or running it raises an error.
     """
-    path = Path(script)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise CourseError(f"Cannot read {path}: {error.strerror}.") from None
+    path, text = Path(script), _text_of(script)
     # `define` adds a first line, so drop our first comment to keep the line numbers
     first, _, rest = text.partition("\n")
     cell = rest if first.startswith("#") else text
     return define(f"my_{path.stem}", cell, folder=scratch_folder() / "nb13", of=path.name)
+
+
+def _text_of(script: str | Path) -> str:
+    try:
+        return Path(script).read_text("utf-8")
+    except OSError as error:
+        raise CourseError(f"Cannot read {script}: {error.strerror}.") from None
