@@ -29,6 +29,7 @@ LONGEST_CELL = 15  # lines that are neither blank nor the magic
 LONGEST_SOLUTION = 30
 LONGEST_PROSE = 1150  # words of the core, and of what is extra
 LONGEST_CORE = 40  # minutes, with its exercises
+PROJECT, LONGEST_PROJECT = 60, 75  # minutes of an exercise that is a project, and of its core
 MOST_EXERCISES = 2  # in the core
 
 _HEADER = ("you will do", "you will learn", "you need", "minutes")
@@ -93,10 +94,12 @@ def _parts(learner: NotebookNode) -> Iterator[str]:
     for name, words in ("core", core.words), ("extra part", extra.words):
         if words > LONGEST_PROSE:
             yield f"the {name} has {words} words of prose, at most {LONGEST_PROSE}: say less."
-    if len(core.exercises) > MOST_EXERCISES or core.minutes > LONGEST_CORE:
+    has_project = max(core.exercises.values(), default=0) >= PROJECT
+    longest = LONGEST_PROJECT if has_project else LONGEST_CORE
+    if len(core.exercises) > MOST_EXERCISES or core.minutes > longest:
         yield (
             f"the core takes {core.minutes} minutes with {len(core.exercises)} exercises, at most "
-            f"{LONGEST_CORE} with {MOST_EXERCISES}: move some of it below `# Extra`."
+            f"{longest} with {MOST_EXERCISES}: move some of it below `# Extra`."
         )
     yield from exercise_times(learner.cells)
 

@@ -1,16 +1,17 @@
 # %% [markdown]
 # # 13 · Rescue a training run
 #
-# **You will do:** take over the training script of a colleague, in which seven things go wrong, and feed its GPU.
+# **You will do:** take over a colleague's training script that has seven faults, and feed its GPU.
 #
-# **You will learn**
+# **You will learn:**
+# - to work through a slow training: measure, find the largest cause, fix it, measure again;
+# - that one fault can hide another;
+# - to prove that a faster loader serves the same samples;
+# - to report what you did, so that other people can judge it.
 #
-# - to work through a real loss of speed: measure, find the largest cause, mend it, measure again,
-# - that a fault may hide behind another one,
-# - to prove that a faster loader serves the same samples,
-# - to report what you did, so that others can judge it.
+# **You need:** notebooks 01 to 09. A CPU is enough.
 #
-# **You need:** notebooks 01 to 09. A CPU is enough. **Minutes:** {minutes}.
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -22,29 +23,30 @@ cu.ready("13")
 #
 # **Script.**
 #
-# - *5 min* **A training worth rescuing.** Read `train` together, at the end of the script; prediction
-#   13a, and the first timeline.
-# - *30 min* **Exercise 13.1.** Give a class forty. Walk around, and ask one question: what did you
-#   measure before you changed this?
+# - *5 min* **A training worth rescuing.** Read `train` together, at the end of the script. Then
+#   prediction 13a, and the first timeline.
+# - *60 min* **Exercise 13.1.** Walk around and ask one question: what did you measure before you
+#   changed this?
 # - *2 min* **Does it still learn?** Prediction 13b.
-# - *2 min* **Write your report.** A class hands it in at home, or reads one aloud.
+# - *2 min* **Write your report.** Learners hand it in later, or one of them reads it aloud.
 #
-# **Board.** One column for each of hypothesis, evidence, change and effect. Fill in one line
-# together.
+# **Board.** One column each for hypothesis, evidence, change and effect. Fill in one line together.
 #
 # **Background.**
 #
-# - Nobody has to find all seven: with four of them the GPU is fed, and each of the other three makes
-#   the check refuse that.
-# - For a class, hand out another set: `course capstone --seed 7` writes the script, and `--answers`
-#   says what is wrong with it.
+# - Nobody has to find all seven faults at once. Fixing four of them feeds the GPU, and the check
+#   refuses the script because of the other three.
+# - One more piece of code looks slow and costs nothing. Ask people who remove it what they measured.
+# - To give a class another set of faults, run `course capstone --seed 7`. It writes the script, and
+#   `--answers` prints the faults.
 
 # %% [markdown]
 # ## A training worth rescuing
 #
-# Your colleague trains a small **transformer** on events of the neutrino telescope, in the manner of
-# [PolarBERT](https://github.com/timinar/PolarBERT). It reads the pulses of an event as a language model reads words, and first it learns without labels: the
-# sensors of some pulses are hidden, and it guesses from all other pulses which ones these were. After that it learns where the particle came from.
+# Your colleague trains a small **transformer** on events of the neutrino telescope, similar to
+# [PolarBERT](https://github.com/timinar/PolarBERT). The model reads the pulses of an event like words
+# of a sentence. First, it learns without labels: the script hides the sensors of some pulses, and the
+# model predicts them from all other pulses. Then it learns where the particle came from.
 #
 # On the slow storage of a computing centre, the script starves its GPU. Here it is:
 
@@ -55,12 +57,13 @@ script = hand_out()
 print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
 
 # %% [markdown]
-# The file lies beside this notebook: a double click in the list on the left opens it in an editor. It is yours, and
-# nothing overwrites it. Read `train` first, at the end of it, then `TokenStream`.
+# The file is in the same folder as this notebook. Double-click it in the list on the left to edit it.
+# The course never overwrites it. Read `train` at the end of the script first, and then `TokenStream`.
 #
-# A *job* gives the script all that it needs: where the events lie, on what to compute, which task to learn in each epoch. The job also follows the loop, and notes
-# which samples the model gets. The one from `timed_job` has its events on an emulated busy Lustre, and an emulated GPU that takes 50 ms for a step. <!-- given -->
-# It ends early, after some seconds.
+# A *job* gives the script everything it needs: the events, the device, and the task of each epoch. It
+# also follows the loop and records which samples the model gets. `timed_job` stores the events on an
+# emulated busy Lustre and emulates a GPU that takes 50 ms per step. <!-- given -->
+# It stops the script after a few seconds.
 
 # %%
 cu.predict(
@@ -81,29 +84,42 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # %% [markdown]
 # ## Rescue it
 #
-# Seven faults are in the script, each in a different place. Find the one that costs most, mend it, save the file, and run the two cells above again. Then look
-# for the next one. You may use all that you have learnt: the timeline, `cu.diagnose`, py-spy, a counter of your own.
+# The script has seven faults, each in a different place. One more piece of code only looks slow and
+# costs nothing. Find the fault that costs most, fix it, save the file, and run the two cells above
+# again. Then look for the next one. Use what you have learned: the timeline, `cu.diagnose`, py-spy, or
+# your own counters.
 #
-# A fault may be harmless as long as another one is there: what is wrong with workers shows only when there are some. So measure after each change, and
-# let the check look at the samples each time.
+# Some faults show only after you have fixed others. With `WORKERS = 0`, for example, you cannot see
+# that two workers would serve every event twice. So measure after each change, and run the check, which
+# compares the samples.
 #
-# ### Exercise 13.1 · 30 min · ●●● <!-- timed -->
+# ### Exercise 13.1 · 60 min · ●●● <!-- timed -->
 #
-# Change the script as you like, but keep `train(job)`, read events by `job.events`, and tell `job.note` how each epoch went. Your targets:
+# Change the script as you like, but keep its first line and `train(job)`. Read events with
+# `job.events`, and pass the losses of all steps and of the evaluation to `job.note`. The training must
+# stay the same:
 #
-# - in each epoch the model learns from each event of `job.training` once, in mixed batches of 16, and with others in its batch than in the epoch before, <!-- given -->
-# - it sees the same tokens of each event as it does now,
-# - the GPU computes 90 % of the time or more (AU), <!-- given -->
-# - the first step comes within 3 s; what workers take to start does not count, <!-- given -->
-# - at most 60 % of the events are held in memory at a time: the events stand for a data set 1,000 times as large, which would fit into no memory. <!-- given -->
+# - in each epoch, the model learns once from each event of `job.training`, in mixed batches of
+#   16; <!-- given -->
+# - the batches differ from epoch to epoch;
+# - the tokens of each event, `learn`, the learning rate and the evaluation do not change.
 #
-# The check runs two epochs on other events. It counts the time for which the processes compute, and adds the time for which they would wait
-# for storage and GPU, so it gives the same mark on a busy laptop. The AU is worth up to 60 points, 15 fewer each time that it is halved; the first step and the
-# events held are worth 20 each. If the samples are wrong, there are no points.
+# Your targets:
+#
+# - the GPU computes at least 90 % of the time after the first step (AU); <!-- given -->
+# - the first step comes within 3 s, without the time to start the workers; <!-- given -->
+# - at most 60 % of the events of an epoch are in memory at a time: read and not yet used, cached, or
+#   kept after their step. <!-- given -->
+#
+# The check runs three epochs on other events. It adds up the CPU time of each process and the time in
+# which it would wait, so it gives the same result on a busy laptop. Each worker counts as if it had its
+# own core. An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of the
+# other two targets gives 20 points. A different training gives no points. <!-- given -->
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# In the timeline, what is in the rows while a red gap lasts? Without workers, everything is in the row `main`.
+# In the timeline, which stages fill the rows during a red gap? Without workers, all stages are in the
+# row `main`.
 #
 # </details>
 # <details><summary>Hint 2: a second opinion</summary>
@@ -119,13 +135,15 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # </details>
 # <details><summary>Hint 3: nothing improved?</summary>
 #
-# To halve a small part gains little. Count what each part costs in milliseconds for a batch, and mend the largest one first.
+# Halving a small part gains little. Count how many milliseconds each part takes per batch, and fix the
+# largest part first.
 #
 # </details>
 # <details><summary>Hint 4: the seven places</summary>
 #
-# How events are read; what is done with each of them; which process does it; who serves which events; what the loop does besides the step; what
-# is kept; what happens before the first step.
+# How the script reads events; how it transforms them; which process does this; which worker serves
+# which events; what the loop does besides the step; what stays in memory; what runs before the first
+# step.
 #
 # </details>
 
@@ -138,7 +156,7 @@ _ = script.write_text(script_with([]), "utf-8")
 cu.check("13.1", script)
 
 # %% [markdown] tags=["solution"]
-# What was wrong, and why it cost so much:
+# The faults, and why they cost so much. The last one is the decoy:
 
 # %% tags=["solution"]
 from textwrap import fill
@@ -152,12 +170,14 @@ for fault in faults_of(0):
 # %% [markdown]
 # ## Does it still learn?
 #
-# A loader is worth something only if the model learns from what it serves. The loss of the first task is the *surprise* at a hidden sensor, in units called nats: x nats mean that
-# the model hesitates among e^x sensors. Whoever knows nothing but how often each sensor is hit hesitates among some 5,000.
+# A fast loader is useful only if the model learns from its samples. The loss of the first task is the
+# *surprise* at a hidden sensor, in units called nats. A loss of x nats means that the model hesitates
+# between e^x sensors. A guess that knows only how often each sensor is hit hesitates between
+# about 5,000.
 
 # %%
 cu.predict(
-    "13b", "Among how many sensors does the model hesitate after two epochs?", unit="sensors"
+    "13b", "Between how many sensors does the model hesitate after two epochs?", unit="sensors"
 )
 
 # %%
@@ -166,25 +186,28 @@ from math import exp
 from course_stories.capstone import Job
 from course_stories.capstone.learning import learning_curves, plot_learning, recorded
 
-earnest = Job(events, ["masked"] * 4, seconds=12)  # with the real model, on your machine
-earnest.run(load(script).train)
-plot_learning(recorded(), learning_curves(earnest, "12 s on your machine"))
+real_job = Job(events, ["masked"] * 4, seconds=12)  # trains the real model on your machine
+real_job.run(load(script).train)
+plot_learning(recorded(), learning_curves(real_job, "12 s on your machine"))
 
 # %%
 cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 
 # %% [markdown]
-# The orange curve is your script, which has trained in earnest for a few seconds on a tenth of the data. The blue ones show a whole training, recorded with the
-# mended script. The right picture is the second task, beside a *line fit*, as physicists have long computed the direction: that of a particle which flies straight
-# through the pulses, and meets them as nearly as it can at their times. With the same samples, a slow and a fast loader would give the same curve.
+# The orange curve is your script, which trained for a few seconds on a tenth of the data. The blue
+# curves show a complete training with the fixed script, which we recorded. The right picture is the
+# second task. It also shows a *line fit*, the traditional method in physics: the direction of a straight
+# track that passes the pulses as closely as possible at their times. With the same samples, a slow
+# loader and a fast loader give the same curve.
 #
 # ## Write your report
 #
-# A figure alone helps nobody who has to keep the script running. So write down for each change what you supposed, what you had
-# measured before you changed anything, what you changed, and what you measured afterwards. A change that brought nothing belongs there too: it
-# saves somebody else the same try.
+# People who maintain the script need more than one figure. For each change, write down your hypothesis,
+# what you measured before the change, what you changed, and what you measured after it. Include changes
+# that gained nothing, because they save other people the same attempt.
 #
-# The form keeps every letter that you type. What you hand in is `capstone_report.md`, which appears beside this notebook.
+# The form saves every keystroke. Hand in `capstone_report.md`, which appears in the same folder as this
+# notebook.
 
 # %%
 from course_stories.capstone.report import write_report
@@ -194,32 +217,33 @@ write_report()
 # %% [markdown]
 # ## You now can
 #
-# - take over a training script and find out what it waits for,
-# - mend the largest cause first, and see when the next one becomes visible,
-# - show that a faster loader serves the same samples,
-# - report it so that somebody else can follow.
+# - take over a training script and find out what it waits for;
+# - fix the largest cause first, and see when the next one becomes visible;
+# - show that a faster loader serves the same samples;
+# - report your changes so that other people can follow them.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **13a** Most say 50 and more, since it "only" reads small events. It is below 10.
-# - **13b** Most say hundreds or thousands, since two epochs are few. It is about 30; 5,000 is what
-#   one could say without a model.
+# - **13a** Most say 50 and more, because the script "only" reads small events. It is below 10.
+# - **13b** Most say hundreds or thousands, because two epochs are few. It is about 30. A guess without a
+#   model would reach 5,000.
 #
 # **Goes wrong.**
 #
-# - Whoever reads the script before measuring finds `WORKERS = 0` first, changes it, and is refused:
-#   each event comes twice. That is the moment to ask what a copy of an `IterableDataset` knows of the
-#   others.
-# - The picture every four steps and the list that keeps all batches are found last, by those who look
-#   at `main` once the workers are fast. Point at that row.
-# - An edited script was not saved, and nothing has changed. Save it, and run the two cells again.
-# - A changed `BATCH` is another training; a faster `neighbours` counts a pulse as its own neighbour.
-#   The check refuses both, and says so.
+# - People who read the script before they measure find `WORKERS = 0` first, change it, and are refused,
+#   because each event comes twice. Ask them what a copy of an `IterableDataset` knows about the other
+#   copies.
+# - People find the picture every four steps and the list of all batches last, when they look at `main`
+#   after the workers are fast. Point at that row.
+# - Somebody did not save the script, so nothing changed. Save it, and run the two cells again.
+# - A different `BATCH` is a different training, and a faster `neighbours` may count a pulse as its own
+#   neighbour. The check refuses both.
 #
-# **Extra.** Other right ways: a map-style dataset with `BlockSampler`, four workers, larger chunks.
+# **Extra.** Other right solutions are a map-style dataset with `BlockSampler`, four workers, larger
+# chunks, or a cache of some events.
 
 # %% [markdown]
 # # Extra
@@ -228,29 +252,33 @@ write_report()
 #
 # ## Another patient
 #
-# There are several faults for each of the seven places, and a seed chooses among them: `hand_out(7)` writes `rescue_7.py`, in which you will find
-# others. Set `script` to what it returns, and run the cells from `timed_job` on again.
+# There are several faults for each of the seven places, and a seed selects among them. `hand_out(7)`
+# writes `rescue_7.py`, which has other faults. Set `script` to the returned path, and run the cells from
+# `timed_job` on again.
 #
 # ## A board for a class
 #
-# A class can see how far each of them came. `course leaderboard`, in a terminal, prints an address, and shows a page there that follows
-# the class: with `--lan` for all in the same network, else for this machine alone.
+# A class can compare its results. Run `course leaderboard` in a terminal. It prints an address and serves
+# a page that follows the class. With `--lan`, everybody in your network can open the page. Without it,
+# only this machine can.
 #
-# Choose a name, any name, and put in the address with its token. The board gets this name, the figures of your best result and when you had it, and nothing else
-# about you. It believes what it is told, and so it is for fun: an exam would run your script itself.
+# Choose any name, and enter the address with its token. The board receives this name, the figures of
+# your best result and its time, and nothing else. Your first post returns a word. Pass it as `word=` in
+# later posts, so that nobody else can post under your name. The board does not verify the results, so it
+# is only for fun. An exam would run your script itself.
 
 # %%
 from course_stories.capstone import best, seed_of
 from course_stories.leaderboard import post
 
-name, board = "", ""
-print(post(name, best(seed_of(script)), board))
+name, board, word = "", "", ""
+print(post(name, best(seed_of(script)), board, word=word))
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
-# **Background.** The board of a class, `course leaderboard --lan`: it is kept in
-# `work/leaderboard.json`, and goes on from there when you start it again; with a token of your own in
-# `COURSE_TOKEN`, at the same address. To take a name off, delete its line in that file; the board may
-# run meanwhile. It speaks plain HTTP: in a network that you do not trust, use it on one machine. Each
-# set of faults, `course capstone --seed`, has a table of its own.
+# **Background.** `course leaderboard --lan` stores the board in `work/leaderboard.json` and continues
+# with it after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
+# remove a name, or to let somebody post again who lost their word, delete the line in that file. The
+# board may run while you edit. It uses plain HTTP, so in a network that you do not trust, use it on one
+# machine only. Each set of faults, `course capstone --seed`, has its own table.

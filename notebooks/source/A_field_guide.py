@@ -1,15 +1,17 @@
 # %% [markdown]
 # # A · Look up what goes wrong
 #
-# **You will do:** paste a message, read what it means, and run the program that causes it, broken and mended.
+# **You will do:** paste an error message, read what it means, and run the program that causes it, both
+# broken and fixed.
 #
-# **You will learn**
+# **You will learn:**
+# - to find the one useful line in a long log;
+# - what to do about it;
+# - what to do if the guide does not know your message.
 #
-# - to find the one line of a long log that says something,
-# - what to do about it,
-# - what to do when nobody knows the message.
+# **You need:** nothing. Use this notebook as a reference.
 #
-# **You need:** nothing; this is to be looked up, not read from the beginning to the end. **Minutes:** {minutes}.
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -21,30 +23,32 @@ cu.ready("A")
 #
 # **Script.**
 #
-# - *2 min* **Ask.** Let somebody paste the last error of their own work into the box. Read the entry
-#   aloud, and run it.
-# - *1 min* **Which line of a log?** Hide the answer, and ask which of the lines tells something.
-# - *2 min* **Run what goes wrong.** Show the program that makes no message at all, then the one that
-#   hangs; unfold the difference.
+# - *2 min* **Look up a message.** Somebody pastes the last error of their own work into the box. Read
+#   the entry aloud, and run it.
+# - *1 min* **Which line of a log?** Hide the answer, and ask which line is useful.
+# - *2 min* **Run what goes wrong.** Show the program that prints no message at all, and then the one that
+#   hangs. Unfold the difference.
 #
-# **Board.** Two tracebacks below each other, that of the worker and that of the loop. Draw an arrow
-# from the second to the first: read upwards.
+# **Board.** Write two tracebacks below each other, one from the worker and one from the loop. Draw an
+# arrow from the second to the first: read upwards.
 #
 # **Goes wrong.**
 #
-# - Nothing is found. Show what to do then, at the end of the second section: `num_workers=0`,
+# - The guide finds nothing. Show what to do then, at the end of the second section: `num_workers=0`,
 #   `faulthandler`, `py-spy dump`.
-# - An entry needs what this machine lacks, such as a GPU or fork. It says so, and is not run.
-# - A run of an entry takes long. It has a time limit, in a process of its own: wait, or interrupt the
-#   cell; nothing stays behind.
+# - An entry needs something that this machine lacks, such as a GPU or fork. Then `show` prints the reason
+#   and does not run it.
+# - An entry takes long. Wait, or interrupt the cell. It runs in a subprocess with a time limit, and no
+#   process remains.
 #
-# **Background.** Not a notebook to work through: show it at the end of a day, and whenever somebody
-# meets an error in another one. `course why "TEXT"` is the same in a terminal.
+# **Background.** Do not work through this notebook. Show it at the end of a day, and whenever somebody
+# meets an error in another notebook. `course why "TEXT"` does the same in a terminal.
 
 # %% [markdown]
-# ## Ask
+# ## Look up a message
 #
-# Copy the end of a traceback into the box, or write a few words, and look it up. Below each entry is a button that runs it.
+# Paste the end of a traceback into the box, or write a few words, and search. Each entry has a button
+# that runs its program.
 
 # %%
 from course_stories.field_guide import Search
@@ -52,8 +56,8 @@ from course_stories.field_guide import Search
 Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 
 # %% [markdown]
-# The entries are in no model and on no server, only in files of this project: one for each thing that goes wrong, in `keepfed/field_guide`. Nothing
-# that you paste leaves this machine. In a terminal the same is
+# The guide consists of files in this project, one for each problem, in `keepfed/field_guide`. It uses no
+# server and no language model, so the text that you paste stays on this machine. In a terminal, use
 #
 # ```bash
 # course why "is killed by signal: Bus error"
@@ -62,7 +66,8 @@ Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 #
 # ## Which line of a log?
 #
-# A worker has its own traceback, and the loop that waits for it has another one. The last line is often the one that says least:
+# A worker prints its own traceback, and the loop that waits for it prints another one. The last line is
+# often the least useful one:
 
 # %%
 from keepfed.field_guide import look_up
@@ -74,24 +79,28 @@ RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly
 print(*look_up(log))
 
 # %% [markdown]
-# The second line only tells that a worker is gone. Many causes end like that, so the guide passes over it wherever it finds something better. Alone,
-# it means: read further up.
+# The second line says only that a worker has ended, and this has many possible causes. The guide ignores
+# the line if it finds a more useful one. If it is the only line you have, the cause is further up in the
+# log:
 
 # %%
 print(*look_up("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly"))
 
 # %% [markdown]
-# And if the guide knows nothing, it says so. Then
+# If the guide does not know a message, it prints this, too. Then
 #
-# - run again with `num_workers=0`: the traceback now leads to your own line,
-# - for a crash of a library, run `python -X faulthandler train.py`,
-# - for a loop that hangs, look where it is: `py-spy dump --pid` with the number of the process, and of its workers,
-# - for a loop that is only slow, there is no message to look up: `cu.diagnose(loader, step)`.
+# - run the program again with `num_workers=0`, so that the traceback leads to your own line;
+# - if a library crashes, run `python -X faulthandler train.py`;
+# - if the loop hangs, run `py-spy dump --pid` with the process ID of the program, and then of each worker;
+# - if Slurm ended the job, run `sacct -j JOBID --format=State,ExitCode,MaxRSS`, which shows for example
+#   `OUT_OF_MEMORY`, `TIMEOUT` or `PREEMPTED`;
+# - if the loop is only slow, there is no message. Use `cu.diagnose(loader, step)`.
 #
 # ## Run what goes wrong
 #
-# Each entry is a small program as people write it, with the few lines that mend it. `show` runs both, each in a process of its own
-# that may hang or die. This one makes no message at all, which is the worst kind:
+# Each entry has a small program, as people write it, and the few lines that fix it. `show` runs both
+# versions in subprocesses, which may hang or crash. The next program prints no message at all, which is
+# the worst case:
 
 # %%
 from course_stories.field_guide import show
@@ -99,9 +108,10 @@ from course_stories.field_guide import show
 show("same_random_numbers")
 
 # %% [markdown]
-# Unfold the program to see the difference: lines with a minus are what people write, lines with a plus are what mends it.
+# Unfold the program to see the difference. People write the lines with a minus, and the lines with a plus
+# fix the program.
 #
-# This one hangs. What explains it is printed by the worker, and no error ever reaches the loop:
+# The next program hangs. The worker prints the reason, but the loop never receives an error:
 
 # %%
 show("unpicklable_sample")
@@ -109,8 +119,8 @@ show("unpicklable_sample")
 # %% [markdown]
 # ## All entries
 #
-# By what you notice. Unfold a title to read it, and run it with `show`. If it needs what your machine lacks, such as a GPU, `show`
-# says so instead.
+# The entries are sorted by their symptom. Unfold a title to read the entry, and run it with `show`. If it
+# needs something that your machine lacks, such as a GPU, `show` prints this instead.
 
 # %%
 from course_stories.field_guide import pages
@@ -120,6 +130,6 @@ pages()
 # %% [markdown]
 # ## You now can
 #
-# - find out what a message means, here and in a terminal,
-# - tell a message that says something from one that only says that something is gone,
-# - run a failure and its remedy before you change your own code.
+# - find out what a message means, here and in a terminal;
+# - distinguish a message with a cause from a message that says only that a process has ended;
+# - run a failure and its fix before you change your own code.
