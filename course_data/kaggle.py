@@ -11,6 +11,7 @@ Charges are float64 there and float32 here. All other values are copied exactly.
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from course_utils.loading.events import EVENT, Block, write_events
+from course_utils.loading.events import EVENT, Block, read_sensors, write_events
+from keepfed.formatting import plural
 
 UNKNOWN = 255
 
@@ -36,6 +38,14 @@ def read_meta(source: Path, batches: Sequence[int] | None) -> pa.Table:
     meta = pq.read_table(path, columns=_META, filters=wanted)
     if not len(meta):
         raise CourseError(f"{path} does not contain batch {batches}. Choose others with --batches.")
+    for name in _META:
+        _check(path, name, meta[name])
+    first, last = meta["first_pulse_index"].to_numpy(), meta["last_pulse_index"].to_numpy()
+    if (last < first).any():
+        raise CourseError(
+            f"{path} has an event whose last_pulse_index is before its first_pulse_index. Download "
+            "the file again."
+        )
     return meta.sort_by([("batch_id", "ascending"), ("first_pulse_index", "ascending")])
 
 
@@ -54,7 +64,8 @@ def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int
     table["kind"] = UNKNOWN
     shutil.copyfile(source / "sensor_geometry.csv", folder / "sensor_geometry.csv")
     counts = _counts(meta)
-    pulses = write_events(folder, table, _blocks(source, table, counts))
+    sensors = len(read_sensors(folder))
+    pulses = write_events(folder, table, _blocks(source, table, counts, sensors))
     return {"counts": {"events": len(table), "pulses": pulses}}
 
 
@@ -63,7 +74,9 @@ def _counts(meta: pa.Table) -> NDArray[np.int64]:
     return np.asarray(last - first + 1, np.int64)
 
 
-def _blocks(source: Path, table: NDArray[np.void], counts: NDArray[np.int64]) -> Iterator[Block]:
+def _blocks(
+    source: Path, table: NDArray[np.void], counts: NDArray[np.int64], sensors: int
+) -> Iterator[Block]:
     """Yield the pulses batch by batch, a bounded number at a time."""
     for batch in tqdm(np.unique(table["run_id"]), desc="kaggle", unit="batch", disable=None):
         of_batch = table["run_id"] == batch
@@ -74,11 +87,38 @@ def _blocks(source: Path, table: NDArray[np.void], counts: NDArray[np.int64]) ->
             if file.metadata.num_rows != len(expected):
                 raise _disagreement(path)
             for rows in file.iter_batches(_PULSES_AT_ONCE, columns=_PULSES):
+                for name in _PULSES:
+                    _check(path, name, rows[name])
                 ids, *columns = (rows[name].to_numpy(zero_copy_only=False) for name in _PULSES)
+                if columns[2].min() < 0 or columns[2].max() >= sensors:
+                    raise CourseError(
+                        f"{path} has a pulse of a sensor that is not in sensor_geometry.csv, which "
+                        f"has {sensors}. Download both files again."
+                    )
                 if not np.array_equal(ids, expected[: len(ids)]):
                     raise _disagreement(path)
                 expected = expected[len(ids) :]
                 yield np.column_stack(columns).astype(np.float32), np.empty(0, np.int64)
+
+
+def _check(path: Path, name: str, column: Any) -> None:
+    """Raise an error that names the column if a value is missing or no finite float32."""
+    if not pa.types.is_primitive(column.type):
+        problem = f"has the type {column.type} instead of numbers"
+    elif column.null_count:
+        problem = f"has {plural(column.null_count, 'missing value')} (null)"
+    else:
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        values = pa.chunked_array(chunks).to_numpy()
+        if values.dtype.kind != "f":
+            return
+        most = np.finfo(np.float32).max
+        if not (broken := np.flatnonzero(~(np.abs(values) <= most))).size:
+            return
+        problem = f"has a value that is NaN or too large, {values[broken[0]]}, in row {broken[0]}"
+    raise CourseError(
+        f"The column {name} of {path} {problem}. Download the file again, or correct the value."
+    )
 
 
 def _open(path: Path, columns: list[str]) -> pq.ParquetFile:

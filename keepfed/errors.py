@@ -30,6 +30,11 @@ def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
     return KeepfedError(f'The package {name} is not installed: run pip install "{install}".')
 
 
+def is_disk_full(error: OSError) -> bool:
+    """Return whether the disk or the quota is full."""
+    return error.errno in _FULL
+
+
 def sentence(
     error: KeepfedError | OSError, *, elsewhere: str = "choose a folder that you may write to"
 ) -> str:

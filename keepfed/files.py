@@ -6,10 +6,30 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keepfed.errors import KeepfedError
+from keepfed import formatting
+from keepfed.errors import KeepfedError, is_disk_full, sentence
+
+
+@contextmanager
+def clear_errors(path: Path) -> Iterator[None]:
+    """Turn the error of a full or forbidden disk into a sentence that names `path`.
+
+    Raises:
+        KeepfedError: If the disk or quota is full, or writing is not allowed.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = OSError(error.errno, error.strerror, str(path))
+        here = str(error.filename).startswith(str(path.parent))
+        if not (is_disk_full(error) or (here and isinstance(error, PermissionError))):
+            raise
+        raise KeepfedError(sentence(named, elsewhere="choose another folder")) from error
 
 
 def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
@@ -26,8 +46,8 @@ def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise KeepfedError(
-            f"{folder} has only {free / 1e6:,.0f} MB free, but {size / 1e6:,.0f} MB are needed. "
-            f"Free some space, {otherwise}."
+            f"{folder} has only {formatting.size(free)} free, but {formatting.size(size)} are "
+            f"needed. Free some space, {otherwise}."
         )
 
 

@@ -305,16 +305,15 @@ def write_records(
     Args:
         path: File to create or replace, usually with the suffix `.npy`.
         fields: Numeric arrays or tensors of equal length. They may be memory maps that are larger
-            than memory. bfloat16 becomes float32.
+            than memory.
         allow_nan: Whether fields may contain NaN.
 
     Returns:
         Size of the file in bytes.
 
     Raises:
-        ValueError: If there are no samples, the lengths differ, a field is not numeric, or it
-            contains NaN.
-        OSError: If a field cannot be read from its file.
+        ValueError: If there are no samples, the lengths differ, or a field is not numeric, cannot
+            be read or contains NaN.
         KeepfedError: If the disk has too little space.
     """
     path, arrays = Path(path), {name: _array(name, fields) for name in fields}
@@ -338,25 +337,16 @@ def write_records(
     return path.stat().st_size
 
 
-def plain_array(value: Any) -> Any:
-    """Return a tensor as an array, also if it has a gradient or bfloat16, and others unchanged."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    # NumPy has no bfloat16, and every bfloat16 is a float32
-    value = value.float() if value.dtype == torch.bfloat16 else value
-    return value.detach().cpu().resolve_conj().resolve_neg().numpy()
-
-
 def _array(name: str, fields: Mapping[str, ArrayLike]) -> NDArray[Any]:
-    """Return a field as an array, or what can be read like one, such as an HDF5 dataset."""
+    """Return a field as an array."""
     try:
-        return np.asanyarray(plain_array(fields[name]))
-    except (TypeError, KeyError):
-        raise
-    except Exception as error:  # each library has its own errors for damaged files
-        raise OSError(
-            f"The field {name!r} cannot be read: {error}. Look at its file, or write it again."
-        ) from error
+        return np.asanyarray(fields[name])
+    except Exception as error:  # each library has its own errors, for example for damaged files
+        change = "Look at its file, or write it again."
+        if isinstance(fields[name], torch.Tensor):
+            change = "Pass `tensor.detach().cpu().resolve_conj()`, and `.float()` for bfloat16."
+        reason = str(error).rstrip(".")
+        raise ValueError(f"The field {name!r} cannot be read: {reason}. {change}") from error
 
 
 def _rows(name: str, array: NDArray[Any], start: int, allow_nan: bool) -> NDArray[Any]:

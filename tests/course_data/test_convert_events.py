@@ -47,7 +47,8 @@ def public(tmp_path: Path) -> Path:
         "zenith": 0.2 * batches,
     }
     pq.write_table(pa.table(meta), source / "train_meta.parquet")
-    (source / "sensor_geometry.csv").write_text("sensor_id,x,y,z\n0,1.5,2.5,3.5\n")
+    sensors = "".join(f"{number},1.5,2.5,3.5\n" for number in range(5160))
+    (source / "sensor_geometry.csv").write_text(f"sensor_id,x,y,z\n{sensors}")
     return source
 
 

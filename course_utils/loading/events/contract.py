@@ -75,6 +75,10 @@ def pad_collate(samples: Sequence[Sample]) -> Batch:
     }
 
 
+class UnfitFileError(OSError):
+    """The file is intact, but cannot be read now or by this class. The message has a next step."""
+
+
 class Events(Dataset[Sample]):
     """Base class. Subclasses define the file, how to open it and how to read pulses."""
 
@@ -97,14 +101,15 @@ class Events(Dataset[Sample]):
         self.labels = read_labels(folder, fs)
         if not exists(self.path, fs):
             raise FileNotFoundError(
-                f"{self.path} does not exist. To add a file format, see "
-                "`python -m course_data.convert_events --help`."
+                f"{self.path} does not exist. To add a file format, see `python -m "
+                "course_data.convert_events --help`. If the file was deleted, run `python -m "
+                f"course_data.make_events --check --out {self.folder}`."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
         try:
             self._find()
         except Exception as error:
-            raise self._cannot_be_read(0, self.index_path) from error
+            raise self._cannot_be_read(0, self.index_path, error) from error
 
     @property
     def path(self) -> str:
@@ -158,7 +163,7 @@ class Events(Dataset[Sample]):
         except Exception as error:  # libraries raise different errors for corrupted bytes
             if half := len(wanted) // 2:  # bisect, so that the error names the damaged event
                 return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
-            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
+            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0]), error) from error
         return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
@@ -177,7 +182,9 @@ class Events(Dataset[Sample]):
             "kind": int(labels.kind[index]),
         }
 
-    def _cannot_be_read(self, index: int, path: str) -> OSError:
+    def _cannot_be_read(self, index: int, path: str, error: Exception | None = None) -> OSError:
+        if isinstance(error, UnfitFileError):
+            return OSError(f"Cannot read event {index} from {path}: {error}")
         return OSError(
             f"Cannot read event {index}: {path} is missing or corrupted. To find out how to fix "
             f"it, run `python -m course_data.make_events --check --out {self.folder}`."

@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from course_utils.loading.events.contract import Pulses, RowEvents
+from course_utils.loading.events.contract import Pulses, RowEvents, UnfitFileError
 from course_utils.loading.events.npy import EventArrays
 
 FIT = (512, 4)  # 8 KiB, a few complete events
@@ -30,7 +30,14 @@ class Hdf5Events(RowEvents):
     def _open(path: str, fs: Any) -> Any:
         import h5py
 
-        return h5py.File(path if fs is None else fs.open(path), "r", rdcc_nbytes=_CHUNK_CACHE)
+        try:
+            return h5py.File(path if fs is None else fs.open(path), "r", rdcc_nbytes=_CHUNK_CACHE)
+        except OSError as error:
+            if "lock" in str(error) or "already open" in str(error):
+                raise UnfitFileError(
+                    "another process has it open for writing. Wait until it closes the file."
+                ) from error
+            raise
 
     def _rows(self, first: int, last: int) -> Pulses:
         rows: Pulses = self.file["pulses"][first:last]

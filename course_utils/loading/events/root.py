@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
+from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses, UnfitFileError
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
 from keepfed.files import open_file
@@ -30,7 +30,13 @@ class RootEvents(GroupEvents):
         file = open_file(path, fs)
         try:
             # uproot reads with a single thread, so threads do not move each other's file position.
-            return uproot.open(file, array_cache=None, object_cache=None)["events"]
+            tree = uproot.open(file, array_cache=None, object_cache=None)["events"]
+            if not hasattr(tree, "common_entry_offsets"):
+                raise UnfitFileError(
+                    "it contains an RNTuple instead of a TTree. Write it again as a TTree, with "
+                    "`write_root`."
+                )
+            return tree
         except BaseException:
             file.close()
             raise

@@ -31,6 +31,7 @@ import fsspec
 from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
+from course_utils.loading.shards.members import DividedSamples, MemberKeys
 from course_utils.loading.shards.write import LIST, Shard, read_list
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.stream import ShardedStream
@@ -40,6 +41,15 @@ _REQUEST_BYTES = 4 * 2**20  # size of a request, and the most that a stream buff
 _LEAST_BYTES = 64 * 2**10  # smallest size of a request after broken connections
 _END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros at the end of a tar file
 _ATTEMPTS = 5  # consecutive attempts before a request fails
+_OTHER_FILES = {  # the first bytes of files that are not plain tar files
+    b"\x1f\x8b": "it is compressed with gzip. Unpack it with `gunzip`",
+    b"\x28\xb5\x2f\xfd": "it is compressed with zstd. Unpack it with `unzstd`",
+    b"\xfd7zXZ": "it is compressed with xz. Unpack it with `unxz`",
+    b"BZh": "it is compressed with bzip2. Unpack it with `bunzip2`",
+    b"PK": "it is a zip archive. Unpack it, and write the samples with `write_shards`",
+    b"<": "it is a web page, often the error of a server. Download the shard again",
+    b"version https://git-lfs": "it is a pointer of Git LFS. Run `git lfs pull`",
+}
 
 
 def stream_shards(
@@ -183,21 +193,31 @@ def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
     Raises:
         OSError: If a shard is truncated or corrupted. Python's tarfile ends silently if it cannot
             read a header, or if the end of the file is missing.
+        ValueError: If readers would take apart or merge the samples of a shard.
     """
+    divided = DividedSamples()
     for shard in shards:
         stream: ShardStream = shard["stream"]
+        keys = MemberKeys(stream.url)
         try:
             with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
                 for member in archive:
                     if member.isreg():
+                        keys.add(member.name)
                         data = archive.extractfile(member).read()
                         yield {"fname": member.name, "data": data, "__url__": shard["url"]}
                     archive.members = []  # otherwise tarfile keeps all members
             end = stream.rest(archive.offset)
         except tarfile.TarError as error:
-            raise _corrupted(stream.url, stream.position) from error
+            raise _corrupted(stream, stream.position) from error
+        if not any(end[:_END_BYTES]) and b"ustar" in end:
+            raise OSError(
+                f"{stream.url} is joined from two tar files, and the second one begins behind byte "
+                f"{archive.offset:,}. Join them with `tar --concatenate` instead of `cat`."
+            )
         if len(end) < _END_BYTES or any(end):
-            raise _corrupted(stream.url, archive.offset)
+            raise _corrupted(stream, archive.offset)
+        divided.add(keys)
         yield {}  # ends the sample, whatever the next file is called
 
 
@@ -251,6 +271,14 @@ class ShardStream:
         held = self.position - offset
         given = self._last[-held:] if held > 0 else b""
         return given + self.read()
+
+    def first_bytes(self) -> bytes:
+        """Return the first bytes of the shard, which tell what kind of file it is."""
+        try:
+            data: bytes = self.fs.cat_file(self.path, start=0, end=64)
+        except Exception:  # the error that the caller reports is the one that matters
+            return b""
+        return data
 
     def _request(self, attempt: int) -> bytes:
         asked = max(_REQUEST_BYTES >> attempt, min(_LEAST_BYTES, _REQUEST_BYTES))
@@ -327,7 +355,12 @@ def _text(error: BaseException) -> str:
     return " ".join(text.split()) or type(root).__name__
 
 
-def _corrupted(url: str, at: int) -> OSError:
+def _corrupted(stream: ShardStream, at: int) -> OSError:
+    first = stream.first_bytes().lstrip()
+    for begin, says in _OTHER_FILES.items():
+        if first.startswith(begin):
+            return OSError(f"{stream.url} is not a plain tar file: {says}.")
     return OSError(
-        f"{url} is truncated or corrupted near byte {at:,}. Write or download the shard again."
+        f"{stream.url} is truncated or corrupted near byte {at:,}. Write or download the shard "
+        "again."
     )

@@ -21,7 +21,7 @@ from typing import Any
 
 import webdataset
 
-from keepfed.files import replace_file
+from keepfed.files import clear_errors, replace_file
 
 LIST = "shards.json"
 
@@ -59,8 +59,12 @@ def write_shards(
         raise FileExistsError(
             f"{target} already contains shards. Delete them, or choose a different folder."
         )
-    target.mkdir(parents=True, exist_ok=True)
-    stream = _checked(samples)
+    with clear_errors(target):
+        target.mkdir(parents=True, exist_ok=True)
+        return _write_all(_checked(samples), target, per_shard)
+
+
+def _write_all(stream: Iterator[Mapping[str, Any]], target: Path, per_shard: int) -> list[Path]:
     shards: list[Shard] = []
     try:
         for number in count():
@@ -118,13 +122,32 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
         with part.open("wb") as file:
             counting = _CountingWriter(file)
             with webdataset.TarWriter(counting, mtime=0) as writer:
-                number = sum(1 for sample in samples if writer.write(dict(sample)) is not None)
+                number = sum(1 for sample in samples if _put(writer, sample) is not None)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
     return Shard(path.name, number, counting.bytes, counting.crc32)
+
+
+def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> int | None:
+    """Write one sample, and return its bytes.
+
+    Raises:
+        ValueError: If webdataset cannot encode a field.
+    """
+    try:
+        size: int | None = writer.write(dict(sample))
+    except OSError:
+        raise
+    except Exception as error:  # each encoder has its own errors
+        fields = ", ".join(name for name in sample if not name.startswith("__"))
+        raise ValueError(
+            f"A field of the sample {sample['__key__']!r} ({fields}) cannot be encoded: {error}. "
+            "Give bytes, or a value that fits the ending, such as an array for npy."
+        ) from error
+    return size
 
 
 class _CountingWriter:

@@ -35,6 +35,7 @@ class Corpus(Sequence[Tokens]):
 
         Raises:
             FileNotFoundError: If there is no such corpus.
+            ValueError: If the offsets do not fit the tokens.
         """
         self.folder, self.name = Path(folder), name
         path = self.folder / name
@@ -51,6 +52,12 @@ class Corpus(Sequence[Tokens]):
         self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy")
         # Each process maps the file itself, because pickling a memory map copies its contents.
         self._map: LazyFile[Tokens] = LazyFile(np.load, path / "tokens.npy", mmap_mode="r")
+        at, count = self.offsets, len(self.tokens)
+        if at.ndim != 1 or len(at) < 2 or at[0] != 0 or at[-1] != count or (np.diff(at) < 0).any():
+            raise ValueError(
+                f"{path / 'offsets.npy'} does not fit the {count:,} tokens of this folder. Offsets "
+                "increase from 0 to the number of tokens. Write both files again."
+            )
 
     @property
     def tokens(self) -> Tokens:

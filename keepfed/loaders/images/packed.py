@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from keepfed.files import require_free_space
-from keepfed.loaders.images.jpegs import Jpegs
+from keepfed.files import clear_errors, require_free_space
+from keepfed.loaders.images.jpegs import Jpegs, read_image
 from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 
 _AT_ONCE = 256  # images processed at a time
@@ -140,15 +140,15 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
         KeepfedError: If the disk has too little space.
     """
     path, photos = Path(path), Jpegs(folder)
-    files = [Path(folder, name.decode()) for name in photos.names]
-    size = sum(file.stat().st_size for file in files)
+    files = [Path(folder, photos.name(index)) for index in range(len(photos))]
+    size = sum(file.stat().st_size for file in files if file.exists())
     size += size // 10  # restart markers and their positions take space, too
     require_free_space(path.parent, size, otherwise="or pack fewer images")
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels
     try:
-        with unfinished.open("wb") as out:
+        with clear_errors(path), unfinished.open("wb") as out:
             np.lib.format.write_array(out, table)  # a placeholder, overwritten at the end
             for row, (jpeg, frame, cut) in zip(table, _read(files), strict=True):
                 row["where"], row["length"] = out.tell(), len(cut.jpeg if cut else jpeg)
@@ -185,7 +185,7 @@ def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], Rest
 def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
     from simplejpeg import decode_jpeg, decode_jpeg_header
 
-    jpeg = path.read_bytes()
+    jpeg = read_image(path)
     try:
         if decode_jpeg_header(jpeg)[2] not in ("Gray", "RGB", "YCbCr"):
             raise ValueError("its colours are CMYK")
@@ -194,8 +194,13 @@ def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
         if frame[1:] != (rows, columns):
             raise ValueError("its frame header is damaged")
     except ValueError as error:
+        reason = (
+            error
+            if jpeg[:2] == b"\xff\xd8"
+            else f"it is not a JPEG, and its name ends in {path.suffix}"
+        )
         raise OSError(
-            f"{path} cannot be packed: {error}. Remove it from the folder, or convert it with "
+            f"{path} cannot be packed: {reason}. Remove it from the folder, or convert it with "
             "Pillow: Image.open(path).convert('RGB').save(path)."
         ) from error
     return jpeg, frame

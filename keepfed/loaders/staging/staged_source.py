@@ -121,7 +121,12 @@ def _local_files(root: str) -> Files:
         above = {Path(folder).resolve(), *Path(folder).resolve().parents}
         inner[:] = [name for name in inner if Path(folder, name).resolve() not in above]
         for path in (Path(folder, name) for name in names):
-            if path.is_file():  # not a socket or a broken link
+            if path.is_symlink() and not path.exists():
+                raise KeepfedError(
+                    f"{path} is a link to a missing file. Restore the file or remove the link, "
+                    "then stage again."
+                )
+            if path.is_file():  # not a socket
                 files[path.relative_to(root).as_posix()] = _local_file(str(path))
     return files
 

@@ -163,8 +163,21 @@ class LazyFile(Generic[F]):
         """The file, opened by this process. A forked worker opens its own."""
         if self._file is None or self._opened_by != os.getpid():
             self.close()
-            self._file, self._opened_by = self.opener(*self.args, **self.kwargs), os.getpid()
+            self._file, self._opened_by = self._open(), os.getpid()
         return self._file
+
+    def _open(self) -> F:
+        try:
+            return self.opener(*self.args, **self.kwargs)
+        except (FileNotFoundError, PermissionError, TypeError, ImportError, RuntimeError):
+            raise
+        except Exception as error:  # each library has its own errors, often without the path
+            opener = getattr(self.opener, "__qualname__", "opener")
+            raise OSError(
+                f"{opener} cannot open {', '.join(map(str, self.args))}: {error}. Check that the "
+                "file is complete and that no process writes to it. `keepfed why` explains the "
+                "message."
+            ) from error
 
     def close(self) -> None:
         """Close the file in this process. The next access opens it again."""
