@@ -22,3 +22,8 @@ def share_missed_by_own_offsets() -> float:
 def tokens_of_uint16() -> int:
     """Return how many tokens two bytes can distinguish."""
     return int(np.iinfo(np.uint16).max) + 1
+
+
+def wrapped_token() -> int:
+    """Return what becomes of token 70,000 in two bytes."""
+    return int(np.array([70_000]).astype(np.uint16)[0])

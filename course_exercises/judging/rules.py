@@ -126,7 +126,16 @@ def judge_numbers(answers: Sequence[Any], numbers: Sequence[Number], praise: str
             for other, idea in ideas.items()
             if isclose(answer, other, rel_tol=number.tolerance)
         )
-        if idea := next(near, "That is not what the figures say."):
+        if idea := next(near, _unit_mistake(answer / number.truth)):
             shown = f"{answer:,.0f}" if abs(answer) >= 1000 else f"{answer:.4g}"
             return wrong(f"{number.name} = {shown}: {idea}", number.next_step)
     return right(praise)
+
+
+def _unit_mistake(factor: float) -> str:
+    """Return the message for an unknown wrong number that is `factor` times the right one."""
+    units = (8, 24, 60, 1000, 1024, 3600, 1e6, 2**20, 86_400, 1e9)
+    for unit, words in [*((one, "large") for one in units), *((1 / one, "small") for one in units)]:
+        if isclose(factor, unit, rel_tol=0.01):
+            return f"That is about {max(unit, 1 / unit):,.0f} times too {words}. Check the units."
+    return "This does not follow from the figures in the text."

@@ -1,123 +1,141 @@
-"""Exercise 12.3: whose turn it is, so that every corpus has its share at every moment."""
+"""Exercise 12.3: choose the corpus of each sample, so that the shares are right at every moment."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import process_unchanged
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from keepfed.formatting import plural
 
-Make = Callable[[list[float], int], Any]
-Turns = NDArray[np.int64]
+Make = Callable[[list[float], list[int], int], Any]
 
-CASES: tuple[tuple[list[float], int], ...] = (
-    ([0.5, 0.3, 0.2], 1_003),  # of which no share is whole
-    ([1, 1, 1], 100),
-    ([0.99, 0.01], 1_000),
-    ([2, 1, 1], 400),  # shares in another unit
-    ([0.02, 0.9, 0.08], 5_000),
-    ([7, 2, 1, 1], 1_234),
-    ([0.70045, 0.29955], 50_000),  # by which shares of 4 digits, or 16 bits, have drifted away
-    ([0.9, *[0.01] * 10], 1_000),  # who looks at each corpus alone serves all small ones at once
-    ([5], 20),
-    ([0.5, 0.5], 0),
-)
-FARTHEST = 2  # samples from the share: who begins with the largest corpus may be off by more than 1
+FARTHEST = 2  # samples from the share; a plain solution may be off by more than 1
 HOW = "At sample n, take the corpus for which share * (n + 1) - served is largest."
+
+
+class Case(NamedTuple):
+    """Weights, the samples before the first turn, and the number of turns."""
+
+    weights: list[float]
+    count: int
+    before: int = 0
+    skewed: tuple[int, ...] = ()  # counts before the first turn, far from the shares
+
+    @property
+    def served(self) -> list[int]:
+        """Return what each corpus has served before, by default its share in whole samples."""
+        if self.skewed:
+            return [*self.skewed]
+        edges = np.cumsum([0, *self.weights]) / sum(self.weights) * self.before
+        return [int(one) for one in np.diff(np.round(edges))]
+
+    def __str__(self) -> str:
+        after = f" after {self.served}" if any(self.served) else ""
+        return f"the weights {self.weights} and {plural(self.count, 'sample')}{after}"
+
+
+CASES = (
+    Case([1, 1, 1], 12),
+    Case([0.5, 0.3, 0.2], 1_003),  # no share is a whole number
+    Case([0.99, 0.01], 1_000),
+    Case([2, 1, 1], 400),
+    Case([1, 0, 1], 20_000),
+    Case([7, 2, 1, 1], 1_234),
+    Case([0.9, *[0.01] * 10], 1_000),  # all small corpora are due at the same time
+    Case([0.70045, 0.29955], 120_000),  # shares of 4 digits, or of 16 bits, drift away
+    Case([5], 20),
+    Case([0.5, 0.5], 0),
+    Case([0.5, 0.3, 0.2], 1_000, before=7),
+    Case([1, 1], 100, skewed=(40, 0)),
+    *(Case([0.6, 0.4], 300, before) for before in (100_000, 2**25, 10**11)),
+)
+
+
+class Turns(NamedTuple):
+    """The turns of a case, and how far they are from the shares."""
+
+    turns: NDArray[Any]
+    off: float
+    found: str
+    early: bool  # the shares are right at the end, but not on the way there
+    again: bool  # a second call returned the same
+
+
+def _turns(case: Case, said: Any, again: Any) -> Turns:
+    turns = np.asarray(said)
+    expect(
+        turns.shape == (case.count,) and {*turns.tolist()} <= {*range(len(case.weights))},
+        f"For {case} you return {said!r:.60}, but each sample needs the position of its corpus.",
+        "Return one array with `count` whole numbers. 0 is the first corpus.",
+    )
+    shares = np.asarray(case.weights) / sum(case.weights)
+    served = (turns[:, None] == np.arange(len(shares))).cumsum(axis=0) + case.served
+    n = sum(case.served) + np.arange(1, case.count + 1)[:, None]
+    off = np.abs(served - shares * n)
+    off[: -1 if case.skewed else 0] = 0  # it takes a while to catch up
+    when, which = np.unravel_index(np.argmax(off), off.shape) if off.size else (0, 0)
+    found = off.size and (
+        f"after sample {n[when, 0]:,}, corpus {which} has served {served[when, which]:,}, but its "
+        f"share is {shares[which] * n[when, 0]:,.1f}"
+    )
+    same = np.array_equal(turns, np.asarray(again))
+    early = bool(off.size) and off[-1].max() <= FARTHEST
+    return Turns(turns, float(off.max(initial=0)), str(found), early, same)
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: not got.again,
+        "For {case}, a second call returns something else. Either you draw at random, or you "
+        "continue with what the first call has counted.",
+        f"Count from `served` in each call, and draw nothing. {HOW}",
+    ),
+    Slip(
+        lambda case, got, _: 0 in [case.weights[turn] for turn in {*got.turns}],
+        "For {case}, a corpus of weight 0 is served.",
+        "A share of 0 means never.",
+    ),
+    Slip(
+        lambda _, got, __: got.off > FARTHEST and got.early,
+        "For {case}, the shares are right at the end, but {got.found}.",
+        f"Decide for one sample at a time. {HOW}",
+    ),
+    Slip(
+        lambda _, got, __: got.off > FARTHEST,
+        "For {case}, {got.found}.",
+        f"Divide the weights by their sum, and count in 64 bits. {HOW}",
+    ),
+)
 
 
 @exercise("12.3", title="Blend in exact proportions")
 def blend_corpora(take_turns: Make) -> Verdict:
     """Judge for several weights which corpus each sample comes from."""
-    for weights, count in CASES:
-        given = list(weights)
-        turns = _turns(take_turns, given, count)
-        expect(
-            given == weights,
-            f"Your function changes the list that it is given: {weights} became {given}.",
-            "Work on a copy: np.asarray(weights) / sum(weights) makes one.",
-        )
-        again = _turns(take_turns, given, count)
-        _judge(turns, weights, take_turns, at_random=not np.array_equal(turns, again))
-        expect(
-            _farthest(again, weights) <= FARTHEST,
-            f"Asked a second time for the weights {weights}, your function goes on from what it "
-            "counted in the first call, and no corpus gets its share.",
-            "Count from 0 in each call: served = np.zeros(len(share)), inside of the function.",
-        )
+
+    def call(case: Case) -> Any:
+        weights, served = [*case.weights], case.served
+        with process_unchanged(weights, served):
+            return take_turns(weights, served, case.count)
+
+    compare(
+        lambda case: _turns(case, call(case), call(case)),
+        lambda case: None,
+        CASES,
+        *SLIPS,
+        same=lambda got, wanted: True,  # any turns that keep the shares are right
+    )
+    short, long = ([*call(Case([5, 3, 2], count))] for count in (50, 97))
+    expect(
+        short == long[:50],
+        "The first 50 of 97 turns are not the 50 turns of a shorter call. A training that is "
+        "prolonged would have another order.",
+        "Choose each turn from the counts alone, whatever `count` is.",
+    )
     return right(
-        "At every moment, each corpus has served its share to within two samples, whatever the "
-        "weights are."
-    )
-
-
-def _turns(take_turns: Make, weights: list[float], count: int) -> Turns:
-    case = f"For the weights {weights} and {plural(count, 'sample')}"
-    said = take_turns(weights, count)
-    turns = np.asarray(said)
-    expect(
-        turns.ndim == 1 and (turns.dtype.kind in "iu" or not turns.size),
-        f"{case} you return {said!r:.60}, which is no row of numbers of corpora.",
-        "Return one array of whole numbers: 0 for the first corpus.",
-    )
-    expect(
-        len(turns) == count,
-        f"{case} you return {len(turns):,} turns, and there is one for each sample. Shares that "
-        "are rounded need not add up to the whole.",
-        "Decide sample by sample, until there are `count`.",
-    )
-    expect(
-        not count or 0 <= turns.min() <= turns.max() < len(weights),
-        f"{case} you name corpus {turns.max() if count else 0}; they are counted from 0 to "
-        f"{len(weights) - 1}.",
-        "Return the position of the weight in the list.",
-    )
-    return turns.astype(np.int64)
-
-
-def _off(turns: Turns, weights: Sequence[float]) -> tuple[Turns, NDArray[np.float64]]:
-    """Return what each corpus has served after each sample, and how far that is from its share."""
-    shares = np.asarray(weights, float) / sum(weights)
-    served = (turns[:, None] == np.arange(len(shares))).cumsum(axis=0)
-    return served, np.abs(served - shares * np.arange(1, len(turns) + 1)[:, None])
-
-
-def _farthest(turns: Turns, weights: Sequence[float]) -> float:
-    return float(_off(turns, weights)[1].max(initial=0))
-
-
-def _judge(turns: Turns, weights: Sequence[float], take_turns: Make, *, at_random: bool) -> None:
-    served, off = _off(turns, weights)
-    if _farthest(turns, weights) <= FARTHEST:
-        return
-    shares = np.asarray(weights, float) / sum(weights)
-    when, which = np.unravel_index(np.argmax(off), off.shape)
-    found = (
-        f"Weights {[*weights]}: of the first {plural(int(when) + 1, 'sample')}, corpus {which} has "
-        f"{served[when, which]:,}, and its share is {shares[which] * (when + 1):,.1f}."
-    )
-    expect(
-        not at_random,
-        f"{found} You draw at random: that is right on average, and off by the root of the number "
-        "of samples.",
-        f"Leave nothing to chance. {HOW}",
-    )
-    expect(
-        off[-1].max() > FARTHEST,
-        f"{found} At the end all is right, but on the way there the model sees a mixture that "
-        "nobody asked for.",
-        f"Let them take turns from the first sample on. {HOW}",
-    )
-    as_shares = _turns(take_turns, shares.tolist(), len(turns))
-    expect(
-        np.isclose(sum(weights), 1) or _farthest(as_shares, weights) > FARTHEST,
-        f"{found} The weights add up to {sum(weights):g}: they are shares in another unit.",
-        "Divide them by their sum first.",
-    )
-    refuse(
-        f"{found} Draws, with a seed or without, shares that do not add up to 1, and turns that do "
-        "not count what was served drift away from the shares.",
-        HOW,
+        "At every moment, each corpus has served its share to within two samples, for any weights, "
+        "and after any number of samples."
     )

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 12 · Feed a language model
 #
-# **You will do:** turn text into numbers once, work out whether a loader can limit a training, and cut a corpus into
+# **You will do:** turn text into tokens once, calculate whether a loader can limit a training, and cut a corpus into
 # windows.
 #
 # **You will learn**
 #
 # - what it costs to tokenise in the loop, and how small tokens are,
 # - to tell from a few numbers whether loading can be the problem,
-# - to serve each token once an epoch, which two well-known loaders do not.
+# - to serve each token once per epoch, which two well-known loaders do not do.
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -22,21 +22,22 @@ cu.ready("12")
 #
 # **Script.**
 #
-# - *4 min* **Two bytes a token.** Prediction 12a; type a sentence of the class into the tokenizer.
-# - *8 min* **Can loading be the problem?** Let somebody compute the need before anybody speaks of
-#   days. Exercise 12.1, then prediction 12b: the number to remember.
-# - *3 min* **Windows.** Predictions 12c and 12d, with paper on the board.
-# - *10 min* **Exercise 12.2.** Homework if time is short.
+# - *4 min* **Two bytes per token.** Ask for prediction 12a. Type a sentence of the class into the
+#   tokenizer.
+# - *8 min* **Can loading be the problem?** Let somebody calculate the need before you talk about days.
+#   Do exercise 12.1, then ask for prediction 12b. It is the number to remember.
+# - *3 min* **Windows.** Ask for predictions 12c and 12d, with paper on the board.
+# - *10 min* **Exercise 12.2.** Give it as homework if time is short.
 #
-# **Board.** A long line of tokens, with the ends of documents marked. Put windows on it as rectangles
-# of paper, first at random, then side by side. Ask of how many rectangles each token is part.
+# **Board.** Draw a long line of tokens, and mark the ends of documents. Put windows on it as rectangles
+# of paper, first at random, then next to each other. Ask how many rectangles contain each token.
 
 # %% [markdown]
-# ## Two bytes a token
+# ## Two bytes per token
 #
-# A language model reads **tokens**: numbers that stand for pieces of text, from a fixed vocabulary. Our data are three
-# corpora that came with Python and its packages: source code, docstrings, and prose from READMEs. On some of it a
-# tokenizer was trained, with 8,192 tokens.
+# A language model reads **tokens**: numbers that represent pieces of text, from a fixed vocabulary. Our data are three
+# corpora that are installed with Python and its packages: source code, docstrings, and prose from READMEs. A tokenizer
+# with 8,192 tokens was trained on a part of them.
 
 # %%
 from tokenizers import Tokenizer
@@ -55,8 +56,8 @@ print(numbers)
 print([tokenizer.decode([number]) for number in numbers])
 
 # %% [markdown]
-# A step of our GPU takes 5 ms, for a batch of 4,096 tokens. One loop has the text in memory and tokenises it batch by batch;
-# another reads tokens from a file. Neither has workers. <!-- given -->
+# A step of our GPU takes 5 ms for a batch of 4,096 tokens. One loop has the text in memory and tokenises each batch.
+# The other loop reads tokens from a file. Neither has workers. <!-- given -->
 
 # %%
 cu.predict("12a", "How long is the GPU idle in the loop that tokenises?", unit="% of the time")
@@ -101,9 +102,10 @@ Timeline(runs)
 cu.reveal("12a", 100 * runs["text"].summary().idle)
 
 # %% [markdown]
-# To tokenise is work for a CPU, and the same work in every epoch. Done once, it leaves two bytes for each token, since a
-# vocabulary of up to 65,536 fits into uint16. The file is mapped into memory: a slice reads the pages that it needs. Only what
-# goes to the model becomes int64, since its first layer takes no uint16.
+# Tokenising is CPU work, and it is the same work in every epoch. If you do it once, two bytes per token are enough,
+# because a vocabulary of up to 65,536 fits into uint16. Check `tokenizer.get_vocab_size()` first: `np.array([70_000])
+# .astype(np.uint16)` silently becomes 4,464. The file is mapped into memory, so a slice reads only the pages that it
+# needs. Only the tokens for the model become int64, because its first layer does not accept uint16.
 
 # %%
 from course_stories.figures import bars
@@ -113,18 +115,19 @@ kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places * 8e-3, "uint1
 bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 
 # %% [markdown]
-# Kept as int64, the tokens are larger than the text.
+# As int64, the tokens are larger than the text.
 #
 # ## Can loading be the problem?
 #
-# The notes of a lecture on training at scale plan a model of 7 billion parameters: 100 billion tokens, a batch of 1 million
-# tokens, 0.5 steps/s. That takes 2.3 days. They go on: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling
-# costs.* Is that so?
+# Suppose you train a model with 7 billion parameters: 100 billion tokens, a batch of 1 million tokens, 0.5 steps/s.
+# That takes 2.3 days. A common warning is: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling costs.*
+# Is this true?
 #
 # ### Exercise 12.1 · 5 min · ●○○
 #
-# Fill in the four numbers. How many tokens do the GPUs take in a second, and how many MB is that from the disk? How many days does
-# the training take if the loader gives 500,000 tokens/s? With which cap would the days double? <!-- given -->
+# Fill in the four numbers. How many tokens do the GPUs take per second? How many MB/s is that from the disk, if the
+# vocabulary has 128,256 tokens, like that of Llama 3? How many days does the training take if the loader gives 500,000
+# tokens/s? With which limit, in tokens/s, would the training take three times as long? <!-- given -->
 #
 # <details><summary>Hint</summary>
 #
@@ -134,15 +137,15 @@ bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 
 # %%
 tokens_per_second = 1_000_000 * 0.5  ### SOLUTION
-mb_per_second = 2 * 500_000 / 1e6  ### SOLUTION
+mb_per_second = 4 * 500_000 / 1e6  ### SOLUTION
 days_with_500k = 100e9 / 500_000 / 86_400  ### SOLUTION
-doubling_cap = 250_000  ### SOLUTION
+tripling_cap = 500_000 / 3  ### SOLUTION
 
-cu.check("12.1", tokens_per_second, mb_per_second, days_with_500k, doubling_cap)
+cu.check("12.1", tokens_per_second, mb_per_second, days_with_500k, tripling_cap)
 
 # %% [markdown]
-# As a rule, training takes about 6 operations for each parameter and each token. Suppose that a GPU does 400 × 10¹² a second, as
-# an H100 may. <!-- given -->
+# Usually, training takes about 6 operations for each parameter and each token. Suppose that a GPU does
+# 400 × 10¹² operations per second, which an H100 can reach. <!-- given -->
 
 # %%
 cu.predict("12b", "How much does this GPU take at 7 billion parameters?", unit="kB/s of tokens")
@@ -161,26 +164,31 @@ for parameters in (10e6, 100e6, 1e9, 7e9, 70e9):
 cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 
 # %% [markdown]
-# No storage is too slow for that. A loader can still be: where it tokenises as it goes, where it fills batches up with empty
-# tokens, and where the model is very small.
+# Hardly any storage has too little bandwidth for that. *Requests* can still be too slow. On the course's busy Lustre, one
+# request takes 10 ms. <!-- given --> A reader that requests one window of 1,024 tokens at a time then gets about 100,000
+# tokens/s. <!-- given --> A loader can also be too slow if it tokenises in the loop, if it fills batches with empty
+# tokens, or if the model is very small.
 #
 # ## Windows
 #
-# Filled up to its longest document, a batch is mostly **padding**, as the extra part counts. For pre-training documents are
-# **packed** instead: laid end to end, with a token behind each that says *end*. So a corpus is one long line. A model learns to
-# tell the next token, so the targets of a **window** of `length` inputs are the same tokens, moved by one: it reads `length + 1`.
+# If a batch is filled up to its longest document, most of it is **padding**, as the optional sections show. For
+# pre-training, documents are **packed** instead: they are placed end to end, with an *end* token after each. A corpus is
+# then one long line. A model learns to predict the next token, so the targets of a **window** of `length` inputs are the
+# same tokens, moved by one. The window reads `length + 1` tokens.
 #
 # But which windows? [nanoGPT](https://github.com/karpathy/nanoGPT) draws each start at random.
-# [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a random offset of
-# its own.
+# [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a separate random
+# offset.
 
 # %%
 cu.predict(
-    "12c", "As many windows as would fit begin at random. How much is in none?", unit="% of tokens"
+    "12c",
+    "Windows start at random, as many as would fit. How much is in none of them?",
+    unit="% of tokens",
 )
 
 # %%
-cu.predict("12d", "If an offset moves each window, how much is in none?", unit="% of tokens")
+cu.predict("12d", "How much is missed if each window has its own offset?", unit="% of tokens")
 
 # %%
 from course_stories.token_windows import plot_coverage, times_served
@@ -202,28 +210,30 @@ cu.reveal("12c", 100 * missed["random starts"])
 cu.reveal("12d", 100 * missed["an offset for each"])
 
 # %% [markdown]
-# Random starts leave out 1/e of the tokens, as draws with replacement do. With an offset of its own a window may overlap one
-# neighbour and leave a gap to the other: a sixth of the tokens is missed, and as many come twice. Over many epochs that evens out,
-# over a few it does not, and no error tells you.
+# Random starts leave out 1/e of the tokens, like draws with replacement. With separate offsets, two neighbours move by u
+# and v. If v is larger, the v − u tokens between them are missed. Otherwise they overlap. On average a sixth of the tokens
+# is missed, and as many come twice. This evens out over many epochs, but not over a few, and no error tells you.
 #
 # ### Exercise 12.2 · 10 min · ●●○
 #
-# Write `window_starts`: where the windows of an epoch begin. Your targets:
+# Write `window_starts`, which returns where the windows of an epoch begin. Your targets:
 #
-# - a window at `start` reads the tokens `start` to `start + length`, both included, so a corpus that is too short has no window,
-# - from the first window to the last, every token is a target exactly once; at either end fewer than `length` are left out,
-# - another seed cuts at other places, any of the `length` there are, and has another order; the same seed gives the same
-#   again, in every process.
+# - a window at `start` reads the tokens `start` to `start + length`, including both. A corpus that is too short has no
+#   window,
+# - from the first window to the last, every token is a target exactly once. At each end fewer than `length` tokens are
+#   left out,
+# - another seed begins at another offset and has another order. Each offset from 0 to `length - 1` must be possible,
+# - the same seed always gives the same windows, in any process, on any rank and on any day.
 #
 # <details><summary>Hint 1: overlap</summary>
 #
-# One offset for all windows: the first one begins there, and the others follow.
+# Draw one offset for all windows. The first window begins there, and the others follow.
 #
 # </details>
 # <details><summary>Hint 2: the ends</summary>
 #
-# The targets of a window are `start + 1` to `start + length`, so the next window begins at `start + length`. The last start
-# that is possible is `n_tokens - length - 1`.
+# The targets of a window are `start + 1` to `start + length`, so the next window begins at `start + length`. The last
+# possible start is `n_tokens - length - 1`.
 #
 # </details>
 
@@ -245,42 +255,42 @@ cu.check("12.2", window_starts)
 #
 # **Guesses.**
 #
-# - **12a** Most say 5 to 20, since a tokenizer is quick. It is about 90. The number depends on the machine;
-#   what does not is that somebody waits.
+# - **12a** Most say 5 to 20, because a tokenizer is fast. It is about 90. The number depends on the machine,
+#   but the GPU always waits.
 # - **12b** Most say MB. It is about 20 kB/s.
-# - **12c** The tempting answer is 0, since there are as many as fit. It is 1/e, about 37.
-# - **12d** Most say 0 again, or 37 again. It is a sixth. Draw two neighbours with offsets u and v:
-#   the gap is v − u where that is positive, 1/6 on average.
+# - **12c** The tempting answer is 0, because there are as many windows as fit. It is 1/e, about 37.
+# - **12d** Most say 0 or 37 again. It is a sixth. Draw two neighbours with offsets u and v. The gap is
+#   v − u if that is positive, which is 1/6 on average.
 #
 # **Goes wrong.**
 #
-# - In 12.1 the notes are believed. Ask how many tokens the GPUs take in a second.
-# - In 12.2 the one token more that a window reads is what goes wrong last. Count the targets of two
-#   neighbours.
+# - In 12.1 learners believe the warning. Ask how many tokens the GPUs take per second.
+# - In 12.1 learners take 2 bytes per token. Ask for the largest uint16.
+# - In 12.2 the additional token of a window goes wrong last. Count the targets of two neighbours.
 
 # %% [markdown]
 # ## You now can
 #
-# - tokenise once, and keep tokens in two bytes,
-# - say from parameters and operations whether loading can limit a training,
-# - cut windows that serve every token once an epoch.
+# - tokenise once, and store tokens in two bytes if the vocabulary allows it,
+# - tell from parameters and operations whether loading can limit a training,
+# - cut windows that serve every token once per epoch.
 #
 # Next: [the capstone](13_capstone_rescue_a_training_run.ipynb).
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. Each of the following sections needs only this core.
 #
 # ## Blend corpora
 #
-# Models are trained on mixtures: much of the web, some code, a little of what is precious. Somebody chooses the share of each
-# corpus, whatever its size. The obvious way is to draw the corpus of each sample at random.
+# Models are trained on mixtures, for example mostly web pages, some code, and a little of a precious corpus. Somebody
+# chooses the share of each corpus, whatever its size. The obvious way is to draw the corpus of each sample at random.
 
 # %%
 cu.predict(
     "12e",
-    "A corpus is drawn for 1 % of 10,000 samples. How far from 100 is its count, typically?",
+    "A corpus has a share of 1 % of 10,000 samples. How far is its count from 100, typically?",
     unit="samples",
 )
 
@@ -289,19 +299,23 @@ draws = np.random.default_rng(0).random((200, 10_000)) < 0.01
 cu.reveal("12e", float(np.std(draws.sum(axis=1))))
 
 # %% [markdown]
-# A tenth more or less of what is precious is no catastrophe, but it is easily avoided. Megatron takes **turns** instead of
-# drawing: the next sample comes from the corpus that is farthest behind its share.
+# A tenth more or less of a precious corpus is not a catastrophe, but you can easily avoid it. Megatron takes **turns** instead
+# of drawing: the next sample comes from the corpus that is farthest behind its share.
 #
 # ### Exercise 12.3 · 10 min · ●●○
 #
-# Write `take_turns`. It returns for each of `count` samples the position of its corpus in `weights`, so that
+# Write `take_turns`. For each of the next `count` samples, it returns the position of its corpus in `weights`. `served`
+# says how many samples each corpus has served before, so that a training can resume. Your targets:
 #
-# - after any number of samples, no corpus is more than two samples away from its share,
-# - weights may be in any unit: 2, 1 and 1 mean a half and two quarters.
+# - no corpus is ever more than two samples away from its share. After 10 samples, a corpus of 30 % has served 1 to 5. <!-- given -->
+#   If it was farther away before, it catches up,
+# - this is true after billions of samples too. (A float32 stops counting at 16,777,216.)
+# - weights may be in any unit: 2, 1 and 1 mean a half and two quarters. A corpus of weight 0 is never served,
+# - a larger `count` only adds turns at the end.
 #
 # <details><summary>Hint 1</summary>
 #
-# Keep a count for each corpus. After n samples, how many should each have had?
+# Keep a count for each corpus. After n samples, how many should each have served?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -312,14 +326,13 @@ cu.reveal("12e", float(np.std(draws.sum(axis=1))))
 
 
 # %%
-def take_turns(weights: list[float], count: int) -> np.ndarray:
+def take_turns(weights: list[float], served: list[int], count: int) -> np.ndarray:
     ### BEGIN SOLUTION
-    share = np.asarray(weights) / sum(weights)
-    served = np.zeros(len(share))
+    share, served = np.asarray(weights) / sum(weights), np.array(served)  # a copy
     turns = np.empty(count, int)
-    for n in range(count):
-        turns[n] = np.argmax(share * (n + 1) - served)
-        served[turns[n]] += 1
+    for k in range(count):
+        turns[k] = np.argmax(share * (served.sum() + 1) - served)
+        served[turns[k]] += 1
     return turns
     ### END SOLUTION
 
@@ -328,8 +341,8 @@ def take_turns(weights: list[float], count: int) -> np.ndarray:
 cu.check("12.3", take_turns)
 
 # %% [markdown]
-# The course has a `Blend` ready, a dataset that takes turns among the windows of several corpora. Look at how often it
-# serves each of them:
+# The loader must not shuffle, because that would undo the turns. The course has a finished `Blend`, a dataset that takes
+# turns among the windows of several corpora. Look at how often it serves each of them:
 
 # %%
 from course_utils.loading.tokens import Blend
@@ -347,14 +360,14 @@ print("a batch:", tuple(batch.shape), batch.dtype)
 print(tokenizer.decode(batch[2].tolist())[:300])
 
 # %% [markdown]
-# The smallest corpus has begun anew many times: whoever chooses a share chooses a number of epochs too. The loader must
-# not shuffle, since that would undo the turns; the windows of each corpus are in a random order already. With several
-# GPUs, rank r of w takes the windows r, r + w, r + 2w and so on.
+# The smallest corpus has started again many times. If you choose a share, you also choose a number of epochs. The windows
+# of each corpus are already in a random order. With several GPUs, rank r of w takes the windows r, r + w, r + 2w and so
+# on.
 #
 # ## Padding
 #
-# A batch is a rectangle, so documents that are not packed are filled up: *per sample*, to the longest that the model takes,
-# or *per batch*, to the longest of the batch, which is work for a `collate_fn`.
+# A batch is a rectangle, so documents that are not packed are filled up. You can do this *per sample*, to the maximum
+# length of the model, or *per batch*, to the longest document of the batch, in a `collate_fn`.
 
 # %%
 cu.predict(
@@ -385,17 +398,18 @@ bars(wasted, "% of the batch that is padding", "{:.0f} %".format)
 cu.reveal("12f", wasted["per batch"])
 
 # %% [markdown]
-# A GPU computes with padding as with anything else, and one long document is enough to fill up its whole batch. Sorting by length
-# mends that, but makes batches of one kind; a compromise is to sort within a few hundred documents drawn at random. Packing
-# wastes nothing. Its price is that a window begins anywhere in a document, and holds pieces of others.
+# A GPU computes with padding as with any other token, and one long document is enough to fill up its whole batch. Sorting
+# by length avoids this, but each batch then has documents of one kind. A compromise is to sort within a few hundred random
+# documents. Packing wastes nothing. Its price is that a window begins anywhere in a document, and contains parts of
+# several.
 #
 # ## What a window holds
 #
 # `PackedWindows`, from which `Blend` reads, is made like
-# [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays for an
-# epoch: the documents in a random order, the places where they end in that order, and a random order of the windows. The
-# documents themselves stay where they are. Window n depends on the seed and on n alone, so a training that stopped after n
-# windows goes on with the next one.
+# [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays for
+# an epoch: the documents in a random order, the places where they end in that order, and a random order of the windows.
+# The documents themselves are not moved. Window n depends only on the seed and on n, so a training that stopped after n
+# windows continues with the next one.
 
 # %%
 from course_stories.token_windows import plot_mask
@@ -408,43 +422,46 @@ ends = [docs[number].numpy() == END for number in range(20)]
 plot_mask(max(ends, key=np.sum))
 
 # %% [markdown]
-# The picture shows, for a window in which documents end, which tokens each token may see. On the left is the usual mask: a token
-# sees everything before it, also pieces of other documents. On the right it sees its own document only. Such masks are large, so
-# `torch.nn.attention.varlen` takes the places where documents begin instead.
+# The picture shows which tokens each token may see, for a window in which documents end. On the left is the usual mask: a
+# token sees everything before it, even parts of other documents. On the right it sees only its own document. Such masks
+# are large, so `torch.nn.attention.varlen` takes the places where documents begin instead.
 #
-# Three libraries do this work at scale. [Megatron](https://github.com/NVIDIA/Megatron-LM) keeps such arrays on the disk: one
-# rank builds them, and all others load them. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) offers such a loader
-# to other training programs. [Energon](https://nvidia.github.io/Megatron-Energon/) also reads images and video: its `blend`
-# draws at random, and its `blend_epochized` serves each corpus a fixed number of times.
+# Three libraries do this work at scale:
 #
-# ## BabyLM's dataset, judged
+# - [Megatron](https://github.com/NVIDIA/Megatron-LM) stores such arrays on disk: one rank builds them, and all others load
+#   them.
+# - [BlendCorpus](https://github.com/zhenghh04/blendcorpus) offers such a loader to other training programs.
+# - [Energon](https://nvidia.github.io/Megatron-Energon/) also reads images and video: its `blend` draws at random, and its
+#   `blend_epochized` serves each corpus a fixed number of times.
+#
+# ## Review BabyLM's dataset
 #
 # Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its
-# [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) is short: read it, and judge the rest of
-# it before you go on.
+# [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) is short. Read it, and review the rest
+# before you continue.
 #
-# | It … | Verdict |
+# | The class … | Review |
 # |---|---|
-# | keeps all tokens in memory | right for 10 or 100 million words; a mapped file would do for more |
-# | makes them int64, by way of a Python list | four times the memory of uint16, and more while they are made |
-# | encodes file after file, as `glob` finds them | documents run into each other, and come in another order on another disk |
+# | keeps all tokens in memory | fine for 10 or 100 million words. A mapped file allows more |
+# | makes them int64, from a Python list | four times the memory of uint16, and more while they are made |
+# | encodes the files in the order of `glob` | documents run into each other, in another order on another disk |
 # | saves them under the name of the tokenizer's class and size | another tokenizer of that size, or another text, silently finds the old tokens |
-# | moves each window by an offset of its own | misses a sixth, and serves a sixth twice |
-# | draws that offset with `random` in the worker | right: torch seeds that, in each worker anew |
+# | moves each window by a separate offset | misses a sixth, and serves a sixth twice |
+# | draws that offset with `random` in the worker | right, because torch seeds `random` in each worker |
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **12e** Most say 1 or 0. It is about 10. Ask for the relative error, and what share would make
-#   it 1 %.
-# - **12f** Most say 10 to 30. It is about 70, since one long document fills up its whole batch.
+# - **12e** Most say 1 or 0. It is about 10. Ask for the relative error, and for which share it would be
+#   1 %.
+# - **12f** Most say 10 to 30. It is about 70, because one long document fills up its whole batch.
 #
 # **Goes wrong.**
 #
-# - In 12.3 the tempting answer is to draw; the next one is a shuffled list of exact counts, which is
-#   right at the end only.
+# - In 12.3 the tempting answer is to draw. The next one is a shuffled list of exact counts, which is
+#   right only at the end.
 #
-# **Extra.** Blending and 12.3 (13 minutes), padding (2), what a window holds (2), BabyLM's dataset
+# **Extra.** Blending and 12.3 (13 minutes), padding (2), what a window holds (2), and BabyLM's dataset
 # (2), which is a good debate.
