@@ -28,7 +28,7 @@ class Setup(NamedTuple):
 
 
 class Served(dict[str, list[int]]):
-    """What the ranks served in an epoch, and their len() before and after it."""
+    """Samples that the ranks served in an epoch, and their len() before and after it."""
 
     def __init__(self, shares: Sequence[list[int]], *lengths: list[int]):
         sizes = [len(share) for share in shares]

@@ -24,7 +24,11 @@ class Plan(NamedTuple):
     """Lives of a training: the batches that each takes before it ends."""
 
     taken: tuple[int, ...] = ()
-    workers: tuple[int, ...] = (0, 0, 0)  # of each life, and of the one that runs to the end
+    workers: tuple[int, ...] = (
+        0,
+        0,
+        0,
+    )  # workers of each life, and of the one that runs to the end
     samples: int = SAMPLES
     goes_on: bool = False  # the first life left the loop by `break`, and loops again
     between: bool = False  # the state is saved after an epoch, before the next loop
@@ -65,7 +69,7 @@ class Counted(Dataset[int]):
 
 
 class Rest(dict[str, Any]):
-    """What a loader serves after a restart, and what it costs."""
+    """Batches that a loader serves after a restart, and their costs."""
 
     def __init__(self, batches: list[Any], workers: int, read: int, here: int, **cost: int):
         super().__init__(batches=batches, num_workers=workers, samples_read=read)

@@ -1,4 +1,4 @@
-"""What exercise 11.3 is about: a loader with an order for each epoch, and no position yet."""
+"""Code given in exercise 11.3: a loader with an order for each epoch, but without a position."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +12,10 @@ BATCH = 8
 
 
 class OrderedLoader:
-    """Knows the batches of every epoch, and loads those that it is asked for."""
+    """A loader that knows the batches of every epoch, and loads any list of them."""
 
     def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
-        """Keep a map-style dataset, and how many workers shall load it."""
+        """Keep a map-style dataset, and the number of workers that load it."""
         self.dataset, self.num_workers = dataset, num_workers
 
     def batches(self, epoch: int) -> list[list[int]]:

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 11 · Feed many GPUs and survive a restart
 #
-# **You will do:** train in three processes (*ranks*) at once, serve every sample once, find the rank that holds up the others, and end an epoch
-# without a hang.
+# **You will do:** train in three processes (*ranks*) at once, serve every sample once, find the rank that delays the
+# others, and end an epoch without a hang.
 #
 # **You will learn**
 #
-# - which rank serves which sample, and what `DistributedSampler` does without telling you,
+# - which rank serves which sample, and what `DistributedSampler` does silently,
 # - why the slowest rank sets the pace, and how to find it,
-# - why ranks wait for ever at the end of an epoch, and how to prevent it,
-# - how a training goes on after a restart.
+# - why ranks wait forever at the end of an epoch, and how to prevent it,
+# - how a training continues after a restart.
 #
 # **You need:** notebooks 05 and 07. A CPU is enough. **Minutes:** {minutes}.
 
@@ -23,30 +23,32 @@ cu.ready("11")
 #
 # **Script.**
 #
-# - *5 min* **One script, many processes.** A run of `torchrun` starts five processes: run the cell
-#   first, then ask for prediction 11a.
-# - *4 min* **Who serves what.** Predictions 11b and 11c, both before the cells.
+# - *5 min* **One script, many processes.** `torchrun` starts several processes, so run the cell first.
+#   Then ask for prediction 11a.
+# - *4 min* **Who serves what.** Ask for predictions 11b and 11c before you run the cells.
 # - *10 min* **Exercise 11.1.** In pairs.
-# - *3 min* **The slowest rank.** Prediction 11d, then the timeline of all ranks. Ask what a faster
-#   disk in rank 0 would gain.
-# - *3 min* **Uneven ends.** The cell stands still until its time is up: say so before you run it, and
+# - *3 min* **The slowest rank.** Ask for prediction 11d, then show the timeline of all ranks. Ask what a
+#   faster disk in rank 0 would gain.
+# - *3 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
 #   ask who waits for whom.
-# - *10 min* **Exercise 11.2.** Leave it out if time is short.
-# - *5 min* **Survive a restart.** Prediction 11r. `course demo resume` kills and goes on, on the
-#   wall.
+# - *10 min* **Exercise 11.2.** Skip it if time is short.
+# - *5 min* **Survive a restart.** Ask for prediction 11r. `course demo resume` kills and resumes a
+#   training on the wall.
 #
-# **Board.** Three rows of boxes, a row for each rank, a box for each batch; a vertical line wherever
-# the ranks meet. Make one box of the third row long: everybody waits at its line. Then give the first
-# row one box more than the others, and ask what happens at its line.
+# **Board.** Draw a row for each of three ranks, and a box for each batch. Draw a vertical line where the
+# ranks synchronize. Make one box of the third row long, so that everybody waits at its line. Then give
+# the first row one more box than the others, and ask what happens at its line.
 
 # %% [markdown]
 # ## One script, many processes
 #
-# To train one model on many GPUs, you start the same script once for each of them. Such a process is called a **rank**. It has
-# a copy of the model and a loader of its own. After each step the ranks *meet*: they average their gradients, so
-# that all copies of the model stay alike. So three ranks with batches of 16 train on a **global batch** of 48. <!-- given -->
+# To train one model on many GPUs, you start the same script once per GPU. Each of these processes is a **rank**. It
+# has its own copy of the model and its own loader. After each step the ranks *synchronize*: they average their
+# gradients, so all copies of the model stay equal. Three ranks with batches of 16 train on a **global batch** of
+# 48. <!-- given -->
 #
-# This is the loop of a rank. On GPUs the ranks meet through the library NCCL, elsewhere through Gloo; the code is the same.
+# This is the loop of a rank. On GPUs, ranks communicate through NCCL, which needs
+# its tensors on the GPU. On CPUs they use Gloo.
 
 # %%
 # %%worker_module rank_loop
@@ -65,14 +67,15 @@ def train(loader, traces):
         for batch in trace.batches(loader, ids="event_id"):
             gpu.step(gpu.upload(batch)).item()
             with cu.stage("wait", lane="other ranks"):
-                dist.all_reduce(gradients)  # DistributedDataParallel does it in backward()
+                dist.all_reduce(gradients)  # DistributedDataParallel does this in backward()
                 gpu.synchronize()
     save_rank(trace, traces)
 
 
 # %% [markdown]
-# This script calls it. In a terminal you would type `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES`. It starts the script three times, and
-# tells each process through its environment its rank, and how many there are. `torchrun()` below does the same.
+# The next script calls this loop. In a terminal, `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES` starts it
+# three times. Environment variables give each process its rank and the number of ranks. The function `torchrun()` below
+# does the same.
 
 # %%
 # %%worker_module train_all
@@ -93,8 +96,8 @@ if __name__ == "__main__":
 # %%
 cu.predict(
     "11a",
-    "Three ranks each shuffle the same 2,000 events. Of all the events that they serve in an epoch, "
-    "what share is distinct?",
+    "Three ranks each shuffle the same 2,000 events. What share of the events that they serve in an "
+    "epoch is distinct?",
     unit="%",
 )
 
@@ -105,27 +108,27 @@ from course_utils.teaching.notebook import torchrun
 from keepfed.measure.ranks import load_ranks
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
-room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-torchrun("train_all", events, f"{room.name}/all", ranks=3)
+results = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+torchrun("train_all", events, f"{results.name}/all", ranks=3)
 
 # %%
-ranks = load_ranks(f"{room.name}/all")
+ranks = load_ranks(f"{results.name}/all")
 print(ranks)
 cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 
 # %% [markdown]
-# Every rank reads everything. Nothing fails, and three GPUs take as long for an epoch as one would.
+# Every rank reads everything. Nothing fails, but three GPUs need as long for an epoch as one.
 #
 # ## Who serves what
 #
-# `DistributedSampler` gives each rank a share. It asks torch for the rank, or takes it as an argument. With the argument we can look at all shares
-# without starting a process.
+# `DistributedSampler` gives each rank a share of the samples. It takes the rank from torch, or as an argument. With the
+# argument you can look at all shares in one process.
 
 # %%
-cu.predict("11b", "Four ranks share 10 samples. How many are served an epoch?", unit="samples")
+cu.predict("11b", "Four ranks share 10 samples. How many are served in an epoch?", unit="samples")
 
 # %%
-cu.predict("11c", "A rank goes through its sampler three times. How many different orders?")
+cu.predict("11c", "A rank reads its sampler three times. How many different orders does it get?")
 
 # %%
 from torch.utils.data import DistributedSampler
@@ -140,37 +143,56 @@ cu.reveal("11b", sum(map(len, shares)))
 
 # %%
 sampler = DistributedSampler(range(10), num_replicas=4, rank=0)
-as_it_is = [list(sampler) for epoch in range(3)]
-told = []
+without = [list(sampler) for epoch in range(3)]
+with_set_epoch = []
 for epoch in range(3):
     sampler.set_epoch(epoch)
-    told.append(list(sampler))
-print("as it is:", *as_it_is, "\ntold:    ", *told)
-cu.reveal("11c", len(set(map(tuple, as_it_is))))
+    with_set_epoch.append(list(sampler))
+print("without set_epoch:", *without, "\nwith set_epoch:   ", *with_set_epoch)
+cu.reveal("11c", len(set(map(tuple, without))))
 
 # %% [markdown]
-# The sampler does two things without telling you:
+# The sampler does two things silently:
 #
-# - **It pads.** All ranks need equally many batches (see below), so the first samples of the order are served once more. In a training, three more
-#   in a million do no harm. In an evaluation, some samples count twice. (`drop_last=True` leaves some out instead.)
-# - **It repeats the order.** It shuffles with `seed + epoch`, and does not know the epoch until it is told by `set_epoch`. The example in the
-#   lecture notes that this course began with never calls it, and neither do many repositories.
+# - **It pads.** All ranks need the same number of batches (see below), so it serves the first samples again. In
+#   training, this does no harm. In an evaluation, some samples count twice. (`drop_last=True` drops some instead.)
+# - **It repeats the order.** It uses epoch 0 until you call `set_epoch`, and many repositories never call it. It
+#   shuffles with `seed + epoch`, so epoch 1 of seed 0 is also epoch 0 of seed 1.
 #
-# Workers need no care here: a sampler stays in the main process of its rank. But a *stream* is copied into every worker of every rank. There the
-# shards are dealt out to ranks and workers, as in exercise 5.1; `EventShards` and `stream_shards` do so by themselves.
+# A sampler stays in the main process of its rank, so it can ignore workers. But a *stream* is copied into every worker
+# of every rank, and must deal its shards to all of them, as in exercise 5.1.
+#
+# On GPUs, each rank also selects its device, and only one rank saves the model (not run here):
+#
+# ```python
+# local_rank = int(os.environ["LOCAL_RANK"])  # set by torchrun
+# torch.cuda.set_device(local_rank)  # before anything uses the GPU
+# distributed.init_process_group("nccl")
+# model = DistributedDataParallel(model.cuda(), device_ids=[local_rank])
+# for epoch in range(epochs):
+#     sampler.set_epoch(epoch)
+#     for batch in loader:
+#         loss(model, batch).backward()  # averages the gradients of all ranks
+#         optimiser.step()
+#         optimiser.zero_grad()
+#     if distributed.get_rank() == 0:
+#         torch.save(model.module.state_dict(), path)
+# ```
 #
 # ### Exercise 11.1 · 10 min · ●●○
 #
-# Write a sampler that neither pads nor drops, for evaluations, and with exercise 11.2 for trainings too. Your targets:
+# Write a sampler that neither pads nor drops, for evaluations. With exercise 11.2 it also works for training. Your
+# targets:
 #
-# - all ranks together serve each sample exactly once, however many there are,
-# - the shares differ by one sample at most, and `len()` says how many a rank has,
-# - each epoch has a new order, and the same epoch always the same order, after a restart too,
-# - the random numbers of the training stay as they are.
+# - all ranks together serve each sample exactly once, for any number of samples,
+# - the shares differ by at most one sample, and `len()` returns the size of the share,
+# - each pair of seed and epoch has its own order, which is the same after a restart and on any machine,
+# - the global random generators stay unchanged.
 #
 # <details><summary>Hint 1: one order for all</summary>
 #
-# Every rank shuffles *all* samples, with a generator of its own whose seed all ranks share: `np.random.default_rng([self.seed, self.epoch])`.
+# Every rank shuffles *all* samples. Use a new generator with a seed that all ranks share:
+# `np.random.default_rng([self.seed, self.epoch])`.
 #
 # </details>
 # <details><summary>Hint 2: shares</summary>
@@ -214,21 +236,21 @@ cu.check("11.1", EverySampleOnce)
 #
 # **Guesses.**
 #
-# - **11a** Whoever expects a failure says 100. It is a third: each rank serves everything.
-# - **11b** 10 is what one would want. It is 12: the sampler pads.
-# - **11c** The name of the argument `shuffle=True` says 3. It is 1 until `set_epoch` is called.
+# - **11a** Learners who expect a failure say 100. The answer is a third, because each rank serves everything.
+# - **11b** 10 would be desirable. The answer is 12, because the sampler pads.
+# - **11c** The argument `shuffle=True` suggests 3. The answer is 1 until `set_epoch` is called.
 #
 # **Goes wrong.**
 #
-# - In 11.1 somebody shuffles within the share, so that a rank meets the same samples for ever. Ask
-#   what rank 0 never sees.
-# - In 11.1 somebody calls `torch.manual_seed`, and the training draws other numbers.
+# - In 11.1 a learner shuffles within the share, so a rank always gets the same samples. Ask what rank 0
+#   never sees.
+# - In 11.1 a learner calls `torch.manual_seed`, and the training draws different numbers.
 
 # %% [markdown]
 # ## The slowest rank sets the pace
 #
-# Three nodes of a cluster train together. Two have staged the events on their disks (notebook 07). On the third the copy is missing: its rank reads
-# from a file server, and needs longer for a batch than for a step.
+# Three nodes train together. Two of them have staged the events on their disks (notebook 07). The rank on the third
+# reads from a file server, and needs longer for a batch than for a step.
 
 # %%
 # %%worker_module train_shares
@@ -252,24 +274,25 @@ if __name__ == "__main__":
 
 # %%
 cu.predict(
-    "11d", "For what share of the time does the GPU of a rank with a staged copy compute?", unit="%"
+    "11d", "What share of the time does the GPU of a rank with a staged copy compute?", unit="%"
 )
 
 # %%
-torchrun("train_shares", events, f"{room.name}/shares", ranks=3)
+torchrun("train_shares", events, f"{results.name}/shares", ranks=3)
 
 # %%
-ranks = load_ranks(f"{room.name}/shares")
+ranks = load_ranks(f"{results.name}/shares")
 ranks.timeline()
 
 # %%
 cu.reveal("11d", 100 * ranks.traces[0].summary().au)
 
 # %% [markdown]
-# The two quick ranks wait at every meeting. Their own loaders are fine: faster ones would gain nothing.
-# On real GPUs `nvidia-smi` does not show it: NCCL waits in a running kernel, so a waiting GPU counts as busy (notebook 02).
+# The two fast ranks wait at every synchronization. Faster loaders on these ranks would gain nothing.
+# On real GPUs `nvidia-smi` does not show this. NCCL waits in a running kernel, so a waiting GPU counts as
+# busy (notebook 02).
 #
-# So look for the late rank first, and then for its stage. Whichever comes last to a meeting waits for nobody:
+# First find the late rank, which waits least, and then its slow stage:
 
 # %%
 print(ranks)
@@ -277,8 +300,8 @@ print(ranks)
 # %% [markdown]
 # ## Uneven ends
 #
-# Now the ranks read a stream. Seven shards are dealt out to three ranks, so one has a shard more than the others. At the end of the epoch all meet
-# to write a checkpoint.
+# Now the ranks read a stream. Three ranks share seven shards, so one rank has a shard more than the others. At the
+# end of the epoch all ranks synchronize to write a checkpoint.
 
 # %%
 # %%worker_module train_shards
@@ -293,7 +316,7 @@ from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
 
 if __name__ == "__main__":
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not half an hour
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not 30 minutes
     stream = EventShards(sys.argv[1], shards=7, buffer=100)
     try:
         train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
@@ -302,30 +325,35 @@ if __name__ == "__main__":
         print(f"rank {distributed.get_rank()}, {stream.count_batches(32)} batches: {error}")
 
 # %%
-torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
+torchrun("train_shards", events, f"{results.name}/shards", ranks=3)
 
 # %% [markdown]
-# Only the time limit ends the run. The rank with more batches waits for gradients, and the others wait for it at the checkpoint. The
-# first to stop closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. NCCL then ends the process;
-# `TORCH_NCCL_BLOCKING_WAIT=1` makes it raise an error. In a second epoch, the ranks would average gradients of different epochs.
+# Only the time limit ends the run. The rank with more batches waits for gradients, while the others wait for it at the
+# checkpoint. Without a checkpoint, they would average gradients of different epochs.
 #
-# There are four ways out:
+# Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. After that, Gloo raises an error. With NCCL,
+# a watchdog thread ends the whole process, and `except` catches nothing. Set
+# `TORCH_NCCL_BLOCKING_WAIT=1` to get an error that you can catch.
 #
-# | Way | Costs |
+# There are four solutions:
+#
+# | Solution | Costs |
 # |---|---|
-# | equally many equal shards for each worker of each rank (exercise 10.2) | nothing; but sizes are rarely equal |
-# | a fixed number of steps: the `MIN` of all ranks' numbers of batches, by `all_reduce` | the last batches; every rank has to know its number |
-# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): a rank that is through goes on meeting the others | steps with fewer ranks at the end |
-# | ask before every step whether all have a batch | one more small meeting in each step; the last batches |
+# | the same number of equal shards for each worker of each rank (exercise 10.2) | nothing, but sizes are rarely equal |
+# | count the batches of each rank before the epoch, and take as many steps as the smallest count | the last batches, and each rank must know its number |
+# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): a rank that has finished still answers the others | steps with fewer ranks at the end |
+# | ask before every step whether all ranks have a batch | one more small synchronization per step, and the last batches |
 #
 # ### Exercise 11.2 · 10 min · ●●○
 #
-# Write the last of these ways. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one. Your targets:
+# Write the last solution. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one.
+# Your targets:
 #
-# - all ranks take as many steps as the one with the fewest batches, even if that is none,
-# - no rank waits for another in vain,
-# - `batches` may be a stream that has no `len()`, and is asked for one batch at a time,
-# - a batch may be anything.
+# - all ranks take as many steps as the rank with the fewest batches, even if it has none,
+# - no rank waits forever, and a rank with many batches leaves the rest unread,
+# - `batches` may be a stream whose `len()` is missing or wrong. Request one batch at a time,
+# - a batch may be any object, and is not sent to other ranks,
+# - an error of `batches` reaches the loop (the other ranks may run into their time limit).
 #
 # <details><summary>Hint 1: how to ask all</summary>
 #
@@ -334,12 +362,12 @@ torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 # </details>
 # <details><summary>Hint 2: how to notice the end</summary>
 #
-# `next(mine, END)` returns `END` where there is no batch left. Compare with `is`.
+# `next(mine, END)` returns `END` when there is no batch left. Compare with `is`.
 #
 # </details>
-# <details><summary>Hint 3: who has none</summary>
+# <details><summary>Hint 3: the rank that has none</summary>
 #
-# A rank without a batch must say so before it leaves: it takes part in the meeting, with a 0.
+# A rank without a batch must tell the others before it leaves. It calls `all_reduce` with a 0.
 #
 # </details>
 
@@ -373,25 +401,24 @@ cu.check("11.2", in_step)
 #
 # **Guesses.**
 #
-# - **11d** The tempting answer is that of a rank alone, 80 or so. It is about 30, that of the late
-#   rank, since all meet in every step.
+# - **11d** The tempting answer is 80 or so, as for a rank that runs alone. It is about 30, the value of
+#   the late rank, because all ranks synchronize in every step.
 #
 # **Goes wrong.**
 #
-# - In 11.2 the stub returns as soon as the rank itself has no batch, before it has told the others.
-#   Ask who waits at the line on the board.
-# - A run of ranks seems to hang. It has a time limit, and the cell ends with a sentence.
+# - In 11.2 the function returns when its own rank has no batch, before it has told the others. Ask who
+#   waits at the line on the board.
+# - A run of ranks seems to hang. It has a time limit, and the cell ends with a message.
 
 # %% [markdown]
 # ## Survive a restart
 #
-# Jobs end before the training does: their time is up, or a node dies. The model is in a checkpoint, but where was the *loader*?
-# Begin the epoch again, and some events come twice. Begin the next one, and the others never come.
+# A job often ends before its training does. The model is in a checkpoint, but where was the *loader*? If you repeat the epoch, some events come twice. If you begin the next one, some events never come.
 #
-# Two workers load for a loop, and the process dies while the loop has its tenth batch.
+# Two workers load. The process dies while the loop has its tenth batch.
 
 # %%
-cu.predict("11r", "How many batches have the workers been asked for by then?", unit="batches")
+cu.predict("11r", "How many batches are requested from the workers by then?", unit="batches")
 
 # %%
 from itertools import islice
@@ -401,20 +428,21 @@ from torch.utils.data import DataLoader
 
 def batches():
     for index in range(100):
-        asked_for.append(index)
+        requested.append(index)
         yield [index]
 
 
-asked_for = []
+requested = []
 loader = DataLoader(range(100), batch_sampler=batches(), num_workers=2)
 taken = [*islice(loader, 10)]
-cu.reveal("11r", len(asked_for))
+cu.reveal("11r", len(requested))
 
 # %% [markdown]
-# The workers are ahead of the loop, by two batches each, and what they hold dies with the process. So count a batch when the *loop* takes it.
+# The workers are ahead of the loop by two batches each, and these batches die with the process. So count a batch when
+# the *loop* takes it.
 #
-# The order needs no saving if it is *computed*, from a seed and the epoch. Then a position is two numbers, the epoch and the samples served, and
-# neither depends on workers. `ResumableBatches` keeps them; its `follow` counts.
+# You need not save the order if you *compute* it from a seed and the epoch. A position is then two numbers, the epoch
+# and the samples served. Neither depends on workers. `ResumableBatches` stores both, and its `follow` counts.
 
 
 # %%
@@ -425,73 +453,74 @@ from course_stories.small_training import Training
 from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 
-def go_on(events, path, workers, die_after=None):
+def resume(events, path, workers, die_after=None):
     training = Training(events, workers=workers)  # network, optimiser, loader, ResumableBatches
     if saved := load_checkpoint(path):
         training.load_state_dict(saved)
     while training.batches.epoch.value < 2:
         for batch in training.batches.follow(training.loader):
             training.step(batch)
-            save_checkpoint(path, training.state_dict())  # in earnest every few minutes
+            save_checkpoint(path, training.state_dict())  # in a real run, every few minutes
             if len(training.losses) == die_after:
-                psutil.Process().kill()  # SIGKILL: nobody can say goodbye
+                psutil.Process().kill()  # SIGKILL, which no process can catch
 
 
 # %%
 from course_utils.teaching.notebook import run_demo
 
 
-def live(name, workers, die_after=None):  # in a process of its own
+def run_until_killed(name, workers, die_after=None):  # in a separate process
     return run_demo(
         f"""
-        from survivor import go_on
+        from survivor import resume
         if __name__ == "__main__":
-            go_on({str(events)!r}, {f"{room.name}/{name}.pt"!r}, {workers}, {die_after})
+            resume({str(events)!r}, {f"{results.name}/{name}.pt"!r}, {workers}, {die_after})
         """,
         seconds=60,
     )
 
 
 # %%
-go_on(events, f"{room.name}/whole.pt", workers=0)  # nobody kills this one
-live("killed", workers=2, die_after=23)
+resume(events, f"{results.name}/whole.pt", workers=0)  # this run is not killed
+run_until_killed("killed", workers=2, die_after=23)
 
 # %%
-live("killed", workers=0)
+run_until_killed("killed", workers=0)
 
 # %%
 from course_stories.small_training import draw_losses
 from keepfed.loaders.resume import load_checkpoint
 
-killed, whole = (load_checkpoint(f"{room.name}/{name}.pt") for name in ("killed", "whole"))
+killed, whole = (load_checkpoint(f"{results.name}/{name}.pt") for name in ("killed", "whole"))
 print("the same events in the same order:", killed["events"] == whole["events"])
 print("the same losses, to the last digit:", killed["losses"] == whole["losses"])
 draw_losses(whole["losses"], killed["losses"], at=23)
 
 # %% [markdown]
-# The first life had two workers and the second none, and nobody could tell from the curve. The extra part, *Resume exactly*, has more, and exercise
-# 11.3.
+# The first run had two workers and the second none, but the curve does not show it. The optional section *Resume
+# exactly* has exercise 11.3.
 
 # %% [markdown]
 # ## You now can
 #
 # - say which rank serves which sample, and count it,
-# - find the rank that all the others wait for, and the stage that makes it late,
+# - find the rank that all others wait for, and the stage that makes it late,
 # - end an epoch without a hang, however uneven the shards are,
-# - go on after a kill with the very next batch, and show that it is the same training.
+# - continue after a kill with the very next batch, and show that it is the same training.
 #
 # Next: [notebook 12](12_feed_a_language_model.ipynb).
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. Each of the following sections needs only this core.
 
 # %% [markdown]
 # ## A batch too large for the GPU
 #
-# Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the optimiser. It works because
-# `backward()` *adds* to the gradients. That is also why all other loops need `zero_grad()`. The loop in the lecture notes has none.
+# Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the
+# optimiser. This works because `backward()` *adds* to the gradients. All other loops need
+# `zero_grad()` for this reason.
 
 # %%
 import torch
@@ -521,8 +550,8 @@ def trained(batch, batches_per_step=1, zero_grad=True):
 # %%
 cu.predict(
     "11e",
-    "A model trains for an epoch without zero_grad. How many times as large as with it is the error "
-    "on other events?",
+    "A model trains for an epoch without zero_grad. How many times larger is its error on other "
+    "events?",
     unit="times",
 )
 
@@ -542,40 +571,42 @@ print(
 cu.reveal("11e", error(forgotten) / error(large))
 
 # %% [markdown]
-# Four small batches do what one large one does. On three ranks the global batch would now have 192 samples. Only the last small batch of a step
-# needs the meeting: the others go into `with model.no_sync():`. And the mean of the ranks' means is the mean over all samples only where all batches
-# are equally large.
+# Four small batches do what one large one does. On three ranks the global batch would now have 192 samples. Only the
+# last small batch of a step needs a synchronization. Put the others into `with model.no_sync():`. The mean of the ranks'
+# means is the mean over all samples only if all batches have the same size.
 #
 # ## Ranks that must see the same batch
 #
-# A model that is too large for one GPU is itself divided: tensor and pipeline parallelism put parts of it on several ranks. These
-# work together on *the same* samples.
+# If a model is too large for one GPU, tensor and pipeline parallelism put parts of it on several ranks. These ranks work
+# together on *the same* samples.
 
 # %%
 cu.predict(
     "11f",
-    "Of 8 GPUs, each copy of the model takes four. How many different batches are in a step?",
+    "A copy of the model takes 4 GPUs, and you have 8. How many different batches are in a step?",
 )
 
 # %%
 first_batches = set()
 for rank in range(8):
-    copy = rank // 4  # of the model
+    copy = rank // 4  # number of the copy of the model
     batch = tuple(DistributedSampler(range(16), num_replicas=2, rank=copy))[:4]
     first_batches.add(batch)
     print(f"rank {rank}, copy {copy}: batch {batch}")
 cu.reveal("11f", len(first_batches))
 
 # %% [markdown]
-# So count copies, not ranks. Whatever takes its share by the rank of its process is wrong here: `DistributedSampler` without arguments,
-# `split_by_node`, and our own streams too. PyTorch calls such a grid of ranks a
-# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and `mesh["data"].get_local_rank()` gives the number of the
-# copy. Random augmentation has to agree as well; often only one rank of each copy loads, and sends the batch to the others.
+# Count copies, not ranks. `DistributedSampler` without arguments, `split_by_node` and our streams use the rank of
+# the process. They give each GPU different data, but here four GPUs need the same data.
+# PyTorch calls such a grid of ranks a
+# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and
+# `mesh["data"].get_local_rank()` returns the number of the copy. Random augmentation must agree as well.
 #
 # ## Diagnose the late rank
 #
-# `diagnose` (notebook 03) works in a rank too. It runs the loop for as long as it needs, on each rank another number of steps. So give it the step
-# *without* the meeting, or it hangs.
+# `diagnose` (notebook 03) also works in a rank. It runs the loop for a fixed time, so each rank takes a different number
+# of steps. Give it the step *without* the synchronization, or it hangs. Then read only the verdict of the late rank that
+# `print(ranks)` names above. The others describe loaders that are fast enough.
 
 # %%
 # %%worker_module diagnose_ranks
@@ -603,30 +634,32 @@ torchrun("diagnose_ranks", events, ranks=3)
 # %% [markdown]
 # ## Resume exactly
 #
-# What has to be in a checkpoint, so that no curve of losses shows the kill?
+# What must a checkpoint contain, so that no loss curve shows the kill?
 #
-# - Network, optimiser and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes that file
-#   under another name and renames it: a kill half-way leaves the former file.
-# - The state of the random numbers, for dropout. Mind: each time a loop begins, `DataLoader` takes a number from the generator of dropout, and a
-#   restart is one loop more. Give the loader a `generator=` of its own.
-# - Nothing for augmentation, if each sample has a generator made of seed, epoch and index, by `sample_rng`. What workers draw from generators of
-#   their own, also from `worker_rng`, is different after a restart.
+# - Model, optimiser and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes
+#   this file under another name and then renames it. A kill while it writes leaves the previous file.
+# - The state of the random numbers, for dropout. Each `for batch in loader` draws one number from torch's generator. A
+#   restarted run has one more such loop, so its dropout differs. Give the loader its own `generator=`.
+# - Nothing for augmentation, if you create each sample's generator from seed, epoch and index, as `sample_rng` does.
+#   Random numbers drawn from a worker's own generator, even from `worker_rng`, differ after a restart.
 #
-# The position is the same on all ranks: rank 0 saves it, and all load it. It holds with another number of ranks too, because
-# `ResumableBatches` deals the rest of *one* order to however many there are.
+# The position is the same on all ranks, so rank 0 saves it and all ranks load it. It is also valid for another number
+# of ranks, because `ResumableBatches` deals the rest of *one* order.
 #
-# Well-known libraries have got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate` skipped the right
-# number of batches, but in the order of epoch 0: some samples came twice, others never.
+# Well-known libraries got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate`
+# skipped the right number of batches, but in the order of epoch 0. Some samples came twice. The Trainer
+# [was fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
 #
 # ### Exercise 11.3 · 10 min · ●●○
 #
-# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` is a list of lists of indices. `self.load(batches)` returns a `DataLoader`
-# of the batches you give it. Make `OrderedLoader` resumable:
+# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` is a list of lists of indices.
+# `self.load(batches)` returns a `DataLoader` of the batches you give it. Make `OrderedLoader` resumable:
 #
-# - `for batch in loader` serves what is left of an epoch, and the next loop serves the next epoch,
-# - a state saved inside the loop counts the batch that the loop has; between two epochs it may be saved too,
-# - a new loader that was given the state goes on with the next batch, also with other workers,
-# - it reads only what it serves.
+# - `for batch in loader` serves the rest of an epoch, and the next loop serves the next epoch,
+# - if the loop has its third batch when the state is saved, the state says 3. The state may also be saved after the last
+#   batch, before the next loop,
+# - a loader that gets a state continues with the next batch, even with other workers, or if it is already in use,
+# - it reads only what it serves, one batch at a time.
 #
 # <details><summary>Hint 1: the position</summary>
 #
@@ -635,8 +668,8 @@ torchrun("diagnose_ranks", events, ranks=3)
 # </details>
 # <details><summary>Hint 2: when to count</summary>
 #
-# `yield` hands a batch to the loop and waits there. What stands behind it runs when the loop asks for the next one, and the state is
-# saved before that.
+# `yield` passes a batch to the loop and waits there. The code after it runs when the loop requests the next batch. The
+# state is saved before that.
 #
 # </details>
 
@@ -673,56 +706,58 @@ cu.check("11.3", ResumableLoader)
 # %% [markdown]
 # ### `StatefulDataLoader`
 #
-# This loader of [torchdata](https://github.com/meta-pytorch/data) asks its workers for their state, and sends it along with each batch. With
-# torchdata 0.11.0 and torch 2.15.0 we stopped a loop with two workers over 60 samples after 5 batches of 4. <!-- given -->
+# This loader of [torchdata](https://github.com/meta-pytorch/data) gets the state of its workers with each batch. With
+# torchdata 0.11.0 and torch 2.15.0 we stopped a loop with two workers over 60 samples after 5 batches of 4.
+# <!-- given -->
 #
-# | What goes on | What happens |
+# | What resumes | What happens |
 # |---|---|
 # | a shuffled map-style dataset, with two workers again | exact |
-# | the same with none, one or three workers | `AssertionError`, for one and three without a word |
-# | a stream that has no `state_dict` | exact, but all 60 samples are read to serve the last 40 |
-# | a stream with a `state_dict` of its own | exact, and 40 are read |
-# | random numbers that workers draw | others than without the restart |
-# | a state that was saved with the last batch of an epoch | one epoch without any batch comes first |
+# | the same with none, one or three workers | `AssertionError`, for one and three without a message |
+# | a stream without `state_dict` | right, but it reads the first 20 samples again and discards them |
+# | a stream with its own `state_dict` | exact, and 40 samples are read |
+# | random numbers that workers draw | differ from the run without a restart |
+# | a state that was saved with the last batch of an epoch | one empty epoch comes first |
 #
-# The last line has cost people an epoch that they did not miss: whoever counts epochs by loops trains one less. The empty loop comes with
-# `ResumableBatches` too, so our training asks for `epoch.value` and counts no loops. And this loader calls a function of
-# torch, `set_vital`, which is deprecated; try it with each new version.
+# The last line has cost people an epoch, because they count epochs by loops. `ResumableBatches` has this empty loop too,
+# so our training uses `epoch.value`. Also, this loader calls a function of torch, `set_vital`,
+# which is deprecated.
 #
 # ### And a stream?
 #
-# A stream has no position that would hold for another number of workers. `EventShards` deals shards to workers, so that other events would share a
-# batch; and a shuffle buffer holds events that are read and not yet served. Our streams do not resume: they start the epoch again. If samples can be
-# asked for by number, you need no stream: `ResumableBatches(n, 64, block=256)` reads blocks of neighbours, mixes a few of them as `BlockSampler`
-# does (notebook 05), and has a position. [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance, for
-# shards that lie far away.
+# Our streams do not resume, they start the epoch again. With another number of workers, shards go to other workers, so
+# other events share a batch. A shuffle buffer also holds events that are not yet served. If you can request samples by
+# index, you need no stream. `ResumableBatches(n, 64,
+# block=256)` reads blocks of neighbours, mixes a few of them as `BlockSampler` does (notebook 05), and has a position.
+# [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance, for shards in
+# remote storage.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **11e** Some say 1, since gradients "only add up", others that it explodes. It is about 1.5: it
-#   still learns, and nobody notices. Each step repeats all gradients before it.
-# - **11f** 8, as many as GPUs. It is 2, as many as copies of the model.
-# - **11r** Whoever says 10 thinks that workers wait to be asked; whoever says 12 counts one for each.
-#   It is 14: ask what happens to the four.
-# - **11s** Those who count the writing say 2 or 3. It is 1: what is whole is renamed, and replaces
-#   itself.
+# - **11e** Some say 1, because gradients "only add up", and others say that it explodes. It is about 1.5.
+#   The model still learns, and nobody notices. Each step repeats all gradients before it.
+# - **11f** 8, one for each GPU. It is 2, one for each copy of the model.
+# - **11r** Learners who say 10 think that workers wait for a request. Learners who say 12 count one batch
+#   for each worker. It is 14. Ask what happens to the four.
+# - **11s** Learners who count the writes say 2 or 3. It is 1. A complete file is renamed, and replaces the
+#   other one.
 #
 # **Goes wrong.**
 #
-# - In 11.3 somebody counts behind `yield`. Let them say aloud which line runs when.
+# - In 11.3 a learner counts after `yield`. Let them say aloud which line runs when.
 #
 # **Extra.** Accumulation with 11e (3 minutes), ranks that share a batch with 11f (3), resume exactly
-# with 11.3 (15), and for those who have a cluster the part on Ray and Slurm.
+# with 11.3 (15), and the part on Ray and Slurm for learners who have a cluster.
 
 # %% [markdown]
 # ## Beyond one machine
 #
 # ### Convert on many nodes
 #
-# Only one process can write an HDF5 file. Many can write a format of many files, a part each.
+# Without MPI, only one process can write an HDF5 file. Many processes can write a format with one file per part.
 
 # %%
 from course_utils.loading.events import FORMATS, EventArrays, Parts
@@ -733,14 +768,14 @@ for name, form in FORMATS.items():
         print(f"{name}: {len(arrays.slices(form.write.size))} parts, such as {form.write.name(1)}")
 
 # %% [markdown]
-# `python -m course_data.convert_events FOLDER --to npz tar --engine ray` makes each part a task of [Ray](https://docs.ray.io) (after
-# `pip install -e ".[cluster]"`). When a node dies, its tasks run again.
+# `python -m course_data.convert_events FOLDER --to npz tar --engine ray` makes each part a task of
+# [Ray](https://docs.ray.io) (after `pip install -e ".[cluster]"`). If a node dies, its tasks run again.
 
 # %%
 cu.predict(
     "11s",
-    "A task that writes events-00001.tar dies half-way. It runs again, on two nodes, since one of "
-    "them was only cut off for a while. How many shards are there afterwards?",
+    "A task dies while it writes events-00001.tar. Ray runs it again, on two nodes, because one of "
+    "them had lost its connection. How many shards exist afterwards?",
 )
 
 # %%
@@ -748,7 +783,7 @@ from pathlib import Path
 
 from course_data.on_ray import write_part
 
-half = Path(room.name, "tar", ".events-00001.tar.of-a-dead-task.unfinished")
+half = Path(results.name, "tar", ".events-00001.tar.of-a-dead-task.unfinished")
 half.parent.mkdir()
 half.write_bytes(b"half a part")
 for _ in range(2):
@@ -757,13 +792,13 @@ print(sorted(path.name for path in half.parent.iterdir()))
 cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 
 # %% [markdown]
-# A task writes under a name of its own, and renames what is whole; the rest is removed in the end. Whichever task dies, the bytes are those of a run
-# without Ray. For little data Ray hardly pays.
+# A task writes to its own file name, and renames the file when it is complete. If a task
+# dies, the result is still the same as without Ray. Small data do not need Ray.
 #
 # ### Feed trainers with Ray Data
 #
-# Ray Data lets other nodes read: `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and a trainer loops over
-# `share.iter_batches()`:
+# With Ray Data, other nodes read: `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`. A
+# trainer loops over `share.iter_batches()`:
 
 # %%
 import os
@@ -772,11 +807,11 @@ from importlib.util import find_spec
 if not find_spec("ray"):
     print('Ray is not installed: run `pip install -e ".[cluster]"`, then this cell again.')
 else:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # else Ray reports to its makers
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # otherwise Ray sends usage data
     import ray
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    file = ray.data.range(2000, override_num_blocks=1)  # as events that lie in one
+    file = ray.data.range(2000, override_num_blocks=1)  # like events in one file
     train = ray.remote(num_cpus=0)(lambda share: sum(len(b["id"]) for b in share.iter_batches()))
     for name, data, equal in ("plain", file, False), ("shuffled", file.random_shuffle(), True):
         shares = data.streaming_split(2, equal=equal)
@@ -784,12 +819,12 @@ else:
     ray.shutdown()
 
 # %% [markdown]
-# Of 2,000 events in one file, one trainer got all and the other none, in the same order in both epochs. So shuffle,
-# and ask for `equal=True`. The trainers take `num_cpus=0`: with a core each they would leave none for reading.
+# One trainer got all 2,000 events of the file and the other got none, in both epochs and in the same order. Shuffle, and
+# pass `equal=True`. The trainers take `num_cpus=0`. With a core each, they would leave none for reading.
 #
 # ### Run on Slurm
 #
-# `course_data/slurm` has scripts that stage, convert and train. `train.sh` asks for:
+# `course_data/slurm` has scripts that stage, convert and train. `train.sh` requests:
 
 # %%
 import re
@@ -800,8 +835,12 @@ job = (course_utils.paths.REPO / "course_data/slurm/train.sh").read_text()
 print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]
-# - **Cores.** Without `--cpus-per-task` a task has one core for all its workers. Since Slurm 22.05 `srun` forgets what `sbatch` was told: tell
-#   both. `--hint=nomultithread` binds the task to cores; do not add `--cpu-bind=cores`.
-# - **torchrun** is one task, whose cores all ranks share; in `train_ranks.sh` each rank is a task.
-# - **GPUs.** With `--gpus-per-task=1` a task sees one GPU, number 0, and `set_device(LOCAL_RANK)` fails on other ranks.
-# - **The time limit.** A signal comes 120 s before it; <!-- given --> then the job queues again, and goes on from the checkpoint.
+# - **Cores.** Without `--cpus-per-task` a task has one core for all its workers. Since Slurm 22.05 `srun` does not
+#   inherit this value from `sbatch`. Pass it to both. `--hint=nomultithread` binds the task to cores. Do not add
+#   `--cpu-bind=cores`.
+# - **Memory.** `--mem` limits each node. Workers and staged files in `/dev/shm` count too.
+# - **torchrun** is one task. In `train_ranks.sh` each rank is a task.
+# - **GPUs.** With `--gpus-per-task=1` a task sees one GPU, number 0, so `set_device(LOCAL_RANK)` fails on other ranks.
+# - **The time limit.** The script gets a signal 120 s before it. <!-- given --> It queues the job again, at most
+#   20 times, <!-- given --> and the next run continues from the checkpoint. The training gets no signal, so it loses
+#   what it has learned since its last checkpoint.
