@@ -163,7 +163,7 @@ def _ledger(
     taken = [step for step in steps if step.seed]
     yield (
         "number of optimiser steps in a sample of the steps",
-        sum(len(s.rates) for s in taken),
+        sum(len(s.settings) for s in taken),
         len(taken),
     )
     yield "number of events in the evaluation", _distinct(looks), len(job.held_out)
@@ -313,6 +313,7 @@ def starving(job: CountedJob) -> Objection:
     summary = job.trace.summary()
     host, wait = summary.stall.get("host", 0.0), summary.stall.get("wait", 0.0)
     waits = "The GPU waits for the workers." if wait > host else "The main process blocks the GPU."
+    waits = waits if job.workers else "The main process loads the batches itself."
     return (
         f"AU {percent(summary.au)} over {plural(summary.steps, 'step')}; the target is "
         f"{percent(TARGET_AU)}. {waits}",

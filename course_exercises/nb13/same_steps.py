@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import isclose
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -13,7 +14,8 @@ from course_exercises.nb13.fixed import RATE, evaluate, learn
 from course_stories.capstone import PulseTransformer, Step
 
 ALIKE = 0.6  # relative difference of what a step changes, up to 0.4 with bfloat16
-CLOSE = 0.05  # relative difference of losses and rates
+CLOSE = 0.05  # relative difference of losses
+SETTINGS = ("lr", "betas", "eps", "weight_decay", "maximize")  # of the optimiser
 
 
 class Reference:
@@ -36,9 +38,11 @@ class Reference:
             return "trains another model"
         if self.last is not None and not torch.equal(step.before, self.last):
             return "begins with other weights than the step before it ended with"
-        if not isclose(step.rates[0], rate, rel_tol=CLOSE):
-            return f"has the learning rate {step.rates[0]:g} instead of {rate:g}"
         self.optimiser.param_groups[0]["lr"], self.last = rate, step.after
+        for name in SETTINGS:
+            got, wanted = step.settings[0].get(name), self.optimiser.param_groups[0][name]
+            if not np.allclose(np.asarray(got, float), np.asarray(wanted, float), 1e-6, 0):
+                return f"has {name}={got} in the optimiser instead of {name}={wanted}"
         vector_to_parameters(step.before.clone(), self.model.parameters())
         loss, ours = self._run(lambda: learn(self.model, self.optimiser, task, step.batch), step)
         if not _is_close(step.value, loss):

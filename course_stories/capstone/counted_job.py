@@ -71,7 +71,7 @@ class Step(NamedTuple):
     value: Any  # result of the script's function, or the checksum of a step that does not train
     seed: int = 0  # seed of the random numbers, or 0 if the function was not called
     batch: Mapping[str, Tensor] = MappingProxyType({})  # copy of the batch
-    rates: Sequence[float] = ()  # learning rate of each step of an optimiser
+    settings: Sequence[Mapping[str, Any]] = ()  # those of the optimiser, at each of its steps
     before: Tensor | None = None  # weights before and after, None if no optimiser stepped
     after: Tensor | None = None
 
@@ -129,6 +129,7 @@ class CountedJob(RecordedJob):
         self.clock = CountedClock(storage)
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # start-up time of the first workers
+        self.workers = 0  # workers of the latest loader
         self.steps = [list[Step]() for _ in range(LONGEST_PLAN)]  # on training events, by epoch
         self.looks = [list[Step]() for _ in range(LONGEST_PLAN)]  # on held-out events, by epoch
         self.noted: list[
@@ -137,6 +138,7 @@ class CountedJob(RecordedJob):
         self.seen_events = defaultdict[int, list[SeenEvent]](list)  # by event ID
         self._delivered_before = -1  # bytes that the script read before its first epoch
         self._choice, self._taken = random.Random(13), 0  # steps that really train
+        self._codes = set[Any]()  # functions of the steps
         self._excused_ns = 0  # blocked time that does not belong to the script
         sink = CostSink(storage)
         self._meter = FetchMeter(sink, clock=sink.now)
@@ -145,7 +147,7 @@ class CountedJob(RecordedJob):
         """Run and record the training. The time limit includes the code before the loop."""
         _import_optimisers()
         with one_thread():
-            self._until = time.monotonic() + self._seconds
+            self._until, self._began = time.monotonic() + self._seconds, _Stopwatch()
             super().run(train)
 
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -159,13 +161,15 @@ class CountedJob(RecordedJob):
             return
         if self._delivered_before < 0:
             self._delivered_before = self.storage.delivered_bytes
+            self.clock.waited += max(0, self._began.blocked_ns() - self._excused_ns)
         if loader.num_workers:
             with self._uncounted():
                 _require_picklable(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         if self._meter not in get_listeners(loader):
             loader._iterator = None  # workers that were started before report no costs
         batches = listen(loader, [self._meter])
-        self._ahead = ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
+        self.workers = loader.num_workers
+        self._ahead = ahead = self.workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
         keeps = defaultdict[int, int](int)  # events kept, by worker
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
         source = iter(batches)
@@ -222,10 +226,13 @@ class CountedJob(RecordedJob):
             events = batch["event_id"].tolist()
             is_held_out = np.isin(events, self._held_out_ids).all()
             done, step = len(self.steps[epoch]), Step(events, None)
-            if is_held_out or done < FIRST or self._choice.random() < SHARE:
+            code = getattr(function, "__code__", type(function))
+            is_sampled = done < FIRST or self._choice.random() < SHARE or code not in self._codes
+            self._codes.add(code)
+            if is_held_out or is_sampled:
                 step = self._take(function, given[:-1], batch)
         self._until += time.monotonic() - start if self._until else 0
-        if is_held_out and not step.rates:
+        if is_held_out and not step.settings:
             self.looks[epoch].append(step)
             return step.value
         checksum = super().compute(function, *given)
@@ -243,11 +250,12 @@ class CountedJob(RecordedJob):
         self, function: Callable[..., Any], given: Sequence[Any], batch: dict[str, Tensor]
     ) -> Step:
         """Call the function of a step, and record what it does to the weights."""
-        stepped, rates, before = list[Optimizer](), list[float](), list[Tensor]()
+        stepped, settings, before = list[Optimizer](), list[dict[str, Any]](), list[Tensor]()
 
         def record(optimiser: Optimizer, *_: Any) -> None:
             stepped.append(optimiser)
-            rates.append(optimiser.param_groups[0]["lr"])
+            group = optimiser.param_groups[0]
+            settings.append({name: value for name, value in group.items() if name != "params"})
             before.append(_weights(optimiser))
 
         self._taken += 1
@@ -261,7 +269,7 @@ class CountedJob(RecordedJob):
         value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
         weights = (before[0], _weights(stepped[0])) if stepped else (None, None)
         copy = {name: one.clone() for name, one in batch.items()}
-        return Step(copy["event_id"].tolist(), value, self._taken, copy, rates, *weights)
+        return Step(copy["event_id"].tolist(), value, self._taken, copy, settings, *weights)
 
     def _record_events(self, batch: dict[str, Tensor]) -> None:
         for event, mask, features, sensor, direction in zip(*batch.values(), strict=True):

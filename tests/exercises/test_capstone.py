@@ -10,6 +10,7 @@ import pytest
 
 from course_exercises.nb13 import ex1_rescue_the_run as judge
 from course_stories.capstone import (
+    Job,
     Result,
     all_faults,
     best,
@@ -17,8 +18,12 @@ from course_stories.capstone import (
     load,
     results,
     script_with,
+    seed_of,
 )
+from course_stories.capstone.job import read_only
+from course_utils.errors import CourseError
 from course_utils.teaching.exercise import Verdict, check
+from course_utils.teaching.notebook import data_path
 from tests.exercises.solutions import assert_refused
 
 FAULTS = {fault.name: fault for fault in all_faults()}
@@ -117,6 +122,25 @@ def test_a_script_that_nobody_touched_is_not_attempted(tmp_path: Path) -> None:
     assert "as your colleague wrote it" in verdict.message
 
 
+def test_seed_is_in_the_first_line_and_not_in_the_name(tmp_path: Path) -> None:
+    script = hand_out(7, tmp_path).rename(tmp_path / "rescue_3.py")
+    assert seed_of(script) == 7
+    script.write_text("# mine\n", "utf-8")
+    with pytest.raises(CourseError, match=r"The first line of rescue_3\.py is missing"):
+        seed_of(script)
+
+
+def test_job_of_a_script_is_read_only() -> None:
+    job = Job(data_path("events", "S"), ["masked"])
+    script = read_only(job)
+    script.training.clear()
+    assert script.training == job.training != []
+    with pytest.raises(CourseError, match=r"The script changes job\.storage"):
+        script.storage = None
+    with pytest.raises(AttributeError, match=r"no access to job\.losses"):
+        _ = script.losses
+
+
 @pytest.mark.parametrize("answer", ["nowhere.py", 13, b"rescue_0.py"])
 def test_something_else_than_a_script_is_refused(answer: object) -> None:
     assert_refused(check("13.1", answer), "There is no script")
@@ -174,6 +198,12 @@ NEW_MODEL = """\
         optimiser = torch.optim.AdamW(model.parameters(), RATE * (1 - part))
 """
 NEW_OPTIMISER = "        optimiser = torch.optim.AdamW(model.parameters(), RATE * (1 - part))\n"
+SMALL = "PulseTransformer(read_sensors(job.folder, job.storage), width=32)"
+PEEK = """def peek(model, optimiser, task, batch):
+    return evaluate(model, task, batch)
+
+
+"""
 LOOK_LATER = STEP.replace(
     "learn, model, optimiser",
     "*([learn, model, optimiser] if len(losses) < 2 else [evaluate, model])",
@@ -363,12 +393,25 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
         *KEEP
     ): "are in memory at a time",
     # the steps
-    change(SCHEDULE, 'optimiser.param_groups[0]["lr"] = 0.0'): "learning rate 0 instead of 0.002",
-    change(SCHEDULE, 'optimiser.param_groups[0]["lr"] = 1000 * RATE'): "learning rate 2 instead",
-    change(SCHEDULE, "pass"): "has the learning rate 0.002 instead of 0.001",
+    change(
+        SCHEDULE, 'optimiser.param_groups[0]["lr"] = 0.0'
+    ): "has lr=0.0 in the optimiser instead of lr=0.002",
+    change(
+        SCHEDULE, 'optimiser.param_groups[0]["lr"] = 1000 * RATE'
+    ): "has lr=2.0 in the optimiser",
+    change(SCHEDULE, "pass"): "has lr=0.002 in the optimiser instead of lr=0.001",
     change(EPOCH, NEW_MODEL + EPOCH): "begins with other weights",
     change(EPOCH, NEW_OPTIMISER + EPOCH): "changes the weights in another way",
-    change("torch.optim.AdamW(", "torch.optim.SGD("): "changes the weights in another way",
+    change("torch.optim.AdamW(", "torch.optim.SGD("): "has betas=None in the optimiser",
+    change("model.parameters(), RATE)", "model.parameters(), RATE, weight_decay=0)"): (
+        "has weight_decay=0 in the optimiser"
+    ),
+    change("PulseTransformer(read_sensors(job.folder, job.storage))", SMALL): (
+        "trains another model"
+    ),
+    change(
+        STEP, STEP.replace("learn, model", "learn if len(losses) != 31 else peek, model")
+    ).replace("def evaluate(", f"{PEEK}def evaluate("): "optimiser steps in a sample",
     change("    loss.backward()\n", "    (0 * loss).backward()\n"): "in another way",
     change("    optimiser.zero_grad()\n", ""): "changes the weights in another way",
     change(STEP, STEP.replace(" task,", ' "masked",')): "in epoch 1, step 0 returns the loss",
@@ -382,6 +425,12 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
         "    with torch.no_grad():\n        return model.loss", "    return 0.5 + 0 * model.loss"
     ): ("for held-out events instead of"),
     # the time
+    change(
+        "    torch.manual_seed(SEED)\n", "    torch.manual_seed(SEED)\n    time.sleep(4)\n"
+    ).replace(
+        "import numpy as np", "import time\n\nimport numpy as np"
+    ): "The first step comes after",
+    change("WORKERS = 2", "WORKERS = 0"): "The main process loads the batches itself",
     change(FOLLOWED, f"{FOLLOWED}            time.sleep(0.2)\n").replace(
         "import numpy as np", "import time\n\nimport numpy as np"
     ): "The main process blocks the GPU",

@@ -51,7 +51,8 @@ def _train(learn: Any, rate: float) -> set[str]:
         torch.manual_seed(seed)
         value = learn(model, optimiser, "direction", batch(seed)).item()
         after = parameters_to_vector(model.parameters()).detach().clone()
-        step = Step([], value, seed, batch(seed), [rate], before, after)
+        settings = [dict(optimiser.param_groups[0])]
+        step = Step([], value, seed, batch(seed), settings, before, after)
         said.add(reference.difference(0, step))
     return said
 
@@ -85,12 +86,12 @@ def test_training_that_learns_something_else_is_found(change: tuple[str, str], w
 
 @pytest.mark.parametrize("rate", [0.0, 1e-3, 2.0])
 def test_another_learning_rate_is_found(rate: float) -> None:
-    assert any("has the learning rate" in said for said in differences(rate=rate))
+    assert any("has lr=" in said for said in differences(rate=rate))
 
 
 def test_new_model_between_two_steps_is_found() -> None:
     reference = Reference(PulseTransformer(SENSORS), PLAN)
     count = len(parameters_to_vector(reference.model.parameters()))
     reference.last = torch.zeros(count)
-    step = Step([], 0.5, 1, batch(1), [fixed.RATE], torch.ones(count), torch.ones(count))
+    step = Step([], 0.5, 1, batch(1), [{}], torch.ones(count), torch.ones(count))
     assert "begins with other weights" in reference.difference(0, step)
