@@ -406,6 +406,32 @@ cu.check("05.2", at_once, chunk, buffer)
 # core.
 
 # %% [markdown]
+# ## Audit a loader
+#
+# The ledger counts samples, and you must read it. `audit` runs a loader for two epochs and says what is
+# wrong, with the evidence and a change. In a terminal, `keepfed audit python train.py` does the same for
+# an unchanged training. This dataset has the fault of `PolarLike`:
+
+
+# %%
+# %%worker_module every_event
+from torch.utils.data import IterableDataset
+
+
+class EveryEvent(IterableDataset):
+    def __init__(self, event_id):
+        self.event_id = event_id
+
+    def __iter__(self):
+        yield from self.event_id
+
+
+# %%
+from keepfed import audit
+
+print(audit(DataLoader(EveryEvent(events), batch_size=64, num_workers=4)))
+
+# %% [markdown]
 # ## How long is an epoch?
 #
 # If every worker has its share, it builds batches from its own events only.
