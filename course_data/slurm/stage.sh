@@ -3,7 +3,9 @@
 #
 #     course_data/slurm/stage.sh /lustre/events-M
 #
-# The end of a job does not free the memory. End with `course_data/slurm/stage.sh --remove FOLDER`.
+# The copy counts as memory of the job, so add its size to --mem. On some clusters Slurm gives each
+# job its own /dev/shm and empties it at the end (job_container/tmpfs). On the others, the end of a
+# job does not free the memory. End with `course_data/slurm/stage.sh --remove FOLDER`.
 # Your own script may call stage_to_shm(FOLDER) instead. Then one rank per node copies, and the other
 # ranks wait for it.
 set -euo pipefail

@@ -19,7 +19,7 @@ SCRIPTS = REPO / "course_data/slurm"
 STAND_INS = Path(__file__).parent / "slurm"  # srun and scontrol
 KNOWN = {
     *("job-name", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "hint", "time"),
-    *("signal", "requeue", "open-mode"),
+    *("mem", "signal", "requeue", "open-mode"),
 }
 ECHO = (
     'echo "${0##*/} $*; rank ${RANK:-} ${LOCAL_RANK:-} of ${WORLD_SIZE:-};'
@@ -92,7 +92,7 @@ def test_ray_uses_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> No
     said = told("convert.sh", "/lustre/events-L", "npz", "tar", at=tmp_path, cores=2)
     assert len(said) == 2
     for line in said:
-        assert line.startswith("ray symmetric-run --address 127.0.0.1:6379 --min-nodes 2 ")
+        assert line.startswith("ray symmetric-run --address 127.0.0.1:6386 --min-nodes 2 ")
         assert "--num-cpus 2 -- python -m course_data.convert_events /lustre/events-L " in line
         assert "--to npz tar --engine ray;" in line
         assert line.endswith("cores 2")
@@ -112,6 +112,29 @@ def test_torchrun_is_started_once_per_node(tmp_path: Path) -> None:
     for node, line in enumerate(said):
         assert "torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-id=7 " in line
         assert line.endswith(f"my training.py; rank   of ; node {node}; cores 2")
+
+
+def test_two_jobs_on_a_node_use_different_ports() -> None:
+    for script in ("train.sh", "train_ranks.sh", "convert.sh"):
+        assert "SLURM_JOB_ID % 1000" in (SCRIPTS / script).read_text()
+        assert "mem" in directives(script)
+
+
+@pytest.mark.parametrize("script", ["train.sh", "train_ranks.sh"])
+@pytest.mark.parametrize(("restarts", "queued"), [("19", True), ("20", False)])
+def test_job_is_queued_again_a_limited_number_of_times(
+    script: str, restarts: str, queued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    programs(tmp_path, python="touch started; sleep 2")
+    job = start(script, "my_training.py", at=tmp_path)
+    while not (tmp_path / "started").exists():
+        time.sleep(0.05)
+    job.send_signal(signal.SIGUSR1)
+    said, _ = job.communicate(timeout=60)
+    assert (tmp_path / "requeued").exists() == queued, said
+    assert job.returncode == 0
+    assert ("limit of 20 restarts" in said) != queued
 
 
 @pytest.mark.full

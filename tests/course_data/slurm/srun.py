@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind", "hint"}
+KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind", "hint", "kill-on-bad-exit"}
 
 
 def main(*arguments: str) -> int:
