@@ -28,7 +28,7 @@ class Plan(NamedTuple):
         0,
         0,
         0,
-    )  # workers of each life, and of the one that runs to the end
+    )  # in each life, and in the one that runs to the end
     samples: int = SAMPLES
     goes_on: bool = False  # the first life left the loop by `break`, and loops again
     between: bool = False  # the state is saved after an epoch, before the next loop
