@@ -247,7 +247,7 @@ def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, 
     assert cli.main(["capstone", "--seed", "7", "--answers", *out]) == 0
     script, said = tmp_path / "rescue_7.py", capsys.readouterr().out.splitlines()
     assert script.read_text("utf-8").startswith("# rescue_7.py")
-    assert len(said) == 2 + 7
+    assert len(said) == 2 + 8  # seven faults and a decoy
     script.write_text("changed")
     assert cli.main(["capstone", "--seed", "7", *out]) == 0
     assert script.read_text("utf-8") == "changed"
