@@ -38,6 +38,7 @@ from keepfed.measure.advice.thresholds import (
     WRITING_MS_PER_MB,
 )
 from keepfed.measure.advice.where import FILTERS, LISTS, at, decompresses, find, lines_of
+from keepfed.measure.stacks import is_own
 
 WHOLE = (
     "read each batch in one call: "
@@ -223,7 +224,7 @@ def _gain_of_busy_workers(m: Measurements) -> float:
 
 
 def _precompute_words(m: Measurements) -> str:
-    stage, lines = slowest_stage(m), lines_of(m, "CPU")
+    stage, lines = slowest_stage(m), [one for one in lines_of(m, "CPU") if is_own(one.file)]
     what = f"the stage {stage!r}" if stage else "the samples"
     if lines and not stage:
         what = f"the samples, mostly {' and '.join(f'`{line.call}`' for line in lines[:2])},"
