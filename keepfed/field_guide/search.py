@@ -1,7 +1,7 @@
 """Find the entries whose messages occur in a text or log, and name the cause first."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from keepfed.field_guide.elsewhere import ELSEWHERE
@@ -22,7 +22,8 @@ _SHORT = 40  # maximum number of words of a text that describes a problem in pla
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 _IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
-_RANK = r"(?:\[?(?:default|rank)? ?\d+\]?:\s*)?"  # what launchers write before a line
+# what launchers and pytest write before a line, such as "[rank1]: " or "(Worker pid=7) "
+_RANK = r"(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*"
 _ERROR = re.compile(rf"^{_RANK}((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$", re.M)
 _FRAME = re.compile(rf'^{_RANK}\s*File "([^"\n]+)", line (\d+), in (\S+)', re.M)
 _IGNORED = re.compile(r"^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$", re.M)
@@ -30,7 +31,7 @@ _IGNORED = re.compile(r"^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$"
 _WRAPPER = re.compile(
     r"(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError"
     r"|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\w*Error)\b"
-    r"|\w+: Caught \w+ in DataLoader worker"
+    r"|\w+: (Caught \w+ in DataLoader worker|Traceback \(most recent)"
 )
 _LIBRARY = re.compile(r"(site|dist)-packages|[/\\][Ll]ib(64)?[/\\]|^<|[/\\]bin[/\\]")
 
@@ -48,13 +49,16 @@ def look_up(text: str) -> list[Entry]:
         is_log = _IS_MESSAGE.search(text) or len(plain.split()) > _SHORT
         return [] if is_log or _elsewhere(plain) else _about(plain)
     best = min(entry.rank for entry in found)
-    if ROLES[best] in ("consequence", "noise") and (
-        _elsewhere(plain)
-        or _unexplained(text, [span for spans in found.values() for span in spans])
-    ):
+    follows = ROLES[best] in ("consequence", "noise")
+    if follows and (_elsewhere(plain) or _unexplained(text, found)):
         return []
     listed = [entry for entry in found if entry.rank == best]
-    return sorted(listed, key=lambda entry: -sum(map(len, found[entry])))
+    listed.sort(key=lambda entry: -sum(map(len, found[entry])))
+    return [
+        entry
+        for place, entry in enumerate(listed)
+        if not _covered(found[entry], [span for one in listed[:place] for span in found[one]])
+    ]
 
 
 def explain(text: str) -> str:
@@ -91,12 +95,20 @@ def _spans(entry: Entry, plain: str) -> list[str]:
     return [match[0] for match in matches if match]
 
 
-def _unexplained(text: str, spans: Sequence[str]) -> list[str]:
+def _covered(spans: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether longer messages of other entries contain all the parts."""
+    return all(any(span in other and span != other for other in others) for span in spans)
+
+
+def _unexplained(text: str, found: Mapping[Entry, Sequence[str]]) -> list[str]:
     """Return the errors of a log that neither wrap another one nor belong to a known message."""
     return [
         error
         for error, _ in _errors(text)
-        if not any(span in _plain(error) or _plain(error) in span for span in spans)
+        if not any(
+            _spans(entry, _plain(error)) or any(_plain(error) in span for span in spans)
+            for entry, spans in found.items()
+        )
     ]
 
 
@@ -128,7 +140,9 @@ def _origin(text: str) -> str:
 @cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = (re.escape(part.strip()) for part in _plain(message).split(ANY))
-    return re.compile(f".{{0,{_FAR}}}?".join(parts))
+    # a message that begins with a word does not begin within one
+    start = r"(?<![a-z0-9])" if message[0].isalnum() else ""
+    return re.compile(start + f".{{0,{_FAR}}}?".join(parts))
 
 
 def _plain(text: str) -> str:

@@ -33,7 +33,7 @@ class Hdf5Events(RowEvents):
         try:
             return h5py.File(path if fs is None else fs.open(path), "r", rdcc_nbytes=_CHUNK_CACHE)
         except OSError as error:
-            if "lock" in str(error) or "already open" in str(error):
+            if "unable to lock" in str(error):
                 raise UnfitFileError(
                     "another process has it open for writing. Wait until it closes the file."
                 ) from error

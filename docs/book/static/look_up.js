@@ -4,12 +4,12 @@
 const FAR = 300; // maximum number of characters that … stands for
 const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, LEAST = 0.9, NEAR = 0.85, MOST = 3;
 const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
-const ERROR = /^(?:\[?(?:default|rank)? ?\d+\]?:\s*)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
+const ERROR = /^(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
 const IGNORED = /^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$/gm;
 const WRAPPER = new RegExp(
   "(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError" +
     "|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\\w*Error)\\b" +
-    "|\\w+: Caught \\w+ in DataLoader worker",
+    "|\\w+: (Caught \\w+ in DataLoader worker|Traceback \\(most recent)",
 );
 const COLOURS = /\x1b\[[0-9;]*m/g;
 
@@ -19,7 +19,8 @@ const sum = (items, of) => [...items].reduce((total, item) => total + of(item), 
 
 function pattern(message) {
   const parts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim().replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
-  return new RegExp(parts.join(`.{0,${FAR}}?`));
+  const start = /^[a-z0-9]/i.test(message) ? "(?<![a-z0-9])" : "";
+  return new RegExp(start + parts.join(`.{0,${FAR}}?`));
 }
 
 const compiled = once(() => new Map(FIELD_GUIDE.entries.map((entry) => [entry, entry.messages.map(pattern)])));
@@ -36,9 +37,11 @@ function lookUp(text) {
     return !said || isLog || elsewhere(said) ? [] : about(said);
   }
   const best = Math.min(...[...found.keys()].map((entry) => entry.rank));
-  if (best >= CAUSES && (elsewhere(said) || unexplained(text, [...found.values()].flat()))) return [];
+  if (best >= CAUSES && (elsewhere(said) || unexplained(text, found))) return [];
   const length = (entry) => sum(found.get(entry), (span) => span.length);
-  return [...found.keys()].filter((entry) => entry.rank === best).sort((one, other) => length(other) - length(one));
+  const listed = [...found.keys()].filter((entry) => entry.rank === best).sort((one, other) => length(other) - length(one));
+  const inside = (span, others) => others.some((one) => found.get(one).some((other) => other.includes(span) && other !== span));
+  return listed.filter((entry, place) => !found.get(entry).every((span) => inside(span, listed.slice(0, place))));
 }
 
 // Return the sentence for a text that has nothing to do with loading.
@@ -51,8 +54,10 @@ function errors(text) {
   return [...lines.matchAll(ERROR)].map((match) => match[1].trim()).filter((error) => !WRAPPER.test(error));
 }
 
-function unexplained(text, spans) {
-  return errors(text).some((error) => !spans.some((span) => plain(error).includes(span) || span.includes(plain(error))));
+function unexplained(text, found) {
+  const explains = (error) => ([entry, spans]) =>
+    compiled().get(entry).some((one) => one.test(error)) || spans.some((span) => span.includes(error));
+  return errors(text).some((error) => ![...found].some(explains(plain(error))));
 }
 
 const stem = (word) => word.replace(/(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$/, "");

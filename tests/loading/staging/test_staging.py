@@ -16,7 +16,7 @@ from course_utils.hardware.storage import slow_storage
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, unstage
-from keepfed.loaders.staging.stage import find_staging_dir
+from keepfed.loaders.staging.stage import find_staging_dir, staged_copies
 from tests.loading.staging.staging_sources import Meddling, contents, left
 
 
@@ -57,11 +57,17 @@ def test_folder_copy_follows_links_and_is_private(shards: Path, shm: Path, tmp_p
     plain = contents(shards)
     (shards / "linked").symlink_to(tmp_path / "elsewhere")
     (shards / "train" / "circle").symlink_to(shards)
-    (shards / "gone").symlink_to(tmp_path / "gone")
     with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
         assert staged.path.name == "shards"
         assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
         assert stat.S_IMODE(find_staging_dir(shm).folder.stat().st_mode) == 0o700
+
+
+def test_link_to_a_missing_file_is_named(shards: Path, shm: Path, tmp_path: Path) -> None:
+    (shards / "gone").symlink_to(tmp_path / "nothing")
+    with pytest.raises(KeepfedError, match=r"gone is a link to a missing file\. Restore"):
+        stage_to_shm(shards, to=shm)
+    assert not staged_copies(shm)
 
 
 def test_changed_source_is_copied_again_and_unused_copy_is_removed(shards: Path, shm: Path) -> None:
