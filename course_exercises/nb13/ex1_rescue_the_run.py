@@ -37,6 +37,7 @@ from keepfed.formatting import percent, plural
 START_UP_S = 3.0  # until the first step, without the start-up of workers
 HELD = 0.6  # largest share of the events of an epoch that is held in memory
 LONGEST_S = 60.0  # maximum duration of a run, in real time
+CUT_OFF = f"The run was stopped after {LONGEST_S:.0f} s."
 ALIKE = 0.5  # largest share of neighbours, or of pairs in a batch, that is the same in two epochs
 SPREAD = 0.3  # smallest scatter of a batch on disk, relative to that of all events
 SORTED = 0.6  # largest rank correlation of an epoch with the disk, on average over the epochs
@@ -60,12 +61,9 @@ def rescue(script: Any) -> Verdict:
         f"There is no script {script!s:.60} with a function `train`.",
         "Pass the path of your script, script = hand_out(), and keep `def train(job)` in it.",
     )
-    result, objection, is_cut_off = grade(script, train)
-    if is_cut_off and result.rescued:
-        return todo(
-            f"The machine is too busy: the check took longer than {LONGEST_S:.0f} s. Close other "
-            "programs, and run the check again."
-        )
+    result, objection = grade(script, train)
+    if result.refused == CUT_OFF and result.au >= TARGET_AU:
+        return todo(f"The machine is too busy. {CUT_OFF} Close other programs, and check it again.")
     add_result(result)
     if result.rescued:
         decoy = decoy_of(result.seed)
@@ -76,8 +74,8 @@ def rescue(script: Any) -> Verdict:
     return wrong(f"{objection[0]} ({au}{plural(result.points, 'point')})", objection[1])
 
 
-def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
-    """Run a training. Return its result, what to fix first, and whether it was cut off."""
+def grade(script: str | Path, train: Any) -> tuple[Result, Objection]:
+    """Run a training. Return its result, and what to fix first."""
     job = CountedJob(data_path("events", "S"), seconds=LONGEST_S)
     job.run(train)
     au, start_up = job.trace.summary().au, start_up_of(job)
@@ -91,7 +89,7 @@ def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
     result = Result(
         seed=seed_of(script),
         points=0 if spoilt else points,
-        refused=found[0][0] if found else "",
+        refused=found[0][0] if found else CUT_OFF if job.late else "",
         au=round(au, 4),
         start_up_s=round(start_up, 2),
         held=job.held,
@@ -102,8 +100,8 @@ def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
         when=now(),
     )
     if not spoilt and (POINTS_AU - fed > POINTS_EACH or not found):  # the AU costs most
-        return result, starving(job), job.late
-    return result, found[0], job.late
+        return result, starving(job)
+    return result, found[0]
 
 
 def start_up_of(job: CountedJob) -> float:

@@ -106,9 +106,7 @@ def train(job: Job) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), RATE)
     for epoch, task in enumerate(job.plan):
         data.epoch.value = epoch
-        part = job.plan[:epoch].count(task) / job.plan.count(
-            task
-        )  # share of this task that is done
+        part = job.plan[:epoch].count(task) / job.plan.count(task)  # progress of this task
         optimiser.param_groups[0]["lr"] = RATE * (1 - part)
         losses = []
         for batch in job.follow(loader):

@@ -15,7 +15,7 @@ from course_stories.capstone import PulseTransformer, Step
 
 ALIKE = 0.6  # relative difference of what a step changes, up to 0.4 with bfloat16
 CLOSE = 0.05  # relative difference of losses
-SETTINGS = ("lr", "betas", "eps", "weight_decay", "maximize")  # of the optimiser
+SETTINGS = ("lr", "betas", "eps", "weight_decay", "maximize")  # settings of the optimiser
 
 
 class Reference:

@@ -111,8 +111,8 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # - at most 60 % of the events of an epoch are in memory at a time: read and not yet used, cached, or
 #   kept after their step. <!-- given -->
 #
-# The check runs three epochs on other events. It adds up the CPU time of each process and the time in
-# which it would wait, so it gives the same result on a busy laptop. Each worker counts as if it had its
+# The check runs three epochs on other events. It adds the CPU time of each process to its emulated
+# waiting time, so it gives the same result on a busy laptop. Each worker counts as if it had its
 # own core. An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of the
 # other two targets gives 20 points. A different training gives no points. <!-- given -->
 #
@@ -253,8 +253,8 @@ write_report()
 # ## Another patient
 #
 # There are several faults for each of the seven places, and a seed selects among them. `hand_out(7)`
-# writes `rescue_7.py`, which has other faults. Set `script` to the returned path, and run the cells from
-# `timed_job` on again.
+# writes `rescue_7.py`, which has other faults. Set `script` to the returned path, and run the cells
+# again, starting with `timed_job`.
 #
 # ## A board for a class
 #
@@ -264,7 +264,7 @@ write_report()
 #
 # Choose any name, and enter the address with its token. The board receives this name, the figures of
 # your best result and its time, and nothing else. Your first post returns a word. Pass it as `word=` in
-# later posts, so that nobody else can post under your name. The board does not verify the results, so it
+# later posts. Without this word, other people cannot post under your name. The board does not verify the results, so it
 # is only for fun. An exam would run your script itself.
 
 # %%

@@ -111,7 +111,7 @@ def test_a_fault_alone_costs_five_points_of_au_or_is_refused(
 @pytest.mark.parametrize("seed", range(6))
 def test_a_script_as_handed_out_starves_the_gpu(seed: int, tmp_path: Path) -> None:
     script = hand_out(seed, tmp_path)
-    result, _, _ = judge.grade(script, load(script).train)
+    result, _ = judge.grade(script, load(script).train)
     assert result.au < 0.15
     assert (result.seed, result.rescued) == (seed, False)
 
@@ -316,9 +316,9 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
     change("enumerate(job.plan)", "enumerate(job.plan * 2)"): "the number of epochs is 6",
     change(FOLLOWED, f"{FOLLOWED}{ONLY_LOOKED_AT}"): "the number of optimiser steps in a sample",
     change("compute(learn, model, optimiser, task", "compute(evaluate, model, task"): (
-        "the number of optimiser steps in a sample is 0"
+        "the number of optimiser steps in a sample of the steps is 0"
     ),
-    change(STEP, LOOK_LATER): "the number of optimiser steps in a sample is 2",
+    change(STEP, LOOK_LATER): "the number of optimiser steps in a sample of the steps is 2",
     change("    optimiser.step()\n", "    optimiser.step()\n    optimiser.step()\n"): (
         "the number of optimiser steps in a sample"
     ),
@@ -410,7 +410,7 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
         "trains another model"
     ),
     change(
-        STEP, STEP.replace("learn, model", "learn if len(losses) != 31 else peek, model")
+        STEP, STEP.replace("learn, model", "learn if len(losses) != 11 else peek, model")
     ).replace("def evaluate(", f"{PEEK}def evaluate("): "optimiser steps in a sample",
     change("    loss.backward()\n", "    (0 * loss).backward()\n"): "in another way",
     change("    optimiser.zero_grad()\n", ""): "changes the weights in another way",
