@@ -1,6 +1,6 @@
 """A training with one loss spike, which notebook 13 traces back to a single sample.
 
-python -m course_stories.loss_spike    train for three epochs, and print the step of the spike
+python -m course_stories.small_training.loss_spike    train for three epochs, and print the step of the spike
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SEED, EPOCHS = 7, 3
 PULSES, SENSORS = 1_024, 8
 
 
-class Pulses(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class SensorPulses(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Pulses of eight sensors, and their mean. One sensor of one event failed."""
 
     def __init__(self, epoch: torch.Tensor):
@@ -42,7 +42,7 @@ def train() -> list[float]:
     torch.manual_seed(SEED)
     epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
     batches = ResumableBatches(PULSES, 32, seed=SEED)
-    loader = DataLoader(Pulses(epoch), batch_sampler=batches, num_workers=2)
+    loader = DataLoader(SensorPulses(epoch), batch_sampler=batches, num_workers=2)
     model = nn.Linear(SENSORS, 1)
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-6)
     losses = []
