@@ -120,7 +120,7 @@ def test_missing_events_or_space_raise_error(
     with pytest.raises(FileNotFoundError, match="make_events --out"):
         compare(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
-    with pytest.raises(KeepfedError, match=rr"1(\.0)? MB free, .* most=500"):
+    with pytest.raises(KeepfedError, match=r"1(\.0)? MB free, .* most=500"):
         compare_formats(folder)
 
 
