@@ -28,13 +28,6 @@ def _differ(key: str, wrong: Callable[[torch.Tensor, torch.Tensor], object]) -> 
     return lambda _, got, wanted: not equal(got[key], wanted[key]) and wrong(got[key], wanted[key])
 
 
-def _same_but_width(got: torch.Tensor, wanted: torch.Tensor) -> int:
-    """Return how much wider `got` is, or 0 if another axis differs as well."""
-    if got.ndim != 3 or got.shape[::2] != wanted.shape[::2]:
-        return 0
-    return got.shape[1] - wanted.shape[1]
-
-
 SLIPS = (
     Slip(
         lambda _, got, __: (
@@ -52,26 +45,24 @@ SLIPS = (
         "Remove requires_grad_().",
     ),
     Slip(
-        _differ("pulses", lambda got, wanted: _same_but_width(got, wanted) < 0),
-        "The longest event has {wanted[pulses].shape[1]} pulses, but your batch has space for only "
-        "{got[pulses].shape[1]}. Cutting events loses pulses.",
-        "Pad the short events to the length of the longest one.",
-    ),
-    Slip(
-        _differ("pulses", lambda got, wanted: _same_but_width(got, wanted) > 0),
+        _differ(
+            "pulses",
+            lambda got, wanted: (
+                got.shape[::2] == wanted.shape[::2] and got.shape[1] != wanted.shape[1]
+            ),
+        ),
         "The longest event of this batch has {wanted[pulses].shape[1]} pulses, but your batch has "
-        "space for {got[pulses].shape[1]}. The rest is padding in every event.",
-        "Take the width from the samples of this batch only.",
+        "space for {got[pulses].shape[1]}. A smaller space loses pulses, a larger one is wasted.",
+        "Take the width from the longest event of this batch only.",
     ),
     Slip(
         _differ("mask", lambda got, wanted: equal(got, ~wanted)),
-        "The mask is inverted, because it is true for padding. PyTorch's key_padding_mask works like "
-        "this, but here true means a pulse.",
+        "The mask is true for padding, like PyTorch's key_padding_mask. Here, true means a pulse.",
         "Invert it with ~mask, or write < instead of >=.",
     ),
     Slip(
         _differ("mask", lambda got, wanted: got.shape == wanted.shape and not got[wanted].all()),
-        "The mask marks real pulses as padding. Do not look at values, because a real pulse may be zero.",
+        "The mask marks real pulses as padding. A real pulse may be zero, so do not use values.",
         "Compute the mask from the lengths of the events.",
     ),
     Slip(

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_exercises.judging.compare import Slip, compare
-from course_exercises.judging.probes import expect_same_in_a_new_python, process_unchanged
+from course_exercises.judging.probes import (
+    expect_given_rank,
+    expect_same_in_a_new_python,
+    process_unchanged,
+)
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 SEEDS = range(200)  # enough to tell a random draw from a pattern
@@ -92,6 +96,7 @@ def split_by_run(split: Split) -> Verdict:
     answer, cases = partial(_parts, split), [first, twin, *more]
     compare(answer, lambda _: None, cases, *SLIPS, same=lambda *_: True)
     _expect_seeded(answer, cases[-1])
+    expect_given_rank(lambda: str(answer(first).drawn.astype(int)), split)
     expect_same_in_a_new_python(split, *first)
     return right("No run is in both parts, every event is in one, and the seed decides which.")
 
@@ -105,7 +110,7 @@ def _parts(split: Split, case: Case) -> Any:
     arrays = [np.asarray(part) for part in found]
     arrays = [array if array.size else array.astype(int) for array in arrays]
     is_positions = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays)
-    return Parts(*arrays, case.run_id) if is_positions else found
+    return Parts(arrays[0], arrays[1], case.run_id) if is_positions else found
 
 
 def _expect_seeded(answer: Callable[[Case], Any], case: Case) -> None:

@@ -22,7 +22,7 @@ FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times 
 
 
 class Cost(NamedTuple):
-    """Cost of a batch: requests as shuffled and as sorted, and bytes for each byte of its events."""
+    """Cost of a batch: requests, requests if it is sorted, and bytes for each byte of events."""
 
     events: int
     requests: int
@@ -93,7 +93,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
     compare(lambda batch: [dataset[batch[0]]], lambda batch: plain(batch[:1]), odd)
     batches = [block_batch(len(events), seed) for seed in range(6)]
     sizes = [sum(event.nbytes for event in plain(batch)) for batch in batches]
-    _, kept, _ = memory_of(lambda: [len(dataset.__getitems__([*batch])) for batch in batches])
+    _, kept, _ = memory_of(lambda: any(dataset.__getitems__([*batch]) is None for batch in batches))
     costs = [_cost(dataset, storage, *case) for case in zip(batches, sizes, strict=True)]
     storage.reset_counters()
     served = iter(loader(dataset, batch_sampler=batches))

@@ -22,11 +22,18 @@ class Answer(NamedTuple):
     counts: Mapping[str, int]
     weights: NDArray[np.float64]
 
-    def agrees(self, other: "Answer", *, counts: bool = True) -> bool:
-        """Return whether the weights, and the counts if wanted, are those of another answer."""
-        shape = self.weights.shape == other.weights.shape
-        close = shape and np.allclose(self.weights, other.weights, rtol=0.01, atol=0)
-        return close and not (counts and self.counts != other.counts)
+    def __repr__(self) -> str:
+        counts = dict(self.counts) if isinstance(self.counts, Mapping) else self.counts
+        return f"{counts}, weights {self.weights.round(2).tolist()}"
+
+    def agrees(self, other: "Answer") -> bool:
+        """Return whether the counts are equal, and the weights equal within 1 %."""
+        return self.counts == other.counts and self.weighs_like(other)
+
+    def weighs_like(self, other: "Answer") -> bool:
+        """Return whether the weights are equal within 1 %."""
+        same = self.weights.shape == other.weights.shape
+        return same and np.allclose(self.weights, other.weights, rtol=0.01, atol=0)
 
 
 def _power(exponent: int, counts: Mapping[str, int]) -> Answer:
@@ -49,14 +56,9 @@ SLIPS = (
         "Give each picture the weight of its class, in the order of images.targets.",
     ),
     Slip(
-        lambda counts, got, _: got.agrees(_power(0, counts), counts=False),
+        lambda counts, got, _: got.weighs_like(_power(0, counts)),
         "All pictures have the same weight, so each class is drawn as often as it occurs.",
         "Give a picture of a class of n the weight 1/n.",
-    ),
-    Slip(
-        lambda counts, got, _: got.agrees(_power(1, counts), counts=False),
-        "Common classes have larger weights, so rare pictures are drawn even less often.",
-        "Divide by the count instead of multiplying by it.",
     ),
 )
 

@@ -15,7 +15,7 @@ NUMBERS = (
         STEPS * BATCH,
         "The bar counts steps, and each step is one batch. Multiply the two.",
         {
-            1e6: "A million events are the plan, but the bar shows another number.",
+            1e6: "The plan was a million events, but the bar shows a different number.",
             STEPS: "This is the number of steps, not of events.",
         },
         WITHIN,

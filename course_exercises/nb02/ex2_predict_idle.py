@@ -73,10 +73,6 @@ _SLIPS: Slips[Loop, float] = {
         "Divide L by min(W, P).",
         _idle_if(lambda L, C, w, p: max(C, L / w) if w else L + C),
     ),
-    "You divide by P even if there are fewer workers than P.": (
-        "Divide L by min(W, P).",
-        _idle_if(lambda L, C, w, p: max(C, L / p) if w else L + C),
-    ),
     "You treat 0 workers as 1. With 0 workers, the loop itself loads, so nothing overlaps.": (
         "Add a line for num_workers == 0: T = L + C.",
         _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),

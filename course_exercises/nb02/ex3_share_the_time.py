@@ -41,10 +41,6 @@ _SLIPS: Slips[float, Shares] = {
         lambda ratio: (_shares(ratio)[0],) * 2,
         lambda ratio: (_shares(ratio)[1],) * 2,
     ),
-    "Your function returns percentages, but a share is between 0 and 1.": (
-        "Remove the factor 100.",
-        lambda ratio: (100 * _shares(ratio)[0], 100 * _shares(ratio)[1]),
-    ),
 }
 
 
