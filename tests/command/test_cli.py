@@ -229,7 +229,7 @@ def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkey
     said = capsys.readouterr().out
     assert "What happened: Too many files are open" in said
     assert all(f"\n{part}" in said for part in ("Why: ", "Fix:\n  1. ", "More: "))
-    log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nBus error\xff\n"))
+    log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nquux \xff\n"))
     monkeypatch.setattr("sys.stdin", log)
     assert cli.main(["why"]) == 1
     assert capsys.readouterr().out.startswith(
