@@ -238,8 +238,8 @@ cu.cleanup_workers()
 #
 # **Guesses.**
 #
-# - **00a** Most say 60 to 90, because "the GPU does the work". It is about a fifth.
-# - **00b** Most say 2. It is a little less, because the workers have to start first. People who say
+# - **00a** Most say 60 to 90, because "the GPU does the work". The answer is about a fifth.
+# - **00b** Most say 2. The answer is a little less, because the workers have to start first. People who say
 #   1.2 think of two programs that share the cores, but these workers wait for a storage and hardly
 #   compute.
 #

@@ -48,7 +48,8 @@ cu.ready("01")
 # %% [markdown]
 # ## Look first
 #
-# The data are simulated. A telescope of 5,160 light sensors in the ice records particles that pass. One
+# The data are simulated. A telescope of 5,160 light sensors in the ice records particles that pass
+# through it. One
 # event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, sensor number, and a
 # flag.
 
@@ -137,8 +138,8 @@ list(DataLoader([3, 1, 4, 1, 5], batch_size=2))
 
 # %% [markdown]
 # If the loader should choose the indices itself, for example to shuffle, the dataset also needs a
-# `__len__`. Such datasets are called *map-style*. Those of Hugging Face's
-# [datasets](https://huggingface.co/docs/datasets) are map-style too, unless you stream them.
+# `__len__`. Such datasets are called *map-style*. The datasets of Hugging Face's
+# [datasets](https://huggingface.co/docs/datasets) library are map-style too, unless you stream them.
 #
 # Now a real dataset. Every event is stored in a small `.npz` file. `__init__` only lists the files, and
 # `__getitem__` opens one file when the loader requests it. This is *lazy* loading.
@@ -272,7 +273,8 @@ cu.reveal("01b", 100 * np.mean(padding))
 #
 # **Guesses.**
 #
-# - **01b** Most say 30 to 50, because they think of the typical length. It is about 70, because one long
+# - **01b** Most say 30 to 50, because they think of the typical length. The answer is about 70, because
+#   one long
 #   event makes the whole batch wide. People forget the tail of the histogram, so point at it afterwards.
 #
 # **Goes wrong.**
@@ -285,7 +287,8 @@ cu.reveal("01b", 100 * np.mean(padding))
 # %% [markdown]
 # ## Order
 #
-# A *sampler* chooses the indices. `shuffle=True` uses one that draws every index once, in a new order in
+# A *sampler* chooses the indices. `shuffle=True` uses a sampler that draws every index once, in a new
+# order in
 # each epoch.
 
 # %%
@@ -392,7 +395,8 @@ cu.check("01.2", split_by_run)
 #
 # **Guesses.**
 #
-# - **01c** People who say 0 think of events, because a split has no common events. It is all of the runs,
+# - **01c** People who say 0 think of events, because a split has no common events. The answer is all of
+#   the runs,
 #   because each run has hundreds of events.
 #
 # **Goes wrong.**
@@ -455,7 +459,8 @@ print(server.counters())
 #
 # **Guesses.**
 #
-# - **01d** Most say 50 or more. It is about a sixth, because the GPU waits while the main process reads
+# - **01d** Most say 50 or more. The answer is about a sixth, because the GPU waits while the main
+#   process reads
 #   and decodes.
 
 # %% [markdown]
@@ -542,7 +547,8 @@ for dataset in (events, corpus):
 #
 # **Guesses.**
 #
-# - **01e** Most say 2 to 5, because "reading is reading". It is a factor of hundreds or more, because the
+# - **01e** Most say 2 to 5, because "reading is reading". The answer is a factor of hundreds or more,
+#   because the
 #   text must be read word by word.
 # - **01f** People who think that every epoch shows all events say 100. It is 63.
 #
@@ -692,7 +698,7 @@ cu.check("01.3", BatchedPulseFile)
 # **Guesses.**
 #
 # - **01g** People who trust a trained model say the true share, about a tenth. Others say 50, the share
-#   in the training set. It is between the two, and far too high.
+#   in the training set. The answer is between the two, and far too high.
 #
 # **Goes wrong.**
 #
@@ -778,8 +784,8 @@ for table in everything, balanced:
     print(f"{len(table):,} events, {100 * table[:, 0].mean():.0f} % of them cascades")
 
 # %% [markdown]
-# `balanced` contains all cascades and every seventh track. The next epoch takes other tracks, and after
-# seven epochs each track was used once. The sampler reads more, and repeats the cascades.
+# `balanced` contains all cascades and every seventh track. The next epoch uses different tracks, and
+# after seven epochs each track has been used once. The sampler reads more, and repeats the cascades.
 
 # %%
 question = "A model learns from `balanced`. What share of all events does it think are cascades?"
@@ -805,9 +811,9 @@ draw_calibration(rare, said | corrected)
 # %% [markdown]
 # Both classifiers predict far too many cascades, because half of their training events were cascades. To
 # correct the odds, divide them by the odds in the training set, and multiply them by the true odds. The
-# order of the events stays the same, so the best 100 stay the best 100. But a cut at 0.5 then selects other
-# events, so choose the cut again. After the correction, a probability is a probability. If anybody
-# uses the probabilities of a balanced training, correct them.
+# order of the events stays the same, so the best 100 stay the best 100. But a cut at 0.5 then selects
+# different events, so choose the cut again. After the correction, the outputs are true probabilities. If
+# anybody uses the probabilities of a classifier, correct them after a balanced training.
 #
 # Two warnings. Many physics events have a *weight*, which may even be negative. A sampler cannot use it,
 # so multiply the loss of each event by its weight. And a loader takes only one sampler, so you

@@ -61,7 +61,7 @@ cu.ready("02")
 # ### Exercise 2.1 · 5 min · ●○○
 #
 # Find three numbers, each to within two percent. How many events does an epoch have? How many days will
-# ten epochs take? And how many times as long as in the small run does *one event* take?
+# ten epochs take? And how many times as long does *one event* take, compared with the small run?
 #
 # <details><summary>Hint 1</summary>
 #
@@ -100,8 +100,8 @@ cu.predict(
 )
 
 # %% [markdown]
-# Your own disk is too fast to show much. Therefore the course *emulates* a storage. It delivers your files
-# as late as a slower storage would. Its page cache holds 40 blocks here.
+# Your own disk is too fast to show much. Therefore the course *emulates* a storage. The emulation
+# delivers your files with the delays of a slower storage. Its page cache holds 40 blocks here.
 
 # %%
 import random
@@ -139,7 +139,7 @@ curves(sizes, found, xlabel="data / page cache", ylabel="found in the emulated c
 cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
-# The cache loses not a tenth of the reads, but all of them. Each block is evicted shortly before it is
+# The cache misses all of the reads, not just a tenth. Each block is evicted shortly before it is
 # needed again. (Real page caches are slightly better.) Shuffled reading still finds about 70 %. But then a
 # miss costs more, because the system cannot guess which block comes next.
 #
@@ -205,9 +205,11 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 #
 # - **02a** A tenth does not fit, so expect the answer 90. It is 0. Let people explain it to each other
 #   with a drawing of a cache with four places, and five blocks that are read in a circle.
-# - **02b** 1.1 and 10 are tempting. It is about 7. The exact ratio depends on the file and the batch size,
+# - **02b** 1.1 and 10 are tempting. The answer is about 7. The exact ratio depends on the file and the
+#   batch size,
 #   but the shape does not.
-# - **02c** People who read "utilisation" as a share of the chip say 1. It is 100, because one kernel ran
+# - **02c** People who read "utilisation" as a share of the chip say 1. The answer is 100, because one
+#   kernel ran
 #   all the time.
 
 # %% [markdown]
@@ -384,7 +386,8 @@ cu.reveal("02e", rate(ahead))
 #
 # **Guesses.**
 #
-# - **02d** People who only halve L say 25. It is 20, because now the GPU is slower than the loader. With
+# - **02d** People who only halve L say 25. The answer is 20, because now the GPU is slower than the
+#   loader. With
 #   T = max(...) on the board, it is easy.
 # - **02e** This is the prediction to wait for. 20 is tempting. The speed does not change, and the model
 #   says 12.5.
@@ -469,13 +472,15 @@ box
 # <details><summary>The answer</summary>
 #
 # Four, because 160 / 4 = 40 ms is less than 50. Two cores do not mean that P = 2 everywhere, because each stage has
-# its own P. Reading is 60 % of the load here, 96 ms. It only waits, so four batches are read at the same time. The
-# other 64 ms compute, and two cores need 32 ms per batch for them. The result is T = max(50, 160 / 4, 64 / 2) = 50.
+# its own P. Reading is 60 % of the load here, 96 ms. It only waits, so four batches are read at the same
+# time. The other 64 ms are computation, which two cores share, so it takes 32 ms per batch. The result
+# is T = max(50, 160 / 4, 64 / 2) = 50.
 # The GPU still waits for the first batch, and sometimes for a slow one. <!-- given -->
 #
 # </details>
 #
-# `box.measure()` really runs your choice, 60 steps with real workers. The picture above then shows the result next to
+# `box.measure()` runs your choice for 60 steps with real workers. The picture above then shows the
+# result next to
 # the prediction, including one thing that cannot be predicted: how long *your* workers took to start.
 
 # %%
@@ -490,8 +495,8 @@ print(f"GPU busy after the first step: predicted {predicted:.0f} %, measured {fo
 # %% [markdown]
 # ## An estimate from nine steps
 #
-# Ada's bar predicted a hundred days after nine steps, with a cold cache. Can you trust such a prediction? Here is an
-# epoch whose data will fit, but are not in the cache yet.
+# Ada's bar predicted a hundred days after nine steps, with a cold cache. Can you trust such a
+# prediction? Here is an epoch whose data fit in the cache, but are not there yet.
 
 # %%
 cold = cu.slow_storage(folder, "busy Lustre", cache_mb=1.5 * data_mb)
@@ -609,8 +614,9 @@ cu.check("02.3", waiting_share)
 # ## What it costs
 #
 # If you speed up the step, check the loader again. In a
-# [tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed precision made
-# training 4.1 times faster: the loader has to deliver 4.1 times as much. If it cannot, somebody pays.
+# [tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed
+# precision made training 4.1 times faster, so the loader has to deliver 4.1 times as much. If it cannot,
+# somebody pays.
 #
 # ### Exercise 2.4 · 10 min · ●●○
 #
@@ -651,5 +657,5 @@ cu.check("02.4", wasted_per_month, recoverable_per_day, per_useful_hour)
 #   over three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff. Two
 #   objections are worth hearing: an idle GPU draws less power, and the 250 are low. Compared with 100 %,
 #   the waste would be 1,975 dollars a day, but no training reaches 100 %.
-# - In 2.3, let somebody defend the 30 %. It is right as a share of the compute time. The error of the slide
-#   is to name the wrong whole. Write the base under every percentage.
+# - In 2.3, let somebody defend the 30 %. It is right as a share of the compute time, but the slide calls
+#   it a share of the complete time. Write the base under every percentage.

@@ -170,8 +170,9 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 
 # %% [markdown]
 # `gpu.step` only *launches* the work and returns, because CUDA is asynchronous. The next line that
-# **waits** for the GPU gets the time. With `item()`, that is `item()`. Without it, the copy to the
-# device gets the time, because it has to wait for the kernels before it. The stopwatch then reports
+# **waits** for the GPU gets the time. With `item()`, this is the line with `item()`. Without `item()`,
+# the copy to the device gets the time, because it has to wait for the kernels before it. The stopwatch
+# then reports
 # that moving data takes nearly all the time, and somebody buys faster disks.
 #
 # To time a GPU, call `torch.cuda.synchronize()`, read the clock, run many steps, call `synchronize()`
@@ -377,7 +378,7 @@ clinic.second_opinion(which)
 # %% [markdown]
 # ## You now can
 #
-# - say how much a better loader could gain at most, and leave a loop alone that has nothing to gain,
+# - say how much a better loader could gain at most, and leave alone a loop that has nothing to gain,
 # - distrust a stopwatch around a line that launches work on a GPU,
 # - find the cause with three runs and two looks at the workers, or with `cu.diagnose`,
 # - do all of this with your own training script.

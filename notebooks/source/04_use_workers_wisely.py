@@ -88,7 +88,8 @@ cu.reveal("04a", who.calls)
 
 # %% [markdown]
 # Each worker counted in its own copy. Your dataset was never changed. The second epoch has new processes,
-# which count from 1 again. The old copies are gone, with any cache that `__getitem__` filled. Data that all
+# which count from 1 again. The old copies are gone, including any cache that `__getitem__` filled. Data
+# that all
 # processes share must be in **shared memory** before they start: `torch.zeros(1000).share_memory_()`.
 #
 # ## What a start costs
@@ -175,7 +176,7 @@ rates_and_model(
 )
 
 # %% [markdown]
-# Many workers can wait at the same time; only as many can compute as there are cores. The notebook itself
+# Many workers can wait at the same time, but only one worker per core can compute. The notebook itself
 # also needs some CPU time.
 #
 # <details><summary>With a real GPU it needs a whole core</summary>
@@ -342,7 +343,8 @@ print(one_handle.numbers or one_handle.demo.ending)
 # </details>
 # <details><summary>Hint 2: how it is sent</summary>
 #
-# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None}` leaves the open file out.
+# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None, "_opened_by": None}` leaves the
+# open file out.
 #
 # </details>
 
@@ -713,7 +715,8 @@ for name, kept in {"the map": mapped, "the path of the file": path}.items():
 #
 # ## Memory: batches in flight
 #
-# Prefetched batches need memory as well. Each sample of this dataset marks in shared memory that it exists.
+# Prefetched batches need memory as well. This dataset sets a mark in shared memory for each sample that
+# was loaded.
 
 # %%
 # %%worker_module frames

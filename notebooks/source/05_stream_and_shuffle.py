@@ -111,8 +111,9 @@ cu.reveal("05a", epochs[4].samples)
 # Every worker has its own copy of the dataset and runs the whole `__iter__`, so four workers serve four
 # epochs in one. A benchmark reports four times the throughput, but the model sees the same events again.
 #
-# PolarBERT's own class does the same: of 1,024 events four workers serve 3,840, and 1,015 of these differ.
-# With one worker it is right, and its authors say so: the README recommends `num_workers: 1`, and a
+# PolarBERT's own class does the same: from 1,024 events, four workers serve 3,840, of which 1,015 are
+# unique. With one worker the class is right, and the authors document this: the README recommends
+# `num_workers: 1`, and a
 # configuration adds "Should remain 1 when using an IterableDataset". Now you know why.
 #
 # torch gives no warning. The ledger of the summary shows the problem:
@@ -213,7 +214,8 @@ cu.check("05.1", ShardStream)
 # **Guesses.**
 #
 # - **05a** Most people say 1,024. Those who count full batches say 960. Ask both to explain before
-#   somebody gives the answer. It is nearly four times as many. Some will see 3,904, because a worker
+#   somebody gives the answer. The answer is nearly four times as many. Some will see 3,904, because a
+#   worker
 #   whose random start is 0 has one batch more.
 #
 # **Goes wrong.**
@@ -281,7 +283,7 @@ draw_batch_means(runs)
 # %%
 cu.predict(
     "05c",
-    "A buffer holds a tenth of the sorted file. The scatter is how many times the ideal?",
+    "A buffer holds a tenth of the sorted file. How many times the ideal is the scatter?",
     unit="times",
 )
 
@@ -349,7 +351,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 #
 # - a scatter of at most 1.5 times the ideal,
 # - at most 1,000 events in memory: `buffer + at_once * chunk`,
-# - at most 1,000 requests. Each shard takes `200 / chunk`, rounded up. <!-- given -->
+# - at most 1,000 requests. Each shard takes `200 / chunk` requests, rounded up. <!-- given -->
 #
 # <details><summary>Hint 1</summary>
 #
@@ -380,9 +382,10 @@ cu.check("05.2", at_once, chunk, buffer)
 #
 # **Guesses.**
 #
-# - **05b** Many say 16. It is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 + 20). It
-#   hardly depends on the machine, because the storage is emulated.
-# - **05c** A buffer sounds as if it mixed, so people say 1 to 1.5. It is about 5. On this file a buffer is
+# - **05b** Many say 16. The answer is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 +
+#   20). It hardly depends on the machine, because the storage is emulated.
+# - **05c** A buffer sounds like mixing, so people say 1 to 1.5. The answer is about 5. On this file a
+#   buffer is
 #   hardly better than none.
 # - **05d** People who forget the 4 bytes of a float32 say 1.5. It is 6, in each worker.
 #

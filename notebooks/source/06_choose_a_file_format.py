@@ -30,8 +30,9 @@ cu.ready("06")
 # - *8 min* **Four steps to a fast loader.** Prediction 06c: write the guesses on the board before the first
 #   step. Prediction 06d before the workers.
 #
-# **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut it into
-# rows, into columns, and into tiles. Ask for one event, then for one column, and shade what must be read.
+# **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut the
+# rectangle into rows, into columns, and into tiles. Ask for one event, then for one column, and shade
+# what must be read.
 # This picture is the whole notebook.
 #
 # **Goes wrong.**
@@ -136,7 +137,8 @@ for name, question in questions.items():
 cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
-# To read one column costs one column. Parquet is best at this. The filter on the charge skips groups, because
+# Reading one column costs only this column. Parquet is best at this. The filter on the charge skips
+# groups, because
 # this file is sorted by energy. The filter on the id skips none, because every group contains small and large
 # ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* Random
 # access needs an **index**, a tree that leads from an id to its page. SQLite has one.
@@ -173,14 +175,15 @@ cu.check("06.1", training, histogram, display, one_pass)
 #
 # - **06a** Most say 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
 #   request per event, and in one large file requests merge.
-# - **06b** Most say "less than one", because a filter is called push-down. It is the whole file, because
+# - **06b** Most say "less than one", because a filter is called push-down. The answer is the whole file,
+#   because
 #   every group contains small and large ids.
 #
 # **Goes wrong.**
 #
 # - In 6.1 many choose HDF5 for everything, because it "is the standard". Ask for its unit. For `one_pass`
 #   nearly every answer is right. Point this out.
-# - In 6.2 people fit a chunk to the slab alone. Shade what a cube has to read of it.
+# - In 6.2 people fit a chunk to the slab alone. Shade the chunks that a cube then has to read.
 
 # %% [markdown]
 # ## HDF5: choose chunks for your reads
@@ -268,7 +271,9 @@ cu.check("06.2", chunks)
 
 # %%
 cu.predict(
-    "06c", "How many times as fast as with npz per event can one process load them?", unit="times"
+    "06c",
+    "How many times as fast can one process load them, compared with npz per event?",
+    unit="times",
 )
 
 # %%
@@ -670,7 +675,8 @@ for name, ms in fastest.items():
     print(f"decoding, from {name}: {ms:.2f} ms a picture")
 
 # %% [markdown]
-# The tar file saves the opens, and on a cluster these are expensive. The decoding takes the same time. If decoding is
+# The tar file saves the opens, which are expensive on a cluster. The decoding takes the same time. If
+# decoding is
 # your bottleneck, no container will help.
 #
 # Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, do not read single
@@ -721,7 +727,8 @@ whole = asked["npz, read as a whole first"] > 10
 cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
-# It is `np.load`, not npz. From a path on a local disk, `np.load` reads `.npy` in one piece. From a Python file object,
+# The cause is `np.load`, not npz. From a path on a local disk, `np.load` reads `.npy` in one piece. From
+# a Python file object,
 # such as a file on a remote storage or a member of a zip file, it reads in pieces of 256 KiB. On a remote storage, each
 # piece is a request. Read the complete file first. HDF5 takes a few requests for its directory, and one for the
 # numbers.
@@ -842,7 +849,7 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Compressed data have fewer bytes. They arrive sooner, but then they must be decompressed.
+# Compressed data have fewer bytes. Therefore they arrive sooner, but then the CPU must decompress them.
 
 # %%
 cu.predict(
@@ -915,7 +922,8 @@ cu.check("06.4", to_uint16)
 #
 # **Guesses.**
 #
-# - **06e** Most say "two threads", because there are two cores. It is one, because a gather ends with its slowest
+# - **06e** Most say "two threads", because there are two cores. The answer is one, because a gather ends
+#   with its slowest
 #   thread. Run it during a video call to show this.
 # - **06f** Most say npz. It is `np.load`.
 # - **06g** Faster on the network only. Ask for the reason before you show the picture.

@@ -30,7 +30,7 @@ cu.ready("07")
 # - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
 # - *10 min* **What /dev/shm costs.** Exercise 7.3. Unstage before you continue.
 #
-# **Board.** Draw five rungs: network, NVMe, page cache, `/dev/shm`, your own array. Ask for each rung
+# **Board.** Draw five rungs: network, NVMe, page cache, `/dev/shm`, your own array. For each rung, ask
 # what deletes your data there, and when. The answer matters more than the speed.
 
 # %% [markdown]
@@ -68,7 +68,8 @@ draw_epoch_times(rungs)
 cu.reveal("07a", warm / shm)
 
 # %% [markdown]
-# Both are equally fast, apart from noise, because both are memory. A training gets faster with `/dev/shm` only if
+# Both are equally fast, apart from noise, because both are in memory. A training gets faster with
+# `/dev/shm` only if
 # its data came from a slower storage before. The real gain is **certainty**: no other job
 # and no large copy evicts your data.
 #
@@ -236,7 +237,7 @@ cu.reveal("07d", in_a_dict[1])
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
-# Keep one tensor for the samples, and one of `torch.bool` that notes which are there. Both need
+# Keep one tensor for the samples, and one of `torch.bool` that records which samples are cached. Both need
 # `.share_memory_()`.
 #
 # </details>
@@ -248,7 +249,7 @@ cu.reveal("07d", in_a_dict[1])
 # </details>
 # <details><summary>Hint 3: in which order</summary>
 #
-# Read the sample, store it, and note in the next line that it is there. The read may fail.
+# Read the sample, store it, and mark it as cached in the next line. The read may fail.
 #
 # </details>
 
@@ -360,9 +361,10 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 #
 # **Guesses.**
 #
-# - **07a** Most say 10 or more, because everybody has heard that `/dev/shm` is fast. It is about 1,
+# - **07a** Most say 10 or more, because everybody has heard that `/dev/shm` is fast. The answer is about 1,
 #   because both are memory.
-# - **07b** Many say 2 or 3. It is about 1, because staging small files opens each of them, as an epoch
+# - **07b** Many say 2 or 3. The answer is about 1, because staging small files opens each of them, as an
+#   epoch
 #   does.
 # - **07c** If somebody expects an error, ask which line would raise it. The second job reads half of
 #   the pulses.
@@ -558,7 +560,7 @@ cu.reveal("07e", stretches["cut, then cached"])
 # - **Lustre** spreads a large file over many servers. A metadata server handles every open. Lustre is
 #   built for few large files, and its speed is divided among all users.
 # - **Burst buffers** are SSDs between the nodes and the parallel file system. A job gets them for its
-#   run time. [The one of Cori](https://docs.nersc.gov/filesystems/cori-burst-buffer/) had 1.8 PB and a
+#   run time. [Cori's burst buffer](https://docs.nersc.gov/filesystems/cori-burst-buffer/) had 1.8 PB and a
 #   peak bandwidth of over 1.7 TB/s.
 # - **[DAOS](https://github.com/daos-stack/daos)** is an object store made for NVMe and for small random requests.
 #   A file system is only one of its interfaces.
@@ -571,7 +573,7 @@ cu.reveal("07e", stretches["cut, then cached"])
 #
 # **Guesses.**
 #
-# - **07e** Most say 8, one per epoch. It is 1, because a cached random stretch never changes.
+# - **07e** Most say 8, one per epoch. The answer is 1, because a cached random stretch never changes.
 #
 # **Goes wrong.**
 #

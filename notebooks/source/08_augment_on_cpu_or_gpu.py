@@ -33,7 +33,7 @@ cu.ready("08")
 #   exercise 8.2.
 #
 # **Board.** Draw one row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
-# line that cuts it. This notebook only moves that line.
+# line that cuts this row. This notebook only moves that line.
 
 # %% [markdown]
 # ## Augment
@@ -261,7 +261,7 @@ cu.check("08.1", in_worker, on_device)
 #
 # - **08a** Around 20, which is what the formula gives. Most machines show more. Ask why: workers and
 #   loop share the cores and the memory.
-# - **08b** Some say 4. Ask which pixels the last quarter was. It is about 3, because complete
+# - **08b** Some say 4. Ask which pixels the last quarter was. The answer is about 3, because complete
 #   photographs include pixels that no crop uses.
 #
 # **Goes wrong.**
@@ -397,7 +397,8 @@ cu.check("08.2", where_to_augment)
 # **Guesses.**
 #
 # - **08c** People who have used v2 say 64. It is 1.
-# - **08d** Many say 1, "the GPU is so fast". It is 1.25, because a busy GPU needs the complete A for
+# - **08d** Many say 1, "the GPU is so fast". The answer is 1.25, because a busy GPU needs the complete A
+#   for
 #   each step.
 #
 # **Goes wrong.**
@@ -487,8 +488,8 @@ cu.check("08.3", random_crops)
 # - In 8.3 most write the loop first, then one offset for all. Ask for the number of operations, and for
 #   the number of different windows.
 #
-# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If ten minutes
-# are left, run the image loaders together. Before each one, ask which work it avoids.
+# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If you have
+# ten minutes left, run the image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
 # ## A batch at a time
@@ -499,7 +500,7 @@ cu.check("08.3", random_crops)
 # %%
 cu.predict(
     "08e",
-    "On the CPU: how many times as fast as torchvision, one at a time, is the batch of 64?",
+    "On the CPU, how many times as fast is the batch of 64 as torchvision, one at a time?",
     unit="times",
 )
 
