@@ -21,7 +21,7 @@ SIGMAS = 6  # a random draw deviates by more only once in a billion
 Split = Callable[[NDArray[np.int32], float, int], Sequence[Any]]
 
 
-class Case(NamedTuple):
+class RunSplit(NamedTuple):
     """The arguments of one call."""
 
     run_id: NDArray[np.int32]
@@ -34,7 +34,7 @@ class Case(NamedTuple):
         return round(self.share * len(np.unique(self.run_id)))
 
 
-class Parts(NamedTuple):
+class TwoParts(NamedTuple):
     """Positions of the events in each part, and the run of each event."""
 
     train: NDArray[np.intp]
@@ -55,7 +55,8 @@ class Parts(NamedTuple):
 SLIPS = (
     Slip(
         lambda case, got, _: (
-            not isinstance(got, Parts) or not {*got.train, *got.valid} <= {*range(len(case.run_id))}
+            not isinstance(got, TwoParts)
+            or not {*got.train, *got.valid} <= {*range(len(case.run_id))}
         ),
         "Your function must return two one-dimensional arrays with the positions of events. Masks "
         "and the numbers of runs are not positions.",
@@ -82,7 +83,7 @@ SLIPS = (
     Slip(
         lambda case, got, _: got.drawn.sum() != case.wanted,
         "Validation must have round(share * len(runs)) runs. The number differs if the parts are "
-        "swapped, or if you count events, draw a run twice or draw each run separately.",
+        "swapped, if you count events, or if you draw a run twice, separately, or as 0, 1, 2.",
         "Draw this number from np.unique(run_id), without replacement, and return train first.",
     ),
 )
@@ -101,7 +102,7 @@ def split_by_run(split: Split) -> Verdict:
     return right("No run is in both parts, every event is in one, and the seed decides which.")
 
 
-def _parts(split: Split, case: Case) -> Any:
+def _parts(split: Split, case: RunSplit) -> Any:
     """Return the two parts, or what the function returned if it has another form."""
     with process_unchanged(case.run_id):
         found = split(*case)
@@ -110,10 +111,10 @@ def _parts(split: Split, case: Case) -> Any:
     arrays = [np.asarray(part) for part in found]
     arrays = [array if array.size else array.astype(int) for array in arrays]
     is_positions = all(array.ndim == 1 and array.dtype.kind in "iu" for array in arrays)
-    return Parts(arrays[0], arrays[1], case.run_id) if is_positions else found
+    return TwoParts(arrays[0], arrays[1], case.run_id) if is_positions else found
 
 
-def _expect_seeded(answer: Callable[[Case], Any], case: Case) -> None:
+def _expect_seeded(answer: Callable[[RunSplit], Any], case: RunSplit) -> None:
     """Expect the seed to decide which runs are drawn, and all runs to be equally likely."""
     parts = [answer(case._replace(seed=seed)) for seed in (SEEDS[0], *SEEDS)]
     again, *rows = (one.drawn for one in parts)
@@ -137,8 +138,8 @@ def _expect_seeded(answer: Callable[[Case], Any], case: Case) -> None:
     )
 
 
-def _case(runs: int, share: float, seed: int = 0) -> Case:
+def _case(runs: int, share: float, seed: int = 0) -> RunSplit:
     rng = np.random.default_rng(runs)
     numbers = 117_000 + rng.choice(9 * runs, runs, replace=False)
     sizes = rng.permutation(np.geomspace(3, 300, runs).astype(int))
-    return Case(rng.permutation(np.repeat(numbers, sizes)).astype(np.int32), share, seed)
+    return RunSplit(rng.permutation(np.repeat(numbers, sizes)).astype(np.int32), share, seed)

@@ -11,7 +11,7 @@ from course_utils.teaching.exercise import Verdict, exercise
 Time = Callable[[float, float, int, int], float]
 
 
-class Loop(NamedTuple):
+class LoopTimes(NamedTuple):
     """Times to load and to compute a batch in ms, workers, and batches that can load at a time."""
 
     L: float
@@ -21,37 +21,37 @@ class Loop(NamedTuple):
 
 
 SIX_LOOPS = (
-    Loop(80, 50, 0, 2),
-    Loop(80, 50, 1, 2),
-    Loop(80, 50, 2, 2),
-    Loop(240, 50, 8, 2),
-    Loop(240, 50, 2, 8),
-    Loop(20, 100, 4, 4),
+    LoopTimes(80, 50, 0, 2),
+    LoopTimes(80, 50, 1, 2),
+    LoopTimes(80, 50, 2, 2),
+    LoopTimes(240, 50, 8, 2),
+    LoopTimes(240, 50, 2, 8),
+    LoopTimes(20, 100, 4, 4),
 )
 UNEVEN = (
-    Loop(59, 15, 3, 2),  # three workers on two cores are as fast as two
-    Loop(23, 5, 4, 8),  # L / W is not a whole number
-    Loop(0.9, 0.4, 1, 2),  # the times are not whole numbers
-    Loop(20, 100, 0, 4),  # fast loading without workers makes the GPU wait, too
-    Loop(80, 50, 2, 1),  # the same three numbers as above, with another P
-    Loop(20, 50, 1, 1),  # a single batch at a time still loads while the GPU computes
-    Loop(9_000, 70, 3, 3),  # a load may take long
+    LoopTimes(59, 15, 3, 2),  # three workers on two cores are as fast as two
+    LoopTimes(23, 5, 4, 8),  # L / W is not a whole number
+    LoopTimes(0.9, 0.4, 1, 2),  # the times are not whole numbers
+    LoopTimes(20, 100, 0, 4),  # fast loading without workers makes the GPU wait, too
+    LoopTimes(80, 50, 2, 1),  # the same three numbers as above, with another P
+    LoopTimes(20, 50, 1, 1),  # a single batch at a time still loads while the GPU computes
+    LoopTimes(9_000, 70, 3, 3),  # a load may take long
 )
 WITHIN = 0.0051  # two digits are enough
 
 
-def true_idle(loop: Loop) -> float:
+def true_idle(loop: LoopTimes) -> float:
     """Return the idle share that the model predicts."""
     return _idle_if(lambda L, C, w, p: max(C, L / min(w, p)) if w else L + C)(loop)
 
 
-def _idle_if(total_ms: Time) -> Callable[[Loop], float]:
+def _idle_if(total_ms: Time) -> Callable[[LoopTimes], float]:
     """Return the idle share for a formula of the time of a step."""
     return lambda loop: 1 - loop.C / total_ms(*loop)
 
 
 _MAX = "With workers T = max(C, L / min(W, P))."
-_SLIPS: Slips[Loop, float] = {
+_SLIPS: Slips[LoopTimes, float] = {
     "Your function returns percentages, but a share is between 0 and 1.": (
         "Remove the factor 100.",
         lambda loop: 100 * true_idle(loop),
@@ -86,7 +86,7 @@ _SLIPS: Slips[Loop, float] = {
 def predict_idle(predict: Time) -> Verdict:
     """Check the model of the notebook with six known loops and hidden ones."""
     hidden = np.random.default_rng(2).integers((10, 10, 0, 1), (400, 120, 9, 9), (11, 4))
-    cases = [*SIX_LOOPS, *UNEVEN, *(Loop(*row) for row in hidden.tolist())]
+    cases = [*SIX_LOOPS, *UNEVEN, *(LoopTimes(*row) for row in hidden.tolist())]
     return judge_rule(
         lambda loop: predict(*loop),
         cases=cases,
@@ -98,6 +98,6 @@ def predict_idle(predict: Time) -> Verdict:
     )
 
 
-def _read(loop: Loop, idle: object) -> float:
+def _read(loop: LoopTimes, idle: object) -> float:
     refusal = f"For {loop}, your function returns {idle!r}, not a number."
     return read_number(idle, refusal, "Return the share itself, such as 0.375, in every case.")

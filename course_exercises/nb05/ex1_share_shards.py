@@ -20,8 +20,8 @@ ENDLESS = 1_000  # events; all shards together have fewer
 
 
 @dataclass(eq=False)
-class Shard:
-    """A few events that log their reading. Like a stream, they have no length and no index."""
+class WatchedShard:
+    """A few events that log every read. Like a stream, they have no length and no index."""
 
     events: Sequence[int]
     fails: bool = False
@@ -41,10 +41,10 @@ class Shard:
         self.log["open"] -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shard, (self.events,)  # the log is not a part of the shard
+        return WatchedShard, (self.events,)  # the log is not a part of the shard
 
 
-class Case(NamedTuple):
+class ShardLayout(NamedTuple):
     """The number of ranks, shards and workers per rank."""
 
     ranks: int
@@ -62,7 +62,7 @@ class Case(NamedTuple):
 
 
 # fewer shards than slots, a multiple of the slots, and neither
-CASES = list(map(Case._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
+CASES = list(map(ShardLayout._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
 SLIPS = (
     Slip(
         lambda _, got, __: got["all serve the same"],
@@ -93,7 +93,7 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
     )
     compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str)
     _expect_the_error(stream_class)
-    second = Case(ranks=2, shards=7, workers=0)
+    second = ShardLayout(ranks=2, shards=7, workers=0)
     expect_given_rank(lambda: _two_epochs(stream_class, second)["events"], stream_class)
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
@@ -108,16 +108,16 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
     )
 
 
-def _shards(count: int) -> list[Shard]:
+def _shards(count: int) -> list[WatchedShard]:
     """Return shards of different lengths. Each begins with event 0, so not all events differ."""
     log = Counter[str]()
     return [
-        Shard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
+        WatchedShard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
         for number in range(count)
     ]
 
 
-def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
+def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
     """Run two epochs in each slot. Every worker has its own copy of the stream of its rank."""
     shards, logs = _shards(case.shards), list[Counter[str]]()
     log = shards[0].log
@@ -156,7 +156,7 @@ def _two_epochs(stream_class: type[Any], case: Case) -> dict[str, Any]:
     }
 
 
-def _plain(case: Case) -> dict[str, Any]:
+def _plain(case: ShardLayout) -> dict[str, Any]:
     events = sorted(event for shard in _shards(case.shards) for event in shard.events)
     return {
         "events": events,
@@ -174,7 +174,9 @@ def _plain(case: Case) -> dict[str, Any]:
 
 def _expect_the_error(stream_class: type[Any]) -> None:
     try:
-        events = list(stream_class([Shard([1, 2]), Shard([3], fails=True), Shard([4])]))
+        events = list(
+            stream_class([WatchedShard([1, 2]), WatchedShard([3], fails=True), WatchedShard([4])])
+        )
     except Exception:  # any error tells the program that a shard is damaged
         return
     refuse(

@@ -27,7 +27,7 @@ class Setup(NamedTuple):
         return f"{plural(self.ranks, 'rank')} and {plural(self.samples, 'sample')}"
 
 
-class Served(dict[str, list[int]]):
+class RankShare(dict[str, list[int]]):
     """Samples that the ranks served in an epoch, and their len() before and after it."""
 
     def __init__(self, shares: Sequence[list[int]], *lengths: list[int]):
@@ -89,17 +89,19 @@ def every_sample_once(sampler_class: type[Any]) -> Verdict:
     """Judge samplers of 1 to 8 ranks over several epochs."""
     expect_a_class(sampler_class, "a sampler", "builds one for each rank")
 
-    def epoch_of(setup: Setup) -> Served:
+    def epoch_of(setup: Setup) -> RankShare:
         with process_unchanged():
             samplers = [sampler_class(setup.samples, n, setup.ranks) for n in range(setup.ranks)]
         for sampler in samplers:
             sampler.set_epoch(1)
         before = [len(sampler) for sampler in samplers]  # a progress bar calls len() first
         shares = [_read(sampler, 2 * setup.samples) for sampler in samplers]
-        return Served(shares, before, [len(sampler) for sampler in samplers])
+        return RankShare(shares, before, [len(sampler) for sampler in samplers])
 
-    def plain(setup: Setup) -> Served:
-        return Served([[*range(setup.samples)[rank :: setup.ranks]] for rank in range(setup.ranks)])
+    def plain(setup: Setup) -> RankShare:
+        return RankShare(
+            [[*range(setup.samples)[rank :: setup.ranks]] for rank in range(setup.ranks)]
+        )
 
     setups = [Setup(ranks, count) for count, ranks in product(COUNTS, RANKS)]
     compare(epoch_of, plain, [*setups, Setup(8, LARGE)], *SLIPS, show=str)

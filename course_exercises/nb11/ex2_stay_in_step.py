@@ -69,7 +69,7 @@ class SizedBatches(Batches):
         return self.length
 
 
-class Case(NamedTuple):
+class RankRun(NamedTuple):
     """One epoch of one rank."""
 
     lengths: Lengths
@@ -142,13 +142,13 @@ def stay_in_step(in_step: InStep) -> Verdict:
     for plans in LENGTHS:
         found = run_ranks(_train, in_step, plans, ranks=len(plans[0]))
 
-        def outcome(case: Case, found: Sequence[Any] = found) -> Epoch | Failure:
+        def outcome(case: RankRun, found: Sequence[Any] = found) -> Epoch | Failure:
             own = found[case.rank]
             return own if isinstance(own, Failure) else own[case.lengths, case.epoch]
 
         for lengths in plans:
             for epoch in _epochs(lengths):
-                cases = [Case(lengths, epoch, rank) for rank in range(len(lengths))]
+                cases = [RankRun(lengths, epoch, rank) for rank in range(len(lengths))]
                 cases.sort(key=lambda case: getattr(outcome(case), "left_alone", False))
                 compare(outcome, _plain, cases, *SLIPS, show=str)
     return right(
@@ -197,7 +197,7 @@ def _epoch(in_step: InStep, batches: Batches) -> Epoch:
     return Epoch(taken, ahead, batches.drawn - len(taken), new_group.call_count)
 
 
-def _plain(case: Case) -> Epoch:
+def _plain(case: RankRun) -> Epoch:
     if case.epoch == DAMAGED:
         return Epoch([LoaderError("the file is damaged")])
     return Epoch([*Batches(min(case.lengths))])
