@@ -36,12 +36,18 @@ class DatasetScript:
     build: Build
 
 
-def run(script: DatasetScript, argv: Sequence[str] | None, *, usage: str) -> int:
+def run(
+    script: DatasetScript,
+    argv: Sequence[str] | None,
+    *,
+    usage: str,
+    own_check: Callable[[Path], None] | None = None,
+) -> int:
     """Create or check the data set that the arguments specify, and return the exit code."""
     arguments = _parse(script, argv, usage)
     folder = arguments.out or data_root() / f"{script.name}-{arguments.size}"
     if arguments.check:
-        return guarded(lambda: check(folder))
+        return guarded(lambda: (own_check or check)(folder))
     return guarded(lambda: _make(script, folder, arguments))
 
 
@@ -71,9 +77,15 @@ def check(folder: Path, *, but: Collection[str] = ()) -> None:
     manifest = files.read_manifest(folder)
     if manifest is None:
         raise CourseError(
-            f"{folder} does not contain a complete data set. Create it by omitting --check."
+            f"{folder} does not contain a complete data set of the course. Create one by omitting "
+            "--check."
         )
     broken = [name for name in files.corrupted(folder) if name.partition("/")[0] not in but]
+    if locked := [name for name in broken if files.is_locked(folder / name)]:
+        raise CourseError(
+            f"{folder / locked[0]} cannot be checked, because another process has it open for "
+            "writing. Close that program, and check again."
+        )
     if broken:
         named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
         raise CourseError(

@@ -8,6 +8,7 @@ up.
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from keepfed.files import require_free_space
+
+if sys.platform != "win32":
+    import fcntl
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
@@ -125,6 +129,18 @@ def corrupted(folder: Path) -> list[str]:
     lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
     sealed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     return [name for name in sorted(sealed) if not _is(folder / name, sealed[name])]
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether another process holds a lock on a file, as HDF5 does while it writes."""
+    if sys.platform == "win32" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _remove(path: Path) -> None:

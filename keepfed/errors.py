@@ -44,8 +44,8 @@ def sentence(
         error: An expected error.
         elsewhere: Imperative clause that tells how to choose another folder.
     """
-    if isinstance(error, KeepfedError):
-        return str(error)
+    if isinstance(error, KeepfedError) or error.errno is None:
+        return str(error)  # our own message
     place = error.filename or "the folder"
     if error.errno in _FULL:
         at = f" at {error.filename}" if error.filename else ""

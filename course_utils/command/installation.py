@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from course_utils import paths
 
 _PROJECT = "keepfed"
+_READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
 _EXTRAS = (
     "",
     "colab",
@@ -158,11 +159,11 @@ def _data() -> str:
         if not _incomplete(size):
             other = "" if size == used else f", not {used}; start with `course lab --size {size}`"
             return f"all of size {size} are complete{other}"
-    raise _WrongError(f"missing or incomplete: {', '.join(_incomplete(used))}")
+    raise _WrongError(f"missing, incomplete or changed: {', '.join(_incomplete(used))}")
 
 
 def _incomplete(size: str) -> list[str]:
-    """Return the names of data folders of this size that are missing or have other file sizes."""
+    """Return the names of data folders of this size that are missing, incomplete or changed."""
     from course_utils.teaching.notebook import DATA_SETS
 
     folders = [paths.data_root() / f"{name}-{size}" for name in DATA_SETS]
@@ -170,10 +171,13 @@ def _incomplete(size: str) -> list[str]:
 
 
 def _is_complete(folder: Path) -> bool:
-    from course_data.files import read_manifest, sizes_match
+    """Return whether all files have their sizes, and in a small data set also their checksums."""
+    from course_data.files import corrupted, read_manifest, sizes_match
 
     manifest = read_manifest(folder)
-    return manifest is not None and sizes_match(folder, manifest)
+    if manifest is None or not sizes_match(folder, manifest):
+        return False
+    return manifest["bytes"] > _READ_ALL or not corrupted(folder)
 
 
 def _worker() -> str:

@@ -85,14 +85,19 @@ def not_known(text: str) -> str:
 
 def _elsewhere(plain: str) -> str:
     """Return what a text is about that has nothing to do with loading, or ""."""
-    found = (says for message, says in ELSEWHERE.items() if _pattern(message).search(plain))
-    return next(found, "")
+    return next((says for message, says in ELSEWHERE.items() if _search(message, plain)), "")
 
 
 def _spans(entry: Entry, plain: str) -> list[str]:
     """Return the parts of the text that match the messages of an entry."""
-    matches = (_pattern(message).search(plain) for message in entry.messages)
+    matches = (_search(message, plain) for message in entry.messages)
     return [match[0] for match in matches if match]
+
+
+def _search(message: str, plain: str) -> re.Match[str] | None:
+    """Return where the message occurs. Looking for its parts first is a hundred times faster."""
+    pattern, parts = _pattern(message)
+    return pattern.search(plain) if all(part in plain for part in parts) else None
 
 
 def _covered(spans: Sequence[str], others: Sequence[str]) -> bool:
@@ -138,11 +143,12 @@ def _origin(text: str) -> str:
 
 
 @cache
-def _pattern(message: str) -> re.Pattern[str]:
-    parts = (re.escape(part.strip()) for part in _plain(message).split(ANY))
+def _pattern(message: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """Return the pattern of a message, and the parts between its placeholders."""
+    parts = tuple(part.strip() for part in _plain(message).split(ANY))
     # a message that begins with a word does not begin within one
     start = r"(?<![a-z0-9])" if message[0].isalnum() else ""
-    return re.compile(start + f".{{0,{_FAR}}}?".join(parts))
+    return re.compile(start + f".{{0,{_FAR}}}?".join(map(re.escape, parts))), parts
 
 
 def _plain(text: str) -> str:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -131,6 +132,55 @@ def test_invalid_public_files_are_named(
     assert code == 1
     assert f"batch_1.parquet{sentence}" in said
     assert not folder.exists()
+
+
+def with_value(table: pa.Table, name: str, value: Any) -> pa.Table:
+    """Return the table with another first value in a column."""
+    column = pa.array([value, *table[name].to_pylist()[1:]])
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value", "problem"),
+    [
+        ("train/batch_1", "charge", None, "has 1 missing value (null)"),
+        (
+            "train/batch_1",
+            "charge",
+            1e300,
+            "has a value that is NaN or too large, 1e+300, in row 0",
+        ),
+        ("train_meta", "first_pulse_index", None, "has 1 missing value (null)"),
+        (
+            "train_meta",
+            "azimuth",
+            float("nan"),
+            "has a value that is NaN or too large, nan, in row",
+        ),
+    ],
+)
+def test_values_that_cannot_be_stored_are_named(
+    file: str, name: str, value: Any, problem: str, public: Path, capsys: Said
+) -> None:
+    path = public / f"{file}.parquet"
+    pq.write_table(with_value(pq.read_table(path), name, value), path)
+    code, folder = take_in(public)
+    assert code == 1
+    assert f"The column {name} of {path} {problem}" in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_lists_and_unknown_sensors_are_named(public: Path, capsys: Said) -> None:
+    path = public / "train/batch_1.parquet"
+    table = pq.read_table(path)
+    pq.write_table(with_value(table, "sensor_id", 20_000), path)
+    assert take_in(public)[0] == 1
+    assert "a sensor that is not in sensor_geometry.csv, which has 5160" in capsys.readouterr().err
+    lists = pa.array([[charge] for charge in table["charge"].to_pylist()])
+    pq.write_table(table.set_column(2, "charge", lists), path)
+    assert take_in(public)[0] == 1
+    assert "charge of" in (said := capsys.readouterr().err)
+    assert "double> instead of numbers" in said
 
 
 def test_missing_or_truncated_format_is_written_again(

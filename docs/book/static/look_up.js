@@ -18,9 +18,11 @@ const once = (make) => { let made; return () => (made ??= make()); };
 const sum = (items, of) => [...items].reduce((total, item) => total + of(item), 0);
 
 function pattern(message) {
-  const parts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim().replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
+  const texts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim());
+  const parts = texts.map((part) => part.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
   const start = /^[a-z0-9]/i.test(message) ? "(?<![a-z0-9])" : "";
-  return new RegExp(start + parts.join(`.{0,${FAR}}?`));
+  const all = new RegExp(start + parts.join(`.{0,${FAR}}?`));
+  return { exec: (said) => (texts.every((part) => said.includes(part)) ? all.exec(said) : null) };
 }
 
 const compiled = once(() => new Map(FIELD_GUIDE.entries.map((entry) => [entry, entry.messages.map(pattern)])));
@@ -46,7 +48,7 @@ function lookUp(text) {
 
 // Return the sentence for a text that has nothing to do with loading.
 function elsewhere(said) {
-  return Object.entries(FIELD_GUIDE.elsewhere).find(([message]) => pattern(message).test(said))?.[1];
+  return Object.entries(FIELD_GUIDE.elsewhere).find(([message]) => pattern(message).exec(said))?.[1];
 }
 
 function errors(text) {
@@ -56,7 +58,7 @@ function errors(text) {
 
 function unexplained(text, found) {
   const explains = (error) => ([entry, spans]) =>
-    compiled().get(entry).some((one) => one.test(error)) || spans.some((span) => span.includes(error));
+    compiled().get(entry).some((one) => one.exec(error)) || spans.some((span) => span.includes(error));
   return errors(text).some((error) => ![...found].some(explains(plain(error))));
 }
 

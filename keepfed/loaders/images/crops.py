@@ -60,7 +60,7 @@ class Crops:
 
 @dataclass(frozen=True, kw_only=True)
 class CentreCrop:
-    """The centre of each image without a flip, for validation. Like `Resize` and `CenterCrop`."""
+    """Centre crops without flips, for validation. Like `Resize` and `CenterCrop`."""
 
     resize: int = 256  # pixels of the shorter side before the centre is cropped
 

@@ -136,7 +136,7 @@ def _files_of(folder: Path) -> Iterator[str]:
 
 
 def _below(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files of a folder and its subfolders. Links in a circle are followed once."""
+    """Yield the files of a folder and its subfolders. Circular links are followed once."""
     if (real := os.path.realpath(folder)) in above:
         return
     for entry in os.scandir(folder):
@@ -164,7 +164,7 @@ def _report(others: set[str], folder: str) -> None:
         endings = Counter(Path(name).suffix.lower() or Path(name).name for name in others)
         kinds = ", ".join(f"{count} {ending}" for ending, count in endings.most_common(3))
         warnings.warn(
-            f"{folder}: {plural(len(others), 'file')} in class folders left out, because they are "
+            f"{folder}: {plural(len(others), 'file')} in class folders ignored, because they are "
             f"hidden or not images ({kinds}).",
             stacklevel=3,
         )

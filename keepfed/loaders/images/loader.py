@@ -53,8 +53,8 @@ class ImageLoader(IndexBatches):
     be reused before it is copied. Use a `CudaPrefetcher`, and set `buffers` to its depth plus two,
     so that each copy finishes in time.
 
-    Each loop starts new threads, which end with the loop, even after an error. All ranks get
-    equally many batches. If fewer images than ranks remain at the end, they are skipped.
+    Each loop starts new threads, which end with the loop, even after an error. All ranks get the
+    same number of batches. If fewer images than ranks remain at the end, they are skipped.
     """
 
     def __init__(

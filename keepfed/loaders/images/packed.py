@@ -201,7 +201,7 @@ def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
         )
         raise OSError(
             f"{path} cannot be packed: {reason}. Remove it from the folder, or convert it with "
-            "Pillow: Image.open(path).convert('RGB').save(path)."
+            "Pillow: Image.open(path).convert('RGB').save('new.jpg')."
         ) from error
     return jpeg, frame
 

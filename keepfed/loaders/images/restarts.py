@@ -205,7 +205,7 @@ def _windows(stream: bytes) -> NDArray[np.int64]:
 
 
 def _all_steps(images: list[_Image]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Return the distinct tables of steps, and the table that each image uses.
+    """Return the distinct step tables, and the index of each image's table.
 
     The second array is (images, 2 x blocks of a unit), with DC and AC table of each block. Most
     images use the tables of the standard.
