@@ -20,7 +20,7 @@ ENDLESS = 1_000  # events; all shards together have fewer
 
 
 @dataclass(eq=False)
-class WatchedShard:
+class EventShard:
     """A few events that log every read. Like a stream, they have no length and no index."""
 
     events: Sequence[int]
@@ -41,7 +41,7 @@ class WatchedShard:
         self.log["open"] -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WatchedShard, (self.events,)  # the log is not a part of the shard
+        return EventShard, (self.events,)  # the log is not a part of the shard
 
 
 class ShardLayout(NamedTuple):
@@ -108,11 +108,11 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
     )
 
 
-def _shards(count: int) -> list[WatchedShard]:
+def _shards(count: int) -> list[EventShard]:
     """Return shards of different lengths. Each begins with event 0, so not all events differ."""
     log = Counter[str]()
     return [
-        WatchedShard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
+        EventShard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
         for number in range(count)
     ]
 
@@ -175,7 +175,7 @@ def _plain(case: ShardLayout) -> dict[str, Any]:
 def _expect_the_error(stream_class: type[Any]) -> None:
     try:
         events = list(
-            stream_class([WatchedShard([1, 2]), WatchedShard([3], fails=True), WatchedShard([4])])
+            stream_class([EventShard([1, 2]), EventShard([3], fails=True), EventShard([4])])
         )
     except Exception:  # any error tells the program that a shard is damaged
         return
