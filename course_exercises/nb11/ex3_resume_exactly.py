@@ -1,7 +1,7 @@
 """Exercise 11.3: a loader that continues exactly where a killed process had stopped."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -57,7 +57,8 @@ class Counted(Dataset[int]):
     """Sample n is the number n. Counts the reads of all processes, and of this one."""
 
     def __init__(self, length: int = SAMPLES):
-        self.reads, self.reads_here = torch.zeros(length, dtype=torch.int16).share_memory_(), 0
+        self.reads, self.reads_here = torch.zeros(length, dtype=torch.int16), 0
+        self.reads.share_memory_()  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return len(self.reads)
@@ -79,7 +80,7 @@ class Rest(dict[str, Any]):
 
 def _first(case: Plan, got: Rest, place: int) -> bool:
     """Return whether the rest begins with this batch of the training."""
-    return got.first == _order(case.samples)[place]
+    return bool(got.first == _order(case.samples)[place])
 
 
 SLIPS = (
@@ -188,7 +189,7 @@ def _rest(loader_class: type[Any], plan: Plan) -> Rest:
     return Rest(batches, last.num_workers, read, data.reads_here, **cost)
 
 
-def _served(loader: Any) -> Iterator[Any]:
+def _served(loader: Any) -> Generator[Any, None, None]:
     """Yield batches epoch after epoch. An epoch may be empty, but not two in a row."""
     empty, size = 0, len(loader.batches(0))
     while empty < 2:

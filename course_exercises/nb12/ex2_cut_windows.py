@@ -89,8 +89,8 @@ def cut_windows(window_starts: Make) -> Verdict:
         "The same seed gives other windows in a second call. A training could not resume.",
         "Draw everything from np.random.default_rng(seed).",
     )
-    cases = [Case(*corpus, seed) for corpus, seed in product(CORPORA + SHORT, (0, 1, 17))]
-    cases += [Case(*corpus, 5) for corpus in LARGE]
+    cases = [Case(*sizes, seed) for sizes, seed in product((*CORPORA, *SHORT), (0, 1, 17))]
+    cases += [Case(n_tokens, length, 5) for n_tokens, length in LARGE]
     compare(lambda case: sorted(order(*case).tolist()), plain, cases, *SLIPS, show=str)
     late = [*range(8), 64, 100, 256, 1_000, 65_536]  # in a cycle of this length, seed 0 again
     epochs = [order(4_008, 8, seed) // 8 for seed in late]

@@ -21,7 +21,7 @@ class Case(NamedTuple):
     """Weights, the samples before the first turn, and the number of turns."""
 
     weights: list[float]
-    count: int
+    samples: int
     before: int = 0
     skewed: tuple[int, ...] = ()  # counts before the first turn, far from the shares
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         after = f" after {self.served}" if any(self.served) else ""
-        return f"the weights {self.weights} and {plural(self.count, 'sample')}{after}"
+        return f"the weights {self.weights} and {plural(self.samples, 'sample')}{after}"
 
 
 CASES = (
@@ -68,13 +68,13 @@ class Turns(NamedTuple):
 def _turns(case: Case, said: Any, again: Any) -> Turns:
     turns = np.asarray(said)
     expect(
-        turns.shape == (case.count,) and {*turns.tolist()} <= {*range(len(case.weights))},
+        turns.shape == (case.samples,) and {*turns.tolist()} <= {*range(len(case.weights))},
         f"For {case} you return {said!r:.60}, but each sample needs the position of its corpus.",
         "Return one array with `count` whole numbers. 0 is the first corpus.",
     )
     shares = np.asarray(case.weights) / sum(case.weights)
     served = (turns[:, None] == np.arange(len(shares))).cumsum(axis=0) + case.served
-    n = sum(case.served) + np.arange(1, case.count + 1)[:, None]
+    n = sum(case.served) + np.arange(1, case.samples + 1)[:, None]
     off = np.abs(served - shares * n)
     off[: -1 if case.skewed else 0] = 0  # it takes a while to catch up
     when, which = np.unravel_index(np.argmax(off), off.shape) if off.size else (0, 0)
@@ -119,7 +119,7 @@ def blend_corpora(take_turns: Make) -> Verdict:
     def call(case: Case) -> Any:
         weights, served = [*case.weights], case.served
         with process_unchanged(weights, served):
-            return take_turns(weights, served, case.count)
+            return take_turns(weights, served, case.samples)
 
     compare(
         lambda case: _turns(case, call(case), call(case)),
