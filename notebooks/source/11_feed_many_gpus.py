@@ -605,8 +605,8 @@ cu.reveal("11f", len(first_batches))
 # ## Diagnose the late rank
 #
 # `diagnose` (notebook 03) also works in a rank. It runs the loop for a fixed time, so each rank takes a different number
-# of steps. Give it the step *without* the synchronization, or it hangs. Then read only the verdict of the late rank that
-# `print(ranks)` names above. The others describe loaders that are fast enough.
+# of steps. Give it the step *without* the synchronization, or it hangs. Diagnose only the late rank, which `print(ranks)`
+# named above. The other loaders are fast enough.
 
 # %%
 # %%worker_module diagnose_ranks
@@ -625,11 +625,12 @@ if __name__ == "__main__":
     storage = cu.slow_storage(sys.argv[1], "NFS" if rank == 2 else "laptop SSD", cache_mb=0)
     events = MemmapEvents(sys.argv[1], fs=storage)
     loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
-    found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6)
-    print(f"rank {rank}: {found.verdict} Change: {found.change}.")
+    if rank == int(sys.argv[2]):  # the late rank
+        found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6)
+        print(f"rank {rank}: {found.verdict} Change: {found.change}.")
 
 # %%
-torchrun("diagnose_ranks", events, ranks=3)
+torchrun("diagnose_ranks", events, 2, ranks=3)
 
 # %% [markdown]
 # ## Resume exactly
