@@ -2,7 +2,6 @@
 
 from course_exercises.judging.chance import (
     Elsewhere,
-    in_a_worker_of_another_rank,
     in_another_process,
     random_numbers_of,
     random_state,

@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, _utils
 
 
 def random_state() -> tuple[bytes, ...]:
@@ -58,15 +57,6 @@ def in_another_process(function: Callable[..., Any] | None = None) -> Iterator[N
     names = getattr(function, "__globals__", {})
     bound = {name: lambda: number for name, one in names.items() if one is os.getpid}
     with hashed, patch("os.getpid", lambda: number), patch.dict(names, bound):
-        yield
-
-
-@contextmanager
-def in_a_worker_of_another_rank() -> Iterator[None]:
-    """Let torch, and the variables that torchrun sets, say so."""
-    info = _utils.worker.WorkerInfo(id=1, num_workers=2, seed=1, dataset=Dataset[Any]())
-    variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-    with patch.object(_utils.worker, "_worker_info", info), patch.dict(os.environ, variables):
         yield
 
 
