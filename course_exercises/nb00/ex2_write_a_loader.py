@@ -58,7 +58,7 @@ def write_a_loader(
     expect(
         idle < TARGET,
         f"Once the workers run, the GPU is still idle {100 * idle:.1f} % of the time. Prefetching "
-        "more batches does not load faster. Only more workers at the same time do.",
+        "more batches does not make loading faster, but more workers do.",
         "Divide the load time of a batch by the step time. Use that many workers, or one more.",
     )
     expect(

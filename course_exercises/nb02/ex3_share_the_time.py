@@ -1,4 +1,4 @@
-"""Exercise 02.3: calculate in which share of the time a GPU waits."""
+"""Exercise 02.3: calculate the share of time in which a GPU waits."""
 
 from collections.abc import Callable
 from typing import Any

@@ -12,7 +12,7 @@ from keepfed.formatting import plural
 LEAST = 8  # step alone for five, and three for the other four
 EXPERT = 13  # step alone for six, CPU use of the workers for four, batch times for three
 
-SIGNS = words_beside(__file__)  # cause -> what the probes show of such a loop
+SIGNS = words_beside(__file__)  # cause -> what the probes show for such a loop
 _answers: WeakKeyDictionary[Clinic, list[int]] = WeakKeyDictionary()  # probes before each answer
 
 
@@ -29,7 +29,7 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
     earlier = _answers.setdefault(clinic, [])
     expect(
         clinic.probes >= LEAST or clinic.probes not in earlier,
-        f"You answer again after the same {plural(clinic.probes, 'probe')}. That is elimination, "
+        f"You answered again after the same {plural(clinic.probes, 'probe')}. That is elimination, "
         "not measuring.",
         "Use another probe before you answer again.",
     )
@@ -40,7 +40,7 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
 
     def objection(name: str) -> tuple[str, str]:
         said = causes[name]
-        again = "If a probe said that the machine was busy, use it again. " * clinic.disturbed
+        again = "If a probe reported a busy machine, use it again. " * clinic.disturbed
         return (
             f"{found} of {len(NAMES)} causes are right. One loop that you call {said!r} has "
             f"another cause. {SIGNS[said]}",

@@ -46,7 +46,7 @@ class _Bench:
     def __call__(self) -> int:  # by the device
         return self.now_ns
 
-    def sleep_until(self, end_ns: int) -> None:  # by the host while it waits for the device
+    def sleep_until(self, end_ns: int) -> None:  # the host waits for the device
         self.log += "w"
         self.now_ns = max(self.now_ns, end_ns)
 
@@ -61,7 +61,7 @@ class Measured(float):
     waits_at_the_end: bool
 
     def __new__(cls, ms: float, log: str) -> Self:
-        """Create the number, and count in the log of a bench."""
+        """Create the number, and count clock readings and launches in the log of a bench."""
         self = super().__new__(cls, ms)
         self.clocks, self.launches = log.count("r"), log.count("s")
         self.waits = log.replace("r", "").count("ws")

@@ -12,7 +12,7 @@ FLAWS, SOUND = _WORDS["flaws"], _WORDS["sound"]  # statement -> why it is a flaw
 
 @exercise("03.3", title="List the flaws of a benchmark", seconds=30)
 def list_the_flaws(answer: Iterable[str] | str) -> Verdict:
-    """Compare the letters of the statements with those that are true."""
+    """Compare the letters in the answer with those of the true flaws."""
     if isinstance(answer, Mapping):  # letter -> whether it is a flaw
         answer = [letter for letter, is_one in answer.items() if is_one]
     text = "".join(map(str, answer)) if isinstance(answer, Iterable) else str(answer)

@@ -97,7 +97,7 @@ SLIPS: Slips[Machine, float | None] = {
         lambda m: smallest(replace(m, streams=_MANY)),
         _in_memory,
     ),
-    "You count another number of prefetched batches. Each worker holds prefetch_factor of them, "
+    "You count the wrong number of batches. Each worker holds prefetch_factor prefetched batches, "
     "and the loop holds one more.": (
         _MEMORY,
         lambda m: smallest(replace(m, batch_mb=0)),

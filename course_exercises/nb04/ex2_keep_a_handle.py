@@ -40,7 +40,7 @@ _LEAVE_OUT = '{**self.__dict__, "_file": None, "_opened_by": None}'
 @exercise("04.2", title="A handle that survives fork and spawn", seconds=120)
 def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
     """Read rows here and in workers of each kind; count wrong rows, and opens by process."""
-    expect_a_class(dataset_class, "a dataset", "creates its own on a file of its own")
+    expect_a_class(dataset_class, "a dataset", "creates its own dataset on a separate file")
     methods = multiprocessing.get_all_start_methods()
     if "forkserver" in methods:  # forkserver sends the dataset as spawn does
         methods = [one for one in methods if one != "spawn"]
@@ -109,7 +109,7 @@ def _judge_copy(dataset: Any, rows: Any) -> bytes:
     except (AttributeError, TypeError) as error:
         refuse(
             f"A copy in the same process cannot read ({error}). The process ID was pickled with "
-            "it, so the copy believes that it has opened the file.",
+            "it, so the copy treats the file as already open.",
             f"Leave both out: {_LEAVE_OUT}.",
         )
     _compare(copy, rows, [7])
@@ -134,7 +134,7 @@ def _judge_in_workers(dataset: Any, method: str, rows: Any) -> None:
     for index, (row, worker, opened, new) in enumerate(one for batch in batches for one in batch):
         opens[worker], own = opened, own and new
         wrong += not np.array_equal(row, rows[index])
-    # libraries may open a file without a notice: the notebook's position tells whether it is shared
+    # Python may not report what a library opens, so check whether the notebook's position moved
     shared = method == "fork" and not min(opens.values()) and not (own and before == _handles())
     expect(
         not (shared or wrong),
@@ -190,18 +190,18 @@ def _read_all(dataset: Any) -> Any:
 
 
 def _close(dataset: Any) -> None:
-    """Close the files of a dataset: some systems delete no file that is open."""
+    """Close the files of a dataset, because some systems cannot delete an open file."""
     for value in getattr(dataset, "__dict__", {}).values():
         if hasattr(value, "close"):
             value.close()
 
 
-_opened: list[str] = []  # the files that this process opened since it listens
+_opened: list[str] = []  # files that this process opened since `_listen`
 
 
 @cache
 def _listen() -> None:
-    """Record from now on each time that Python opens one of our files."""
+    """Start to record every opening of our files by Python."""
 
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         name = arguments[0] if event == "open" else None

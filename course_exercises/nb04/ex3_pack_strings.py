@@ -16,32 +16,32 @@ from keepfed.formatting import plural
 
 Strings = Sequence[str]
 
-SPARE = 1.4  # StringDType of NumPy allocates so many times the text
+SPARE = 1.4  # NumPy's StringDType allocates this multiple of the text
 PER_STRING = 16  # bytes in addition to the text: two integers of 64 bits
 ROOM = 10_000  # bytes for everything that does not grow with the strings
 
 
 class Read(NamedTuple):
-    """Something that one does with a list of strings."""
+    """An operation on a list of strings, such as a slice or a loop."""
 
     words: str
     of: Callable[[Strings], Any]
 
 
 def _reads(count: int) -> Iterator[Read]:
-    """Yield what a packed list of so many strings must do as a list does."""
+    """Yield operations that must give the same result on a packed list as on a list."""
     yield Read("len(s)", len)
     some = range(count) if count < 500 else (0, count // 2, count - 1)
     for index in (*some, -1, -count, count, -count - 1, np.int64(0)):
         yield Read(f"s[{index!r}]", itemgetter(index))
     yield Read("all s[i]", lambda s: [s[index] for index in range(count)])
-    for number in "first", "second":  # where the first loop began must not matter to the second
+    for number in "first", "second":  # the second loop must not depend on where the first one began
         yield Read(f"the {number} loop `for text in s`", lambda s: _loop(s, count))
     yield Read("a pickled copy", lambda s: _loop(pickle.loads(pickle.dumps(s)), count))
 
 
 def _loop(strings: Strings, count: int) -> list[str]:
-    next(iter(strings), None)  # a loop that was left does not matter to the next one
+    next(iter(strings), None)  # a loop that was left early must not change the next one
     return list(islice(iter(strings), count + 1))
 
 
@@ -117,7 +117,7 @@ def _judge_reads(packed: Strings, names: Strings) -> None:
 
 
 def _judge_size(packed_class: type[Any], extra: str) -> None:
-    """Refuse what holds more than the text and two integers per string after all were read."""
+    """Refuse a list that holds more than the text and two integers per string after reading."""
 
     def read_all() -> Strings:
         packed: Strings = packed_class([*names_like(4000), extra])

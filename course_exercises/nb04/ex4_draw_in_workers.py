@@ -16,7 +16,7 @@ SAMPLES, DRAWS = 32, 2_000
 BELOW = 1_000_000
 SEED = 40
 _PER_DRAW = (
-    "Let PyTorch draw in __getitem__, numbers or a seed: torch.randint(2**63 - 1, ()) differs in "
+    "Draw numbers or a seed with PyTorch in __getitem__: torch.randint(2**63 - 1, ()) differs in "
     "each worker, in each epoch and from sample to sample. Keep nothing in self."
 )
 
@@ -77,9 +77,9 @@ def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None
         torch.manual_seed(SEED)
         expect(
             _epoch(again, num_workers) == epochs[0],
-            f"After the same torch.manual_seed, {which} dataset draws other numbers {how}, so a "
-            "run cannot be repeated. Either they depend on something that the dataset kept, or "
-            "they come from another source than PyTorch.",
+            f"After the same torch.manual_seed, {which} dataset draws different numbers {how}, so "
+            "a run cannot be repeated. Either they depend on something that the dataset kept, or "
+            "they come from a source other than PyTorch.",
             _PER_DRAW,
         )
 

@@ -21,7 +21,7 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
         f"An epoch takes {requests:,} requests, but only {REQUESTS:,} are allowed. Small chunks "
         "save memory, but each costs a request.",
         "The number of requests depends on the chunk only. Each of the 100 shards takes 200 / "
-        "chunk of them, rounded up.",
+        "chunk requests, rounded up.",
     )
     memory = buffer + at_once * chunk
     expect(

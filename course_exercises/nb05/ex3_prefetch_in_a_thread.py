@@ -23,7 +23,7 @@ from keepfed.loaders.prefetch import ThreadPrefetcher
 NOTHING = (0, None, "", False, ())
 ITEMS = (*NOTHING, 5, np.arange(2), ValueError("an item of the source, like all others"))
 PAUSE_S = 0.6  # pause of a slow loop and of a silent source
-SPEED = 50  # timeouts and sleep end so many times sooner during a trial
+SPEED = 50  # factor by which timeouts and sleeps are shorter during a trial
 
 
 def _trial(items: Any = ITEMS, **options: Any) -> PrefetcherTrial:
@@ -49,7 +49,7 @@ _LOOPS = {
     "threads left": 0,
 }
 AHEAD = "items loaded while the loop works"
-# the trial, and what the loop should observe besides that it does not hang
+# the trial, and what the loop should observe if it does not hang
 CASES: dict[str, tuple[PrefetcherTrial, dict[str, Any]]] = {
     "8 items": (_trial(depth=20), {"items": [_REPRS], "the same objects": True}),
     "an endless source and depth=1": (_break(None), {AHEAD: 1}),
@@ -96,8 +96,8 @@ SLIPS = (
     ),
     Slip(
         lambda case, got, wanted: case == "three epochs" and got != wanted,
-        "The second epoch hangs, or serves other items than the first one. The thread, the queue "
-        "or iter(source) was used up in the first epoch.",
+        "The second epoch hangs, or serves different items than the first one. The thread, the "
+        "queue or iter(source) was used up in the first epoch.",
         "Create the queue and the thread in every __iter__.",
     ),
     Slip(
@@ -125,7 +125,7 @@ SLIPS = (
             and _wrong(got, wanted, "a slow loop", "a silent source")
         ),
         "The loop or the source pauses for some time, and then items or the end are missing. A "
-        "timeout ran out and your code gave up, or a loop that waits never learns of the end.",
+        "timeout ran out and your code gave up, or a waiting loop never receives the end.",
         "Call get() without a timeout, and repeat put() until there is space. Put your own object "
         "into the queue as the end.",
     ),

@@ -40,7 +40,7 @@ class FormatCase(NamedTuple):
     name: str
     read: Callable[[str, Events], Any]
     good: str
-    because: str  # why other formats are worse; "": because of their units
+    because: str  # why other formats are worse; the key "" explains large units
     next_step: str
 
 

@@ -57,7 +57,8 @@ def _mean_chunks(size: int, read: int, chunk: int) -> float:
 def _read_shape(chunks: Any) -> tuple[int, ...]:
     expect(
         chunks is not True,
-        "With chunks=True, h5py chooses. It knows the shape of the data, but not your reads.",
+        "With chunks=True, h5py chooses, and it considers the shape of the data, but not your "
+        "reads.",
         "Give three numbers: planes, rows, columns.",
     )
     shape = chunks.tolist() if isinstance(chunks, np.ndarray) else chunks

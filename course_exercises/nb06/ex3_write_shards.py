@@ -40,7 +40,7 @@ SIZES = (
     [3, 0, 5],
     [0],
     [1 + 7 * (i % 5) for i in range(PER_SHARD)],
-    [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event, empty at both ends
+    [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event; first and last are empty
     # a number of pulses, and offsets after it, that do not fit into 16 bits
     [70_000 if i == 120 else (13 * i) % 40 for i in range(PER_SHARD + 50)],
     [1] * MANY,  # in a sorted list of names, 100 comes before 11
@@ -59,7 +59,7 @@ SLIPS = (
         lambda _, got, wanted: (
             got["event"] == wanted["event"] and got["values"] != wanted["values"]
         ),
-        "Event {case} has the right shape, but other numbers. They were rounded, or they belong to "
+        "Event {case} has the right shape, but wrong numbers. They were rounded, or they belong to "
         "another event, another order or an earlier write.",
         'Write tobytes() of float32 to a file with a number in its name, opened with "wb". '
         "Offsets count bytes from its start, and need int64.",
@@ -82,7 +82,7 @@ def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
         with tempfile.TemporaryDirectory() as room:
             with process_unchanged(events):
                 _check(write_shards, read_event, room, events)
-            with suppress(FileExistsError):  # to refuse a second write is safe, too
+            with suppress(FileExistsError):  # refusing a second write is safe, too
                 _check(write_shards, read_event, room, [-event for event in events])
     with tempfile.TemporaryDirectory() as room:
         events = [np.zeros((LARGE // 16, 4), np.float32), np.ones((2, 4), np.float32)]
@@ -99,7 +99,7 @@ def _events(sizes: Sequence[int]) -> list[Pulses]:
     events = []
     for index, size in enumerate(sizes):
         table = rng.normal(size=(2 * size, 4)).astype(np.float32)
-        if size > 1:  # the first row and the last are as good as the others
+        if size > 1:  # the first and the last row can be drawn like all others
             table[0], table[size - 1], table[2 * size - 2] = (np.nan, -0.0, 1, 2), 0, 0
         events.append(table[::2] if index % 3 == 1 else np.asfortranarray(table[:size]))
     return events
@@ -154,7 +154,7 @@ def _read(
     except Exception as error:
         step = "n events have n + 1 offsets. An event without pulses has the shape (0, 4)."
         if isinstance(error, NameError | KeyError | TypeError):
-            step = "A new process has only the files. Write everything there that read_event needs."
+            step = "A new process has only the files. Store everything that read_event needs."
         elif Path(storage.root, str(getattr(error, "filename", "") or "none")).exists():
             step = "Open files with fs.open(path). On a cluster the data may be on another machine."
         refuse(f"Event {index} of {len(events)} cannot be read: {explain(error)}.", step)

@@ -24,7 +24,7 @@ from course_utils.teaching.notebook import explain, loaded_context
 
 Stage = Callable[[str, str], str]
 
-PATIENCE_S = 20.0  # until a call counts as hung; a right one takes part of a second
+PATIENCE_S = 20.0  # until a call counts as hung; a correct call takes a fraction of a second
 START_S = 60.0  # until a process is ready, which takes long on a busy machine
 LINKS = ("latest.npy", "pulses of run 7.idx")  # other files next to the source
 SETTLE_S = 1.0  # wait for the second of two jobs, which should be blocked
@@ -64,7 +64,7 @@ class Process:
 
     def __init__(self, *order: Any, **how: Any):
         """Start the process with the arguments of `job.main`."""
-        context = loaded_context()  # a new Python for each would take longer than its staging
+        context = loaded_context()  # a new Python for each job would take longer than staging
         self._line, far = context.Pipe(duplex=False)
         self._heard: list[Any] = []
         self.process = context.Process(target=main, args=(far, *order), kwargs=how)
@@ -159,8 +159,8 @@ class Site:
             self.expect_complete(Path(one.returned), one.data, story, step, *old)
         expect(
             not any(one.reads for one in outcomes[1:2]),
-            f"{story} The second call opens the source again, although there is a good copy, or "
-            "will be soon. Every job of the node would do this.",
+            f"{story} The second call opens the source again, although a good copy exists or is "
+            f"being made. Every job of the node would do this.",
             step,
         )
         self.name = Path(outcomes[-1].returned).name
@@ -191,10 +191,10 @@ class Site:
         )
 
     def fail(self, story: str, step: str, *old: bytes, **how: Any) -> None:
-        """Let a job fail, and refuse it if it hides this, or if the final name has a part."""
+        """Let a job fail, and refuse it if it hides the error or leaves a part of the file."""
         expect(
             all(one.error for one in self.start(**how).outcomes()),
-            f"{story} But stage returned as if all were well.",
+            f"{story} But stage returned without an error.",
             "Let errors through: subprocess.run(..., check=True), or `raise` after the clean-up.",
         )
         target = self.place / self.name
@@ -232,7 +232,7 @@ def _check_killed(site: Site) -> None:
 
 
 def _check_moved(site: Site) -> None:
-    """Kill a job that renames into the place from another file system, which copies."""
+    """Kill a job during a rename from another file system into `place`, which is a copy."""
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
         site.place = Path(place)
         outcomes = site.start(limit=site.kill_partway, at_border=True).outcomes()
@@ -241,7 +241,8 @@ def _check_moved(site: Site) -> None:
         expect(
             not partial_copy and not any(one.direct for one in outcomes),
             "The data are copied to the final name. A rename from another file system copies, too, "
-            "as shutil.move and mv do. If the job is killed then, a part has the final name.",
+            "as shutil.move and mv do. If the job is killed during this copy, the final name has "
+            "an incomplete file.",
             _COPY,
         )
 
@@ -260,7 +261,7 @@ def _check_changed(site: Site) -> None:
         story = f"The source changed ({what}) and was staged twice."
         site.stage(story, _SAME, calls=("", ""))
         site.expect_little(1.4, story, "One copy under one name: os.replace removes the old one.")
-    step = "Inspect source and copy in every call, and remember nothing, as functools.cache does."
+    step = "Inspect source and copy in every call, and keep no results in functools.cache."
     old = site.renew()
     story = "The source changed between two calls of one process."
     site.stage(story, step, old, calls=("", "", "change"), later=site.data)
@@ -330,7 +331,7 @@ def _two_at_once(site: Site, where: str, *old: bytes) -> set[Path]:
 
 
 def _check_two_files(site: Site) -> None:
-    """Stage a file whose name starts alike while a job is about to rename the copy of the first."""
+    """Stage a file with a similar name while a job is about to rename its copy of the first."""
     gate, other = loaded_context().Event(), site.source.with_suffix(".idx")
     other.write_bytes(site.data[::-1])
     one = site.start(gate=gate, gate_at="renaming")

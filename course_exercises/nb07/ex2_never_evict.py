@@ -1,4 +1,4 @@
-"""Exercise 07.2: a cache that never evicts. The judge counts the requests that it saves."""
+"""Exercise 07.2: a cache that never evicts. The check counts the requests it saves."""
 
 import gc
 import multiprocessing
@@ -43,14 +43,14 @@ VALUES = [0, -1, -9, -99, -999, -9999]  # samples of one value, none of which ma
 
 WAIT_FOR_WORKER_S = 60.0  # a worker starts late on a busy machine
 LINE_S = 0.001  # for each line of the learner's code, so two workers get in each other's way
-OPCODES = 7 * ROWS  # most instructions of the learner's code that are tried as a pause
+OPCODES = 7 * ROWS  # maximum number of instructions of the learner's code at which a pause is tried
 WAIT_S = 0.03  # for a second reader, which may wait for a lock
 
 Make = type[Any]
 _SPAWN = multiprocessing.get_context("spawn")  # any worker can receive its locks
 _KEEP = (
-    "Never evict, and create space for budget // sample.nbytes samples. A tensor of "
-    "torch.bool notes which samples are there."
+    "Never evict, and create space for budget // sample.nbytes samples. A tensor of torch.bool "
+    "records which samples are cached."
 )
 _SHARED = (
     "Create tensors in __init__ with torch.zeros(...).share_memory_(), and store sample i at "
@@ -184,7 +184,7 @@ def _check_budget(make: Make, rows: Rows, budget: int) -> Any:
 
 
 def _check_memory(make: Make, rows: Rows) -> None:
-    """Weigh two full caches, whatever holds their memory."""
+    """Measure the memory of two full caches, in whatever object it is stored."""
     before, size = _tensor_bytes(), rows.sample_bytes
     budgets = 25 * size, 2 * ROWS * size
     caches, held, _ = memory_of(lambda: tuple(_filled(make(rows, one)) for one in budgets))
@@ -242,16 +242,16 @@ def _check_second(make: Make, rows: Rows) -> None:
         got = _interrupted(number, cached[number // ROWS], index)
         expect(
             all(torch.equal(one, rows.values[index]) for one in got),
-            "While one reader stores a sample, another reads it and gets something else. It was "
-            "noted as cached before it was stored.",
-            "Store the sample first. Then note in the next line that it is cached.",
+            "While one reader stores a sample, another reads it and gets something else. The "
+            "sample was marked as cached before it was stored.",
+            "Store the sample first. Mark it as cached on the next line.",
         )
         if len(got) < 2:  # the code has fewer instructions
             break
 
 
 def _interrupted(number: int, cached: Any, index: int) -> list[Tensor]:
-    """Let a second reader start before that instruction of the first, and return what both get."""
+    """Start a second reader before this instruction of the first, and return what both get."""
     left, got = iter(range(number)), list[Tensor]()
     second = threading.Thread(target=lambda: got.append(cached[index]))
 

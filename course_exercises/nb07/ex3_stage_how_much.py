@@ -53,8 +53,8 @@ _LIMITS = (
 SLIPS: Slips[StagingJob, float] = {
     "You fill /dev/shm completely, so there is no space for the batches of the workers. The first "
     "one causes a bus error.": (_LIMITS, lambda job: job.shm_mb),
-    "You use only one of two limits. /dev/shm may be full while memory is free. And its files are "
-    "memory of the job, so the kernel may kill the job while /dev/shm has space.": (
+    "You use only one of two limits. /dev/shm may be full while memory is free. Its files also "
+    "count as memory of the job, so the kernel may kill the job while /dev/shm has space.": (
         _LIMITS,
         _in_shm,
         _in_memory,

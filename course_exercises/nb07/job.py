@@ -52,7 +52,7 @@ def main(
     interrupt: bool = False,
     hurry: bool = False,
 ) -> None:
-    """Report when all is ready, when the job waits, and the outcome of each call.
+    """Report when everything is ready, when the job waits, and the outcome of each call.
 
     The process has its own working directory, like a job, so relative lock paths are not shared.
 
@@ -113,7 +113,7 @@ def _rewrite(source: str, contents: bytes) -> None:
 
 
 def _change_at_stat(source: str, later: bytes, reads: list[str]) -> None:
-    """Change the source as soon as it was read and its time is asked for again."""
+    """Change the source when its time is requested again after a read."""
     real = os.stat
 
     def stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
@@ -190,7 +190,7 @@ def _border(place: str, at_border: Callable[[], None]) -> None:
 
 
 def limit_files(size: int, *, deadly: bool = False) -> None:
-    """Let no file grow beyond `size` bytes: more is an error, or kills the process."""
+    """Limit each file to `size` bytes: a larger one is an error, or kills the process."""
     try:
         import resource
     except ModuleNotFoundError:

@@ -62,7 +62,7 @@ def _plain(samples: _Samples) -> Tensor:
 
 
 def _is_one_of(*variants: Callable[[_Samples], Tensor]) -> Callable[[Any, Any, Any], bool]:
-    """Return a test whether a result is wrong as one of these variants is."""
+    """Return a test whether a result equals that of one of these wrong variants."""
 
     def test(samples: _Samples, got: Any, wanted: Tensor) -> bool:
         if not isinstance(got, Tensor) or got.shape != wanted.shape or equal(got, wanted):
@@ -153,7 +153,7 @@ def _check_device(on_device: OnDevice, samples: _Samples) -> int:
         work, result = count_operations(on_device, samples.cut, samples.flips)
     expect(
         not _restore(),
-        "on_device changes MEAN or STD, so the second batch is normalised with other values.",
+        "on_device changes MEAN or STD, so the second batch is normalised with different values.",
         "Do not use operations that end with an underscore. mean * 255 is a new tensor.",
     )
     wanted = _plain(samples)

@@ -57,8 +57,8 @@ SLIPS: Slips[AugmentJob, Answer] = {
         "Return GPU only if augment_mb <= free_mb.",
         lambda job: min(("GPU", on_gpu(job)), ("CPU", on_cpu(job)), key=lambda answer: answer[1]),
     ),
-    "In your model, the GPU augments for free or while it computes the step. It does both one "
-    "after the other.": (
+    "In your model, the GPU augments for free or while it computes the step. The GPU does both "
+    "one after the other.": (
         _TIMES,
         _decide_by(gpu=lambda j: max(j.step_ms, j.load_ms / j.cores)),
         _decide_by(gpu=lambda j: max(j.step_ms, j.augment_gpu_ms, j.load_ms / j.cores)),
@@ -114,7 +114,7 @@ def where_to_augment(where: Callable[[AugmentJob], Answer]) -> Verdict:
             truth=decide,
             slips=SLIPS,
             answer=Kind(_read, _same),
-            praise=f"{len(cases)} jobs, and the smaller time each time. The GPU helps only where "
+            praise=f"{len(cases)} jobs, each with the smaller time. The GPU helps only where "
             "it waits.",
             otherwise=lambda job, answer, _: (
                 f"For {job}, you return {answer[0]} and {answer[1]:.4g} ms. A step takes "

@@ -1,4 +1,4 @@
-"""Exercise 08.3: crops for a whole batch. The pixels of its images state where they are."""
+"""Exercise 08.3: crops for a whole batch. Each pixel encodes its position."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,7 +16,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
 
-_DIGIT = 251  # base in which each pixel states its number, one digit per channel
+_DIGIT = 251  # base in which each pixel encodes its index, one digit per channel
 _INDEX = (
     "Index with images[samples, channels, rows, columns]. The shapes are (batch, 1, 1, 1), "
     "(channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size)."
@@ -35,7 +35,7 @@ class _Case(NamedTuple):
     size: int
 
     def images(self) -> Tensor:
-        """Return uint8 images. The channels are digits of the number of the pixel."""
+        """Return uint8 images. The channels are the digits of the index of the pixel."""
         shape = self.batch, self.height, self.width
         number = torch.arange(self.batch * self.height * self.width).view(shape)
         digits = [number // _DIGIT ** (channel % 3) % _DIGIT for channel in range(self.channels)]
@@ -49,7 +49,7 @@ class _Case(NamedTuple):
         digits = crops[:, :3, 0, 0].long()
         number = (digits * _DIGIT ** torch.arange(digits.shape[1])).sum(1)
         row = number // self.width % self.height
-        # a window that reaches outside, or is none, is compared with the nearest one that fits
+        # an invalid window is compared with the nearest window that fits into the image
         return row.clamp(max=self.height - self.size), (number % self.width).clamp(
             max=self.width - self.size
         )
