@@ -1,4 +1,4 @@
-"""Check that a loader serves the right samples: each once, mixed, shared out, and undamaged.
+"""Check the samples that a loader serves: each once, mixed, divided among workers, undamaged.
 
 This package imports nothing, because `attach` is loaded while torch is being imported.
 """

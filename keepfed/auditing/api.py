@@ -16,7 +16,7 @@ from keepfed.measure.hook import data_loader_in
 def audit(loader: Iterable[Any], *, epochs: int = 2) -> AuditReport:
     """Run a loader for some epochs, and check the samples that it serves.
 
-    The loader is used as in a training: call `set_epoch` yourself if your training does.
+    The audit uses the loader as a training does. Call `set_epoch` yourself if your training does.
 
     Args:
         loader: A `DataLoader`, or a wrapper around one.

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from keepfed.auditing.record import UNSEEN, Audited, EpochRecord
 from keepfed.formatting import percent, plural
 
-FEW = 32  # samples below which an order or a share is not judged
-SAME_CONTENT = 0.9  # share of equal fingerprints from which two streams serve the same samples
-ONE_CLASS = 0.5  # share of batches of a single class that is too many
-CLUSTERED = 0.4  # mean distance within a batch, compared with a shuffled one, that is too small
+FEW = 32  # minimum number of samples to check an order or a share
+SAME_CONTENT = 0.9  # share of equal fingerprints above which two streams serve the same samples
+ONE_CLASS = 0.5  # maximum share of batches with a single class
+CLUSTERED = 0.4  # minimum mean distance within a batch, compared with a shuffled batch
 
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One fault, or one note that is worth knowing, about the samples of a loader."""
+    """One fault of the samples of a loader, or a useful note about them."""
 
     kind: str
     says: str  # what is wrong, with the evidence
@@ -37,7 +37,7 @@ class AuditFinding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Result of an audit: the faults first, then notes, and what was and was not checked."""
+    """Result of an audit: the faults, then notes, then what was checked and what was not."""
 
     findings: tuple[AuditFinding, ...]
     checked: tuple[str, ...]
@@ -110,7 +110,7 @@ def _name(audited: Audited, epoch: EpochRecord | None = None) -> str:
 
 
 def _ids(epoch: EpochRecord) -> NDArray[Any]:
-    """Return what identifies the samples of an epoch: indices, or fingerprints of a stream."""
+    """Return the identities of the samples of an epoch: indices, or fingerprints of a stream."""
     return np.asarray(epoch.prints if epoch.indices is None else epoch.indices)
 
 
@@ -154,7 +154,7 @@ def _repeated(audited: Audited) -> Iterator[AuditFinding]:
 
 
 def _workers_alike(audited: Audited) -> Iterator[AuditFinding]:
-    """Find streams whose workers all serve the same samples."""
+    """Find streams in which all workers serve the same samples."""
     for epoch in audited.epochs:
         if epoch.indices is not None or not len(epoch.workers):
             continue
@@ -213,7 +213,7 @@ def _clustered(audited: Audited) -> Iterator[AuditFinding]:
             continue
         ids = np.asarray(epoch.indices)
         if len(ids) < 4 * FEW or (np.diff(ids) >= 0).mean() > 0.95:
-            continue  # in order: a note below says so
+            continue  # the order is not shuffled, which a note below reports
         ends = np.cumsum(epoch.sizes)[:-1]
         spans = [np.abs(np.diff(part)).mean() for part in np.split(ids, ends) if len(part) > 3]
         quality = float(np.mean(spans)) / (audited.total / 3) if spans else 1.0
@@ -255,7 +255,7 @@ def _first_ids(epoch: EpochRecord, batch: int) -> str:
 
 
 def _short_batch(audited: Audited) -> Iterator[AuditFinding]:
-    """Note a smaller last batch, which a mean of batch means weights too much."""
+    """Report a smaller last batch, because a mean of batch means gives it too much weight."""
     for epoch in audited.epochs[:1]:
         sizes = epoch.sizes
         if epoch.complete and len(sizes) > 1 and 0 < sizes[-1] < sizes[0] / 2:
@@ -310,7 +310,7 @@ def _same_order(audited: Audited) -> Iterator[AuditFinding]:
 
 
 def _same_random_numbers(audited: Audited) -> Iterator[AuditFinding]:
-    """Find generators in the dataset that draw the same in several workers or epochs."""
+    """Find generators in the dataset that draw the same numbers in several workers or epochs."""
     for epoch in audited.epochs:
         for (one, mine), (other, theirs) in combinations(sorted(epoch.states.items()), 2):
             before, after = mine
@@ -402,7 +402,7 @@ def _ranks(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
 
 
 def _train_and_validation(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
-    """Find samples that a loader for training shares with one for validation."""
+    """Find samples that a training loader shares with a validation loader."""
     training = [one for one in loaders if any(epoch.training for epoch in one.epochs)]
     others = [one for one in loaders if one.epochs and one not in training]
     for one in training:

@@ -44,7 +44,7 @@ def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
 
 
 def _account(loader: Any) -> Account:
-    """Return an account for a new epoch of a loader, which is known by its place and dataset."""
+    """Return an account for a new epoch of a loader, which its place and dataset identify."""
     place = call_sites(sys._getframe(2))[0]
     key = place, type(loader.dataset).__name__, id(loader.dataset), loader.batch_size
     if key not in _loaders:

@@ -23,9 +23,9 @@ from keepfed.auditing.samples import damage, fingerprint, form, generator_states
 from keepfed.measure.hook import Listener, attach_report, detach_report, listen
 from keepfed.measure.records import MAIN
 
-UNSEEN = 0  # fingerprint of a sample whose content was not looked at
-MAX_COST = 0.03  # largest share of a worker's time for fingerprints that are not essential
-MAX_SAMPLES = 10_000_000  # samples of an epoch that are all kept; beyond, one in `1 << thin`
+UNSEEN = 0  # fingerprint of a sample whose content was not inspected
+MAX_COST = 0.03  # maximum share of a worker's time for optional fingerprints
+MAX_SAMPLES = 10_000_000  # samples of an epoch above which only one in `1 << thin` is kept
 
 
 class AuditListener(Listener):
@@ -36,7 +36,7 @@ class AuditListener(Listener):
         self._dataset, self.worker = dataset, MAIN
         self._index: Any = None
         self._before: tuple[int, ...] = ()
-        self._thorough = True  # whether this batch is looked at in detail
+        self._thorough = True  # whether this batch is inspected in detail
         self._samples: list[int] = []
         self._labels: list[Any] = []
         self.report: tuple[Any, ...] | None = None

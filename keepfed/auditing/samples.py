@@ -83,7 +83,7 @@ def damage(batch: Any) -> list[str]:
         array = as_array(leaf)
         if array is None or array.dtype.kind != "f" or not array.size:
             continue
-        if not np.isfinite(array.sum()):  # one pass; an overflow is looked at closely
+        if not np.isfinite(array.sum()):  # one pass; an overflow is inspected in detail
             bad = int((~np.isfinite(array)).sum())
             if bad:
                 found.append(f"{bad} of {array.size} numbers are NaN or infinite")

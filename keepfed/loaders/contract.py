@@ -4,9 +4,10 @@ Every `EpochLoader` keeps this contract: `RecordLoader`, `ImageLoader`, `Resumab
 `BlockSampler` and the streams (`EventShards`, `stream_shards`).
 
 - **Rank.** `slot=None` means the rank of this process: from the process group, else from RANK and
-  WORLD_SIZE. The loader asks for it when a loop or `len` begins, and sends it to its workers.
-  Together, the ranks serve every sample once. Loaders and samplers give every rank equally many
-  batches; they leave out a few samples at the end of an epoch, fewer than there are ranks. A rank
+  WORLD_SIZE. The loader reads the rank when a loop or `len` begins, and sends it to its workers.
+  Together, the ranks serve every sample once. Loaders and samplers give all ranks the same
+  number of batches. They leave out a few samples at the end of an epoch, fewer than there are
+  ranks. A rank
   of a stream serves complete shards, so ranks of a stream may differ.
 - **Epoch.** After `set_epoch(e)` the next loop serves epoch e from its beginning. A complete loop
   over `loader.follow(...)` advances to the next epoch. `RecordLoader` and `ImageLoader` follow
@@ -45,7 +46,7 @@ from keepfed.loaders.workers import SharedEpoch
 T = TypeVar("T")
 Loop = Generator[T, None, None]
 _START, _BEGUN, _SERVED, _WARNED = range(4)  # indices of the numbers that all processes share
-_NONE = -1  # stands for the absence of an epoch
+_NONE = -1  # value that means "no epoch"
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class EpochLoader:
         self.taken = 0  # samples of this epoch that the loops of all ranks have taken
         self._changes = changes
         self._sent_from: WorkerSlot | None = None
-        self._loop: object = None  # identity of the loop that counts
+        self._loop: object = None  # identity of the loop whose batches count
         # Workers share these numbers: where the next loop begins, the epoch that was begun last,
         # the epoch that was served to its end, and whether the warning was given.
         numbers = torch.tensor([0, _NONE, _NONE, 0], device="cpu")

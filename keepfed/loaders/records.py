@@ -6,7 +6,7 @@
 
 The file is a plain .npy file with one record per sample, so np.load reads it too. Loading is fast
 because no file is opened per sample, nothing is decoded, Python runs once per batch, and a record
-is copied as one row of 8-byte words, whatever fields it has. A worker would have to send each
+is copied as one row of 8-byte words, independent of its fields. A worker would have to send each
 batch, which costs more than building it if the samples are small. The main process therefore builds
 the batch, with one `index_select` from the page cache into memory that is reused.
 
@@ -54,8 +54,9 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
     batches longer, copy them or pass `buffers=None`. `ThreadPrefetcher(loader, 1)` builds the next
     batch while the loop uses the current one, and each prefetched batch occupies one buffer. If
-    torch may use several threads, the loader also tries one thread from time to time, and uses what
-    is faster. While other programs run, a copy that is divided among threads waits for the slowest
+    torch may use several threads, the loader also tries one thread from time to time, and uses
+    the faster of the two. While other programs run, a copy that is divided among threads waits
+    for the slowest
     of them.
 
     In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
@@ -95,7 +96,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
             contiguous: Whether each field of a batch has its own memory without gaps.
 
         Raises:
-            OSError: If the file is missing, corrupted or of another kind.
+            OSError: If the file is missing, corrupted or of a different kind.
             ValueError: If a number is too small.
         """
         if buffers is not None and buffers < 1:
@@ -132,7 +133,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
 
 
 class FasterThreads:
-    """Context that uses one thread of torch or all, whichever was faster in a recent trial."""
+    """Context that uses one torch thread or all, whichever was faster in a recent trial."""
 
     EVERY, TRIALS = 128, 4  # batches between two trials, and batches of a trial
 

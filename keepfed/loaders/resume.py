@@ -117,7 +117,7 @@ class IndexBatches(EpochLoader):
         return self.batch_size * self.here().world_size
 
     def _end(self, start: int) -> int:
-        """Return the end of the last batch, such that all ranks have equally many batches."""
+        """Return the end of the last batch, so that all ranks have the same number of batches."""
         rest = (self.n_samples - start) % self._step
         is_dropped = self.drop_last or rest < self.here().world_size
         return self.n_samples - rest if is_dropped else self.n_samples

@@ -10,7 +10,7 @@ from keepfed.limits import all_cores, known, usable_cores
 
 
 class Neighbours:
-    """Counter of the CPU time that other programs use from now on."""
+    """Counter of the CPU time that other programs use after its creation."""
 
     def __init__(self) -> None:
         self._begun_s, self._before_s = time.perf_counter(), known(_other_programs_cpu_s)

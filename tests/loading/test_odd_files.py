@@ -71,7 +71,7 @@ def test_other_image_formats_are_read_but_not_packed(images: Path, tmp_path: Pat
 def test_files_that_are_left_out_are_counted(images: Path) -> None:
     for name in ("cat/notes.txt", "cat/._0.jpg", "cat/.checkpoints/0.jpg", ".cache/0.jpg"):
         draw(images / name)
-    with pytest.warns(UserWarning, match=r"2 files in class folders left out, .*hidden or not im"):
+    with pytest.warns(UserWarning, match=r"ignored 2 files in class folders, .*hidden or not im"):
         assert len(Jpegs(images)) == 4
 
 

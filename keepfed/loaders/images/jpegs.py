@@ -164,7 +164,7 @@ def _report(others: set[str], folder: str) -> None:
         endings = Counter(Path(name).suffix.lower() or Path(name).name for name in others)
         kinds = ", ".join(f"{count} {ending}" for ending, count in endings.most_common(3))
         warnings.warn(
-            f"{folder}: {plural(len(others), 'file')} in class folders ignored, because they are "
+            f"{folder}: ignored {plural(len(others), 'file')} in class folders, because they are "
             f"hidden or not images ({kinds}).",
             stacklevel=3,
         )

@@ -30,7 +30,7 @@ try:
 except ImportError:  # Windows, which refuses to delete a file that is open
     fcntl = None  # type: ignore[assignment]
 
-_SEAL = ".seal.json"  # a name that no data file has
+_SEAL = ".seal.json"  # must not be the name of a data file
 _KEPT = ".kept"
 _PIECE = 4 * 1024 * 1024  # bytes copied at a time
 

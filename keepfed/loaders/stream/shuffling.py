@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def split(items: Sequence[T], slot: WorkerSlot) -> list[T]:
-    """Return the items of one slot. They are dealt to the ranks first, then to their workers.
+    """Return the items of one slot: they are divided among ranks first, then among workers.
 
     Every item belongs to exactly one slot. If there are fewer items than slots, some slots get
     an empty list.

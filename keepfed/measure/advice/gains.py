@@ -48,7 +48,7 @@ def slowdown(m: Measurements) -> float:
 
 
 def even_gain(m: Measurements) -> float:
-    """Return the gain if no fetch were slower than usual.
+    """Return the gain without unusually slow fetches.
 
     The model has no slow samples, so the current speed is the measured one.
     """

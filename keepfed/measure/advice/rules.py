@@ -11,7 +11,7 @@ are applied in this order:
    memory has doubled during the measurement or is still growing.
    Some workers would load a quarter faster than the step if no other program used their cores. If
    they are not uneven, their only loss is the time in which the main process receives their
-   batches. The rest of the wait is the fault of other programs.
+   batches. Other programs cause the rest of the wait.
 3. Otherwise, the largest loss decides: start-up, transfer, main process, or the loader. The time
    that the sampler computes in next() is a loss of the main process.
 

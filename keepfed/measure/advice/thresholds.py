@@ -34,7 +34,7 @@ CODE_CHANGE_FACTOR = 4.0  # a code change must promise this multiple of an easy 
 NEARLY_BEST = 1.1  # a simpler change may be this much slower than the best (chosen)
 NO_GAIN = 1.05  # speed-up below which the report calls the gain negligible (chosen)
 DOUBTFUL = 1.1, 1.5  # speed-ups between which a single run is not conclusive (39 loops)
-NOTICED = 0.1  # share of an epoch from which the start-up is mentioned (chosen)
+NOTICED = 0.1  # share of an epoch above which the start-up is mentioned (chosen)
 
 # Advice
 SMALL_SAMPLE_S = 200e-6  # s per sample below which Python calls take most of the time (measured)
@@ -52,11 +52,11 @@ STARTING_S = {"fork": 0.1, "forkserver": 0.9, "spawn": 1.2}  # s to start and en
 
 # Evidence
 LOCKED_SHARE = 0.5  # share of the checks that found a worker waiting for a lock (chosen)
-MOVING_SHARE = 0.5  # moving time per fetch time from which a trial without workers pays (chosen)
+MOVING_SHARE = 0.5  # moving time per fetch time above which a trial without workers pays (chosen)
 MANY_OBJECTS = 10  # Python objects per sample that are pickled one by one (chosen)
 OBJECTS_COST = 0.25  # share of sending a batch that goes into pickling its objects (39 loops)
 READ_AMPLIFICATION = 4.0  # bytes that a fetch reads per byte of its batch (chosen)
 READS_PER_SAMPLE = 12  # read() calls per sample above which it opens a file (measured)
-SAMPLING_SHARE = 0.5  # share of the main process's loss from which the sampler is named (chosen)
+SAMPLING_SHARE = 0.5  # share of the main process's loss above which the sampler is named (chosen)
 FILLING_SHARE = 0.5  # share of the start-up that the first fetch takes (chosen)
-BUSY_CORES = 0.5  # cores used by other programs from which the machine is called busy (chosen)
+BUSY_CORES = 0.5  # cores used by other programs above which the machine is called busy (chosen)

@@ -10,7 +10,7 @@ from keepfed.measure.stacks import HotLine
 
 NOTABLE = 0.1  # smallest share of a part that is worth naming
 MOST = 3  # lines that are named
-MAINLY = 0.3  # share of a fetch from which a line decides the advice
+MAINLY = 0.3  # share of a fetch above which a line decides the advice
 LISTS = re.compile(r"listdir|scandir|iterdir|glob|os\.walk")
 FILTERS = re.compile(r"\.query\b|\.filter\b|\[.*==")
 

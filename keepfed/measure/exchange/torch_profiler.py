@@ -104,7 +104,7 @@ def _gpu_spans(
 def _cpu_spans(
     mine: Iterable[Event], waits: Sequence[Event], begins: Sequence[int]
 ) -> Iterator[Span]:
-    """Yield the computations of the main thread: all its named events but steps and waits."""
+    """Yield the computations of the main thread: all its named events except steps and waits."""
     waits = sorted(waits, key=lambda e: e.start_ns)
     pieces: dict[int, list[Event]] = {}
     for event in mine:

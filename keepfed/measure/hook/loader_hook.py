@@ -30,7 +30,7 @@ class Listener:
     """
 
     def worker_started(self, worker_id: int) -> None:
-        """Start in this process, a worker in which the loader's `worker_init_fn` has just run."""
+        """Start in this process, which is a worker after its `worker_init_fn` has run."""
 
     def fetch_begins(self, index: Any) -> None:
         """Handle the start of a fetch. `index` is what the sampler returned for the batch."""

@@ -28,7 +28,7 @@ class TimedSampler:
 
 
 def time_sampler(batches: Any) -> TimedSampler | None:
-    """Time the sampler of a `DataLoader`'s iterator from now on.
+    """Start to time the sampler of a `DataLoader`'s iterator.
 
     Returns:
         The timed sampler. None if there is no sampler, if it is already timed, or if it saves its

@@ -1,7 +1,7 @@
 """Iterate over a loader so that each batch brings the spans of its worker.
 
 The meter in a worker sends the spans and the fetch of a batch along with it. The main process
-removes them from the batch and adds them to the trace, under the number of the batch in this run.
+removes them from the batch and adds them to the trace, with the number of the batch in this run.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class InTrace(Sink):
         self.index: Any = None  # indices of the samples of the last batch
 
     def worker_started(self, worker_id: int) -> None:
-        """Send fetches along with their batches from now on."""
+        """Start to send fetches along with their batches."""
         self.in_worker = True
 
     def wants(self, index: Any) -> bool:

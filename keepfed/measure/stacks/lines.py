@@ -1,4 +1,4 @@
-"""Add up the sampled stacks of all processes, and say which line costs the most."""
+"""Add up the sampled stacks of all processes, and find the line that costs the most."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keepfed.measure.stacks.sampler import STACKS, is_own
 FEW_S = 0.1  # s of samples below which no line is named
 LONGEST = 60  # characters of a call that is quoted
 
-WORK = {  # what the code of a package usually does
+WORK = {  # usual work of the code of a package
     "zipfile": "decompressing",
     "gzip": "decompressing",
     "lzma": "decompressing",

@@ -64,7 +64,7 @@ class StackSampler:
         self.stop()
 
     def start(self) -> None:
-        """Sample the calling thread from now on."""
+        """Start to sample the calling thread."""
         if self._thread is not None:
             return
         self._stop = threading.Event()
@@ -126,14 +126,14 @@ class StackSink(Sink):
         StackSampler(self._folder, self._name).start()
 
     def failed(self, error: Exception) -> None:
-        """Go without the lines of this worker."""
+        """Ignore the error, which loses only the lines of this worker."""
 
 
 def _place(frame: FrameType) -> Place | None:
     """Return the user's instruction that a stack is executing, or None if nothing is loaded.
 
-    It is the innermost frame outside of libraries. In a part of the loader it must be inside of
-    that part. If there is no such frame, it is the outermost frame of the part.
+    This is the innermost frame outside of libraries. In a part of the loader, the frame must be
+    inside of that part. If no frame is, the result is the outermost frame of the part.
     """
     innermost, own, inside = frame, None, None
     part, one = "loop", frame

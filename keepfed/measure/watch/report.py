@@ -88,7 +88,7 @@ def _wrap(line: str) -> str:
 
 
 def _first_advice(found: Sequence[WatchedLoop]) -> str:
-    """Return one or two sentences that say what to try first."""
+    """Return one or two sentences that recommend the first change to try."""
     worst = next((loop for loop in found if loop.cause), None)
     if worst is None or worst.recommendation is None or worst.measurements is None:
         return "The program took too few batches for a recommendation."

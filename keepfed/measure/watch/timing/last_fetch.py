@@ -16,7 +16,7 @@ class LastFetch(Sink):
     """Sink that stores the last fetch of the main process, or sends each fetch of a worker."""
 
     def __init__(self, *, persistent: bool = False) -> None:
-        """Create a sink. `persistent` workers read in shared memory whether it is on."""
+        """Create a sink. `persistent` workers read in shared memory whether the sink is on."""
         self.on: Any = RawArray("B", 1) if persistent else [True]
         self.worker = MAIN
         self.cores = 0  # in a worker, one bit for each core that it may use
