@@ -159,11 +159,11 @@ def _data() -> str:
         if not _incomplete(size):
             other = "" if size == used else f", not {used}; start with `course lab --size {size}`"
             return f"all of size {size} are complete{other}"
-    raise _WrongError(f"missing, incomplete or changed: {', '.join(_incomplete(used))}")
+    raise _WrongError(f"missing, changed or incomplete: {', '.join(_incomplete(used))}")
 
 
 def _incomplete(size: str) -> list[str]:
-    """Return the names of data folders of this size that are missing, incomplete or changed."""
+    """Return the names of data folders of this size that are missing, changed or incomplete."""
     from course_utils.teaching.notebook import DATA_SETS
 
     folders = [paths.data_root() / f"{name}-{size}" for name in DATA_SETS]

@@ -19,6 +19,7 @@ def test_missing_package_is_reported_with_its_installation(
         command.main(["why", "text"])
     monkeypatch.setitem(sys.modules, "tomllib", None)
     monkeypatch.delitem(sys.modules, "keepfed.field_guide")
+    monkeypatch.delitem(sys.modules, "keepfed.field_guide.entry", raising=False)
     assert command.main(["why", "text"]) == 1
     said = capsys.readouterr().err
     assert said == 'keepfed: The package tomllib is not installed: run pip install "keepfed".\n'

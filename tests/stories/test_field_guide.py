@@ -85,7 +85,9 @@ def test_fix_for_missing_gpu_raises_no_warning_on_mac(monkeypatch: pytest.Monkey
 
 def test_pages_list_every_entry_under_its_topic() -> None:
     page = pages()._repr_html_()
-    assert page.count("show(&#x27;") + page.count("show('") == len(entries())
+    with_program = [entry for entry in entries().values() if entry.program]
+    assert page.count("show(&#x27;") + page.count("show('") == len(with_program)
+    assert page.count("<b>No program:</b>") == len(entries()) - len(with_program)
     places = [page.index(f"<h4>{heading}") for heading in TOPICS.values()]
     assert places == sorted(places)
 
