@@ -256,6 +256,44 @@ write_report()
 # writes `rescue_7.py`, which has other faults. Set `script` to the returned path, and run the cells
 # again, starting with `timed_job`.
 #
+# ## Find the sample behind a loss spike
+#
+# The loss of a training jumps in one step. Which sample caused it? `keepfed audit --log` runs an unchanged
+# training and lists the samples of every batch. The training below has one event with a failed sensor.
+
+# %%
+import sys
+from tempfile import mkdtemp
+
+log = f"{mkdtemp()}/samples.jsonl"
+!{sys.executable} -m keepfed.command audit --log {log} {sys.executable} -m course_stories.small_training.loss_spike
+
+# %% [markdown]
+# The spike is in step 26. <!-- given --> The log knows the worker, the epoch and the 32 samples of this step:
+# <!-- given -->
+
+# %%
+!{sys.executable} -m keepfed.command audit show {log} --step 26
+
+# %% [markdown]
+# Look at these samples, and replay the worst one. Its noise depends only on seed, epoch and index
+# (`sample_rng`), so you get the same bits that the training got, before and after augmentation.
+
+# %%
+import json
+from pathlib import Path
+
+import torch
+
+from course_stories.small_training.loss_spike import SensorPulses, augment
+
+rows = [json.loads(line) for line in Path(log).read_text().splitlines()]
+pulses = SensorPulses(epoch=torch.zeros(1))
+worst = max(rows[26]["samples"], key=lambda index: pulses.charges[index].max())
+print("event", worst, "before", pulses.charges[worst])
+print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=worst))
+
+# %% [markdown]
 # ## A board for a class
 #
 # A class can compare its results. Run `course leaderboard` in a terminal. It prints an address and serves
