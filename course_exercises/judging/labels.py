@@ -18,7 +18,7 @@ def read_labels(answers: object, things: Collection[str], what: str) -> dict[str
         isinstance(answers, Mapping) and {str(key).strip().lower() for key in answers} <= {*names},
         f"Your answer must be a dict. Its keys are {', '.join(things)}, and its values are the "
         f"{what}s.",
-        f'Write answers["{next(iter(things))}"] = "...", and so on.',
+        f'Write {{"{next(iter(things))}": "...", ...}}.',
     )
     assert isinstance(answers, Mapping)
     labels = {names[str(key).strip().lower()]: label for key, label in answers.items()}

@@ -56,6 +56,12 @@ SLIPS = (
         "Take the width from the longest event of this batch only.",
     ),
     Slip(
+        _differ("pulses", lambda got, wanted: equal(got.sort(0).values, wanted.sort(0).values)),
+        "The events of your batch are in another order than the samples. Pulses, mask and energy "
+        "must belong to the same event.",
+        "Keep the order of the samples in all three tensors.",
+    ),
+    Slip(
         _differ("mask", lambda got, wanted: equal(got, ~wanted)),
         "The mask is true for padding, like PyTorch's key_padding_mask. Here, true means a pulse.",
         "Invert it with ~mask, or write < instead of >=.",

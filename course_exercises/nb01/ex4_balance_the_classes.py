@@ -26,6 +26,12 @@ class Answer(NamedTuple):
         counts = dict(self.counts) if isinstance(self.counts, Mapping) else self.counts
         return f"{counts}, weights {self.weights.round(2).tolist()}"
 
+    @property
+    def sums(self) -> list[str]:
+        """Sum of the weights of each class, in percent."""
+        ends = np.cumsum([self.counts[name] for name in sorted(self.counts)])
+        return [f"{part.sum():.1%}" for part in np.split(self.weights, ends[:-1])]
+
     def agrees(self, other: "Answer") -> bool:
         """Return whether the counts are equal, and the weights equal within 1 %."""
         return self.counts == other.counts and self.weighs_like(other)
@@ -36,9 +42,9 @@ class Answer(NamedTuple):
         return same and np.allclose(self.weights, other.weights, rtol=0.01, atol=0)
 
 
-def _power(exponent: int, counts: Mapping[str, int]) -> Answer:
-    """Return the answer that gives each picture the count of its class to a power as weight."""
-    weights = np.array([float(n) ** exponent for n in counts.values() for _ in range(n)])
+def _balanced(counts: Mapping[str, int]) -> Answer:
+    """Return the answer that gives each class the same sum of weights."""
+    weights = np.array([1 / n for n in counts.values() for _ in range(n)])
     return Answer(counts, weights / weights.sum())
 
 
@@ -56,9 +62,12 @@ SLIPS = (
         "Give each picture the weight of its class, in the order of images.targets.",
     ),
     Slip(
-        lambda counts, got, _: got.weighs_like(_power(0, counts)),
-        "All pictures have the same weight, so each class is drawn as often as it occurs.",
-        "Give a picture of a class of n the weight 1/n.",
+        lambda _, got, wanted: (
+            got.counts == wanted.counts and got.weights.any() and not got.weighs_like(wanted)
+        ),
+        "The counts are right, but the weights are not. In {case}, the classes have {got.sums} of "
+        "all weights, and these shares must be equal.",
+        "Give a picture of a class of n the weight 1/n, without rounding it.",
     ),
 )
 
@@ -66,7 +75,7 @@ SLIPS = (
 @exercise("01.4", title="Find the class imbalance", seconds=30)
 def balance_the_classes(balance: Callable[[ImageFolder], tuple[Any, Sequence[float]]]) -> Verdict:
     """Check counts and weights for folders of pictures that must not be opened."""
-    compare(partial(_answer, balance), partial(_power, -1), CASES, *SLIPS, same=Answer.agrees)
+    compare(partial(_answer, balance), _balanced, CASES, *SLIPS, same=Answer.agrees)
     return right(
         "Each class is drawn equally often, and you opened no picture. Rare pictures are now drawn "
         "many times in an epoch. The classes are balanced, but the pictures are not new."
