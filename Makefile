@@ -45,7 +45,7 @@ durations: $(DEVELOP) ## measure how long the tests take, which decides their or
 lint: $(DEVELOP) ## check style, types and plain English
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check
 	@$(VENV) -m mypy
-	@$(VENV) docs/plain_english.py
+	@$(VENV) docs/plain_english.py --strict
 
 imports: $(DEVELOP) ## check the imports between layers and packages
 	@$(VENV) docs/import_graph.py
