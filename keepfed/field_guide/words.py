@@ -11,27 +11,27 @@ _SMALL = """
 after all also although always and any are at be because been but by can dataloader do does each
 every for from get gets goes had has have how if in into is it its just made makes me more most much
 my nearly no not of on one only or our out over per same since some still takes than that the their
-them then there they this time to too use using very was we what when which while why will with
-without you your python pytorch torch
+them then there they this time to too use using utils very was we what when which while why will
+with without you your python pytorch torch
 """
 SMALL = _SMALL.split()
 # each line: words that people use for the same thing
 SYNONYMS = tuple(
     line.split()
     for line in """\
-hang stuck freeze frozen forever never deadlock blocks blocked unresponsive
+hang stuck freeze frozen forever never deadlock blocks blocked unresponsive stops stall stalls
 idle starved starving waits waiting underutilized utilization utilisation bored
 slow slowly slows slowdown lag bottleneck
 fast quick quicker quickly
 memory ram leak oom
 grow increase climb rise fill
 again twice repeat repeated
-duplicate duplicated
+duplicate duplicated identical copies
 resume restart continue checkpoint
 start begin beginning first
 random augmentation seed
 image photo picture jpeg jpg png
-rank ranks ddp distributed
+rank ranks ddp distributed multi node nodes
 gpu cuda device
 crash die killed dies died
 mixed mix shuffle shuffled unmixed
@@ -47,7 +47,8 @@ nan inf infinite
 _WORD = re.compile(r"[a-z][a-z0-9]+")
 _SUFFIX = re.compile(r"(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$")
 _WEAK = 0.4  # weight of a word that only the explanation of an entry contains
-_LEAST = 0.9  # score below which an entry is not listed
+_UNKNOWN = 3.0  # weight of a word that no entry contains
+_LEAST = 1.0  # score below which an entry is not listed
 _NEAR = 0.85  # share of the best score that another entry needs to be listed
 _MOST = 3  # entries
 
@@ -104,8 +105,10 @@ def _vocabulary() -> dict[Entry, tuple[frozenset[str], frozenset[str], list[froz
 
 @cache
 def _weight(word: str) -> float:
-    """Return how much a word tells: a rare one more than a frequent one."""
-    return log((len(_vocabulary()) + 1) / (_frequency()[word] + 0.5))
+    """Return how much a word tells: a rare one more than a frequent one, an unknown one little."""
+    if not (count := _frequency()[word]):
+        return _UNKNOWN
+    return log((len(_vocabulary()) + 1) / (count + 0.5))
 
 
 @cache

@@ -2,7 +2,7 @@
 // The constants and functions are those of keepfed/field_guide/search.py and words.py.
 
 const FAR = 300; // maximum number of characters that … stands for
-const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, LEAST = 0.9, NEAR = 0.85, MOST = 3;
+const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, LEAST = 1, NEAR = 0.85, MOST = 3, UNKNOWN = 3;
 const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
 const ERROR = /^(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
 const IGNORED = /^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$/gm;
@@ -82,7 +82,7 @@ function weight(word) {
   if (!weights.has(word)) {
     const entries = [...vocabulary().values()];
     const frequency = entries.filter(({ all }) => all.has(word)).length;
-    weights.set(word, Math.log((entries.length + 1) / (frequency + 0.5)));
+    weights.set(word, frequency ? Math.log((entries.length + 1) / (frequency + 0.5)) : UNKNOWN);
   }
   return weights.get(word);
 }
