@@ -7,8 +7,7 @@ Every `EpochLoader` keeps this contract: `RecordLoader`, `ImageLoader`, `Resumab
   WORLD_SIZE. The loader reads the rank when a loop or `len` begins, and sends it to its workers.
   Together, the ranks serve every sample once. Loaders and samplers give all ranks the same
   number of batches. They leave out a few samples at the end of an epoch, fewer than there are
-  ranks. A rank
-  of a stream serves complete shards, so ranks of a stream may differ.
+  ranks. A rank of a stream serves complete shards, so ranks of a stream may differ.
 - **Epoch.** After `set_epoch(e)` the next loop serves epoch e from its beginning. A complete loop
   over `loader.follow(...)` advances to the next epoch. `RecordLoader` and `ImageLoader` follow
   themselves in a plain loop. Without either, a stream or sampler serves the same order again, and

@@ -56,8 +56,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
     batch while the loop uses the current one, and each prefetched batch occupies one buffer. If
     torch may use several threads, the loader also tries one thread from time to time, and uses
     the faster of the two. While other programs run, a copy that is divided among threads waits
-    for the slowest
-    of them.
+    for the slowest of them.
 
     In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
     in its own memory. The batches and their order stay the same. Loop over `records.follow(loader)`

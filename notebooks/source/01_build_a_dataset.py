@@ -49,9 +49,8 @@ cu.ready("01")
 # ## Look first
 #
 # The data are simulated. A telescope of 5,160 light sensors in the ice records particles that pass
-# through it. One
-# event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, sensor number, and a
-# flag.
+# through it. One event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, sensor
+# number, and a flag.
 
 # %%
 import matplotlib.pyplot as plt
@@ -274,8 +273,8 @@ cu.reveal("01b", 100 * np.mean(padding))
 # **Guesses.**
 #
 # - **01b** Most say 30 to 50, because they think of the typical length. The answer is about 70, because
-#   one long
-#   event makes the whole batch wide. People forget the tail of the histogram, so point at it afterwards.
+#   one long event makes the whole batch wide. People forget the tail of the histogram, so point at it
+#   afterwards.
 #
 # **Goes wrong.**
 #
@@ -288,8 +287,7 @@ cu.reveal("01b", 100 * np.mean(padding))
 # ## Order
 #
 # A *sampler* chooses the indices. `shuffle=True` uses a sampler that draws every index once, in a new
-# order in
-# each epoch.
+# order in each epoch.
 
 # %%
 import torch
@@ -396,8 +394,7 @@ cu.check("01.2", split_by_run)
 # **Guesses.**
 #
 # - **01c** People who say 0 think of events, because a split has no common events. The answer is all of
-#   the runs,
-#   because each run has hundreds of events.
+#   the runs, because each run has hundreds of events.
 #
 # **Goes wrong.**
 #
@@ -459,9 +456,8 @@ print(server.counters())
 #
 # **Guesses.**
 #
-# - **01d** Most say 50 or more. The answer is about a sixth, because the GPU waits while the main
-#   process reads
-#   and decodes.
+# - **01d** Most say 50 or more. The answer is about a sixth, because the GPU waits while the main process
+#   reads and decodes.
 
 # %% [markdown]
 # # Extra
@@ -548,8 +544,7 @@ for dataset in (events, corpus):
 # **Guesses.**
 #
 # - **01e** Most say 2 to 5, because "reading is reading". The answer is a factor of hundreds or more,
-#   because the
-#   text must be read word by word.
+#   because the text must be read word by word.
 # - **01f** People who think that every epoch shows all events say 100. It is 63.
 #
 # **Background.** A debate of three minutes, with a show of hands first. Should BabyLlama load everything

@@ -206,11 +206,9 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 # - **02a** A tenth does not fit, so expect the answer 90. It is 0. Let people explain it to each other
 #   with a drawing of a cache with four places, and five blocks that are read in a circle.
 # - **02b** 1.1 and 10 are tempting. The answer is about 7. The exact ratio depends on the file and the
-#   batch size,
-#   but the shape does not.
+#   batch size, but the shape does not.
 # - **02c** People who read "utilisation" as a share of the chip say 1. The answer is 100, because one
-#   kernel ran
-#   all the time.
+#   kernel ran all the time.
 
 # %% [markdown]
 # ## What nvidia-smi measures
@@ -387,8 +385,7 @@ cu.reveal("02e", rate(ahead))
 # **Guesses.**
 #
 # - **02d** People who only halve L say 25. The answer is 20, because now the GPU is slower than the
-#   loader. With
-#   T = max(...) on the board, it is easy.
+#   loader. With T = max(...) on the board, it is easy.
 # - **02e** This is the prediction to wait for. 20 is tempting. The speed does not change, and the model
 #   says 12.5.
 # - **02f** "A larger model" is the right answer. Few choose it, because everybody has heard that large
@@ -471,17 +468,17 @@ box
 # %% [markdown]
 # <details><summary>The answer</summary>
 #
-# Four, because 160 / 4 = 40 ms is less than 50. Two cores do not mean that P = 2 everywhere, because each stage has
-# its own P. Reading is 60 % of the load here, 96 ms. It only waits, so four batches are read at the same
-# time. The other 64 ms are computation, which two cores share, so it takes 32 ms per batch. The result
-# is T = max(50, 160 / 4, 64 / 2) = 50.
-# The GPU still waits for the first batch, and sometimes for a slow one. <!-- given -->
+# Four, because 160 / 4 = 40 ms is less than 50. Two cores do not mean that P = 2 everywhere, because each
+# stage has its own P. Reading is 60 % of the load here, 96 ms. It only waits, so four batches are read at
+# the same time. The other 64 ms are computation, which two cores share, so it takes 32 ms per batch. The
+# result is T = max(50, 160 / 4, 64 / 2) = 50. The GPU still waits for the first batch, and sometimes for
+# a slow one. <!-- given -->
 #
 # </details>
 #
-# `box.measure()` runs your choice for 60 steps with real workers. The picture above then shows the
-# result next to
-# the prediction, including one thing that cannot be predicted: how long *your* workers took to start.
+# `box.measure()` runs your choice for 60 steps with real workers. The picture above then shows the result
+# next to the prediction, including one thing that cannot be predicted: how long *your* workers took to
+# start.
 
 # %%
 found, predicted = 100 * box.measure().summary().au, 100 * box.au
@@ -613,10 +610,9 @@ cu.check("02.3", waiting_share)
 # %% [markdown]
 # ## What it costs
 #
-# If you speed up the step, check the loader again. In a
-# [tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed
-# precision made training 4.1 times faster, so the loader has to deliver 4.1 times as much. If it cannot,
-# somebody pays.
+# If you speed up the step, check the loader again. In a [tutorial of
+# NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed precision made
+# training 4.1 times faster, so the loader has to deliver 4.1 times as much. If it cannot, somebody pays.
 #
 # ### Exercise 2.4 · 10 min · ●●○
 #

@@ -34,8 +34,8 @@ cu.ready("03")
 # - *2 min* **Let the machine do it.** `cu.diagnose` runs for about half a minute. Start it before you
 #   talk.
 #
-# **Board.** Draw three boxes: *loader alone*, *step alone*, *together*. Write a rate below each as the
-# notebook continues. Do not wipe them off, because the clinic needs them.
+# **Board.** Draw three boxes: *loader alone*, *step alone*, *together*. Write a rate below each box as
+# the notebook continues. Do not wipe the boxes off, because the clinic needs them.
 #
 # **Goes wrong.**
 #
@@ -172,8 +172,7 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 # `gpu.step` only *launches* the work and returns, because CUDA is asynchronous. The next line that
 # **waits** for the GPU gets the time. With `item()`, this is the line with `item()`. Without `item()`,
 # the copy to the device gets the time, because it has to wait for the kernels before it. The stopwatch
-# then reports
-# that moving data takes nearly all the time, and somebody buys faster disks.
+# then reports that moving data takes nearly all the time, and somebody buys faster disks.
 #
 # To time a GPU, call `torch.cuda.synchronize()`, read the clock, run many steps, call `synchronize()`
 # again, and read the clock again.

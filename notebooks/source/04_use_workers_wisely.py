@@ -89,8 +89,8 @@ cu.reveal("04a", who.calls)
 # %% [markdown]
 # Each worker counted in its own copy. Your dataset was never changed. The second epoch has new processes,
 # which count from 1 again. The old copies are gone, including any cache that `__getitem__` filled. Data
-# that all
-# processes share must be in **shared memory** before they start: `torch.zeros(1000).share_memory_()`.
+# that all processes share must be in **shared memory** before they start:
+# `torch.zeros(1000).share_memory_()`.
 #
 # ## What a start costs
 #

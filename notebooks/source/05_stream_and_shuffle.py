@@ -113,8 +113,8 @@ cu.reveal("05a", epochs[4].samples)
 #
 # PolarBERT's own class does the same: from 1,024 events, four workers serve 3,840, of which 1,015 are
 # unique. With one worker the class is right, and the authors document this: the README recommends
-# `num_workers: 1`, and a
-# configuration adds "Should remain 1 when using an IterableDataset". Now you know why.
+# `num_workers: 1`, and a configuration adds "Should remain 1 when using an IterableDataset". Now you
+# know why.
 #
 # torch gives no warning. The ledger of the summary shows the problem:
 
@@ -215,8 +215,7 @@ cu.check("05.1", ShardStream)
 #
 # - **05a** Most people say 1,024. Those who count full batches say 960. Ask both to explain before
 #   somebody gives the answer. The answer is nearly four times as many. Some will see 3,904, because a
-#   worker
-#   whose random start is 0 has one batch more.
+#   worker whose random start is 0 has one batch more.
 #
 # **Goes wrong.**
 #
@@ -385,8 +384,7 @@ cu.check("05.2", at_once, chunk, buffer)
 # - **05b** Many say 16. The answer is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 +
 #   20). It hardly depends on the machine, because the storage is emulated.
 # - **05c** A buffer sounds like mixing, so people say 1 to 1.5. The answer is about 5. On this file a
-#   buffer is
-#   hardly better than none.
+#   buffer is hardly better than none.
 # - **05d** People who forget the 4 bytes of a float32 say 1.5. It is 6, in each worker.
 #
 # **Goes wrong.**

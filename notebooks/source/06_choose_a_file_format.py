@@ -32,8 +32,7 @@ cu.ready("06")
 #
 # **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut the
 # rectangle into rows, into columns, and into tiles. Ask for one event, then for one column, and shade
-# what must be read.
-# This picture is the whole notebook.
+# what must be read. This picture is the whole notebook.
 #
 # **Goes wrong.**
 #
@@ -138,10 +137,10 @@ cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
 # Reading one column costs only this column. Parquet is best at this. The filter on the charge skips
-# groups, because
-# this file is sorted by energy. The filter on the id skips none, because every group contains small and large
-# ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* Random
-# access needs an **index**, a tree that leads from an id to its page. SQLite has one.
+# groups, because this file is sorted by energy. The filter on the id skips none, because every group
+# contains small and large ids. (The end of the file, its directory, is even read twice.) *Push-down is
+# not random access.* Random access needs an **index**, a tree that leads from an id to its page. SQLite
+# has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
@@ -176,8 +175,7 @@ cu.check("06.1", training, histogram, display, one_pass)
 # - **06a** Most say 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
 #   request per event, and in one large file requests merge.
 # - **06b** Most say "less than one", because a filter is called push-down. The answer is the whole file,
-#   because
-#   every group contains small and large ids.
+#   because every group contains small and large ids.
 #
 # **Goes wrong.**
 #
@@ -676,8 +674,7 @@ for name, ms in fastest.items():
 
 # %% [markdown]
 # The tar file saves the opens, which are expensive on a cluster. The decoding takes the same time. If
-# decoding is
-# your bottleneck, no container will help.
+# decoding is your bottleneck, no container will help.
 #
 # Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, do not read single
 # events. Either convert the file once, or read whole clusters of events and mix them in a buffer. ROOT's own
@@ -728,10 +725,9 @@ cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
 # The cause is `np.load`, not npz. From a path on a local disk, `np.load` reads `.npy` in one piece. From
-# a Python file object,
-# such as a file on a remote storage or a member of a zip file, it reads in pieces of 256 KiB. On a remote storage, each
-# piece is a request. Read the complete file first. HDF5 takes a few requests for its directory, and one for the
-# numbers.
+# a Python file object, such as a file on a remote storage or a member of a zip file, it reads in pieces
+# of 256 KiB. On a remote storage, each piece is a request. Read the complete file first. HDF5 takes a few
+# requests for its directory, and one for the numbers.
 #
 # Now somebody needs one plane of the volume.
 
@@ -923,8 +919,7 @@ cu.check("06.4", to_uint16)
 # **Guesses.**
 #
 # - **06e** Most say "two threads", because there are two cores. The answer is one, because a gather ends
-#   with its slowest
-#   thread. Run it during a video call to show this.
+#   with its slowest thread. Run it during a video call to show this.
 # - **06f** Most say npz. It is `np.load`.
 # - **06g** Faster on the network only. Ask for the reason before you show the picture.
 # - **06h** Ask who expects an error. The result is another number, without a warning.

@@ -69,14 +69,13 @@ cu.reveal("07a", warm / shm)
 
 # %% [markdown]
 # Both are equally fast, apart from noise, because both are in memory. A training gets faster with
-# `/dev/shm` only if
-# its data came from a slower storage before. The real gain is **certainty**: no other job
-# and no large copy evicts your data.
+# `/dev/shm` only if its data came from a slower storage before. The real gain is **certainty**: no other
+# job and no large copy evicts your data.
 #
 # Remember the cliff of notebook 02. If the data are slightly too large for the page cache and are read
-# again and again in the same order, they are never found there, because the cache evicts what was
-# *least recently used* (LRU). There are two solutions. **Stage** what fits into memory. Otherwise, keep
-# what fits and **never evict** it.
+# again and again in the same order, they are never found there, because the cache evicts the data that
+# were *least recently used* (LRU). There are two solutions. **Stage** what fits into memory. Otherwise,
+# keep what fits and **never evict** it.
 #
 # ## When staging pays
 #
@@ -364,8 +363,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 # - **07a** Most say 10 or more, because everybody has heard that `/dev/shm` is fast. The answer is about 1,
 #   because both are memory.
 # - **07b** Many say 2 or 3. The answer is about 1, because staging small files opens each of them, as an
-#   epoch
-#   does.
+#   epoch does.
 # - **07c** If somebody expects an error, ask which line would raise it. The second job reads half of
 #   the pulses.
 # - **07d** Most say 0, "they are in the cache". It is all 64. Notebook 04 has the reason. Each worker

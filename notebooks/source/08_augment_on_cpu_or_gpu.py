@@ -398,8 +398,7 @@ cu.check("08.2", where_to_augment)
 #
 # - **08c** People who have used v2 say 64. It is 1.
 # - **08d** Many say 1, "the GPU is so fast". The answer is 1.25, because a busy GPU needs the complete A
-#   for
-#   each step.
+#   for each step.
 #
 # **Goes wrong.**
 #
