@@ -169,7 +169,7 @@ def _single_photon(count: int, rng: np.random.Generator) -> Floats:
 
 
 def _has_near_hit(pulses: Pulses, events: int) -> NDArray[np.bool_]:
-    """Return bool (events, sensors): hit together with a sensor at most two away on the string."""
+    """Return which hits have another hit at most two sensors away, bool (events, sensors)."""
     hit = np.zeros((events, STRINGS, SENSORS_PER_STRING + 4), np.bool_)
     hit[pulses.event, _string(pulses.sensor), pulses.sensor % SENSORS_PER_STRING + 2] = True
     near = hit[..., :-4] | hit[..., 1:-3] | hit[..., 3:-1] | hit[..., 4:]

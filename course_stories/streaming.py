@@ -55,7 +55,7 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
 
     Args:
         folder: events as make_events writes them.
-        interleave: number of shards, of 20, that are read alternately.
+        interleave: number of shards (of 20) that are read alternately.
         chunk: number of events per request.
         buffer: size of the shuffle buffer in events.
     """

@@ -109,7 +109,7 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
 
 
 def _shards(count: int) -> list[EventShard]:
-    """Return shards of different lengths. Each begins with event 0, so not all events differ."""
+    """Return shards of different lengths. Each shard begins with event 0, so events repeat."""
     log = Counter[str]()
     return [
         EventShard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
@@ -177,7 +177,7 @@ def _expect_the_error(stream_class: type[Any]) -> None:
         events = list(
             stream_class([EventShard([1, 2]), EventShard([3], fails=True), EventShard([4])])
         )
-    except Exception:  # any error tells the program that a shard is damaged
+    except Exception:  # any error shows the program that a shard is damaged
         return
     refuse(
         f"A shard raises an error, but your epoch ends normally, with the events {events}. A "

@@ -84,7 +84,7 @@ SLIPS: Slips[StagingJob, float] = {
 
 
 def _same(one: float, other: float) -> bool:
-    """Return whether two answers agree, if whole MB and negative values may be cut off."""
+    """Return whether two answers agree, allowing whole MB and 0 for negative values."""
     return any(-1e-6 < limit - one < 1 for limit in (other, max(0, other)))
 
 

@@ -1,7 +1,7 @@
 """The training loops of the blind clinic, which are slow for different reasons.
 
-A recipe of numbers defines each loop. All six use the same dataset, the same emulated storage and
-the same emulated GPU, so only a recorded epoch can distinguish them.
+A `LoopRecipe` defines the times of each loop. All six use the same dataset, the same emulated
+storage and the same emulated GPU, so only a recorded epoch can distinguish them.
 """
 
 import random

@@ -1,7 +1,8 @@
 """The contract of a prefetcher to the GPU: a table of clauses, simple ones first.
 
-A clause is a trial, and what a right prefetcher shows in it. The check of exercise 09.2 compares
-one clause after another. Each of the ten defects of `NotesPrefetcher` breaks a clause.
+A clause is a trial, and the result of a correct prefetcher in this trial. The check of exercise
+09.2 compares one clause after another. Each of the ten defects of `NotesPrefetcher` breaks a
+clause.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _fold(cell: NotebookNode, tag: str, summary: str) -> None:
 
 
 def _marked(kind: str, key: str, html: str) -> str:
-    """Return HTML in which static/guess.js finds a question or a measurement."""
+    """Return HTML that static/guess.js recognises as a question or a measurement."""
     return f'<div class="{kind}" data-key="{escape(key)}">{html}</div>'
 
 

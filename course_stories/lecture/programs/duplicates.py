@@ -31,7 +31,7 @@ class Stream(IterableDataset[Any]):
 
 
 def run() -> Finding:
-    """Run an epoch without workers, with four workers, and with four that share."""
+    """Run an epoch without workers, with four workers, and with four that share the stream."""
     folder, gpu = data_path("events", "S"), get_accelerator(step_ms=30)
     events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
     ways = {"no workers": (0, False), "four workers": (4, False), "four that share": (4, True)}

@@ -62,7 +62,7 @@ class Limits:
         self._line = self._metadata = -math.inf
 
     def look_up(self) -> float:
-        """Return when a size or a listing requested now is ready."""
+        """Return the time at which a size or a listing requested now is ready."""
         start = max(self._clock(), self._metadata)
         self._metadata = start + 1 / self._preset.opens_per_s
         return start + self._preset.open_ms / 1e3
@@ -80,7 +80,7 @@ class Limits:
         return arrival
 
     def _pass_line(self, size: int) -> float:
-        """Return when `size` more bytes, of any answer, have passed the link."""
+        """Return the time at which `size` more bytes have passed the link of all answers."""
         now = self._clock()
         was_idle = self._line < now - _LATE_S  # unused bandwidth is lost
         self._line = (now if was_idle else self._line) + size / (1e6 * self._preset.mb_s)

@@ -69,7 +69,6 @@ def object_store(
             cache of a preset is not used, because HTTP clients bypass it.
         break_after: Bytes after which the first longer answer for each file breaks off. A second
             attempt succeeds.
-            for each file, so that a second try gets through.
 
     Raises:
         CourseError: If `folder` is not a folder, or `break_after` is not valid.
