@@ -262,18 +262,27 @@ write_report()
 # training and lists the samples of every batch. The training below has one event with a failed sensor.
 
 # %%
+import subprocess
 import sys
 from tempfile import mkdtemp
 
+
+def run_keepfed(*words):
+    command = [sys.executable, "-m", "keepfed.command", *words]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    print(ran.stdout + ran.stderr)
+
+
 log = f"{mkdtemp()}/samples.jsonl"
-!{sys.executable} -m keepfed.command audit --log {log} {sys.executable} -m course_stories.small_training.loss_spike
+training = [sys.executable, "-m", "course_stories.small_training.loss_spike"]
+run_keepfed("audit", "--log", log, *training)
 
 # %% [markdown]
 # The spike is in step 26. <!-- given --> The log knows the worker, the epoch and the 32 samples of this step:
 # <!-- given -->
 
 # %%
-!{sys.executable} -m keepfed.command audit show {log} --step 26
+run_keepfed("audit", "show", log, "--step", "26")
 
 # %% [markdown]
 # Look at these samples, and replay the worst one. Its noise depends only on seed, epoch and index

@@ -205,7 +205,7 @@ def test_invalid_fields_are_rejected(tmp_path: Path) -> None:
 
 def test_full_disk_is_reported_before_writing(tmp_path: Path) -> None:
     endless = np.broadcast_to(np.float32(0), (2**40, 128, 4))
-    with pytest.raises(KeepfedError, match=r"[MG]B free, but .* [MG]B are needed.*write them elsewhere"):
+    with pytest.raises(KeepfedError, match=r"[MG]B free, but .* [MG]B are needed.*elsewhere"):
         write_records(tmp_path / "a.npy", {"a": endless})
     assert list(tmp_path.iterdir()) == []
 
