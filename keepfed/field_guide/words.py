@@ -48,6 +48,7 @@ _WORD = re.compile(r"[a-z][a-z0-9]+")
 _SUFFIX = re.compile(r"(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$")
 _WEAK = 0.4  # weight of a word that only the explanation of an entry contains
 _UNKNOWN = 3.0  # weight of a word that no entry contains
+_COVERED = 0.45  # share of the words that an entry has to contain
 _LEAST = 1.0  # score below which an entry is not listed
 _NEAR = 0.85  # share of the best score that another entry needs to be listed
 _MOST = 3  # entries
@@ -64,7 +65,8 @@ def by_words(plain: str) -> list[Entry]:
     for entry, (strong, weak, symptoms) in _vocabulary().items():
         of_bag = sum(weight[word] * (1 if word in strong else _WEAK) for word in asked & weak)
         of_symptom = max((_likeness(asked, words) for words in symptoms), default=0.0)
-        scores[entry] = of_bag / total + 1.5 * of_symptom
+        covered = of_bag / total
+        scores[entry] = covered + 1.5 * of_symptom if covered > _COVERED else 0.0
     best = sorted(scores, key=lambda entry: -scores[entry])[:_MOST]
     least = max(_LEAST, _NEAR * scores[best[0]])
     return [entry for entry in best if scores[entry] >= least]

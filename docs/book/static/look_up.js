@@ -2,7 +2,7 @@
 // The constants and functions are those of keepfed/field_guide/search.py and words.py.
 
 const FAR = 300; // maximum number of characters that … stands for
-const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, LEAST = 1, NEAR = 0.85, MOST = 3, UNKNOWN = 3;
+const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, COVERED = 0.45, LEAST = 1, NEAR = 0.85, MOST = 3, UNKNOWN = 3;
 const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
 const ERROR = /^(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
 const IGNORED = /^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$/gm;
@@ -105,7 +105,8 @@ function byWords(said) {
   for (const [entry, { strong, all, symptoms }] of vocabulary()) {
     const known = [...asked].filter((word) => all.has(word));
     const ofBag = sum(known, (word) => weight(word) * (strong.has(word) ? 1 : WEAK));
-    scores.set(entry, ofBag / total + 1.5 * Math.max(...symptoms.map((words) => likeness(asked, words))));
+    const ofSymptom = Math.max(...symptoms.map((words) => likeness(asked, words)));
+    scores.set(entry, ofBag / total > COVERED ? ofBag / total + 1.5 * ofSymptom : 0);
   }
   const best = [...scores.keys()].sort((one, other) => scores.get(other) - scores.get(one)).slice(0, MOST);
   const least = Math.max(LEAST, NEAR * scores.get(best[0]));
