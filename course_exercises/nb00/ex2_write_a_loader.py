@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -17,7 +18,7 @@ from keepfed.measure.spans import compute_spans
 from keepfed.measure.trace import Trace
 
 TARGET = 0.05
-STORAGE = storage_preset("busy Lustre")
+STORAGE = replace(storage_preset("busy Lustre"), cache_mb=0)
 STARTING = 8  # steps in which the workers may still be starting
 
 
@@ -94,7 +95,7 @@ def _expect_the_same_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> N
     )
     expect(
         storage.preset == STORAGE,
-        f"The storage is {storage.preset.name}, but the naive loop read from {STORAGE.name}.",
+        f"The storage is {storage.preset}, but the naive loop read from {STORAGE}.",
         "Create the storage as before, and run the cells from there again.",
     )
     opened = storage.counters().opens

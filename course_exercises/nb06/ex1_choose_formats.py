@@ -47,10 +47,11 @@ class FormatCase(NamedTuple):
 @exercise("06.1", title="A format for each case", seconds=60)
 def format_for_each_case(training: str, histogram: str, display: str, one_pass: str) -> Verdict:
     """Check the names of four formats by reading from them."""
-    chosen = dict(zip(CASES, (training, histogram, display, one_pass), strict=True))
+    said = (str(name).strip().lower() for name in (training, histogram, display, one_pass))
+    chosen = dict(zip(CASES, said, strict=True))
     for key, name in chosen.items():
         expect(
-            isinstance(name, str) and name in FORMATS,
+            name in FORMATS,
             f"{name!r} is not one of the formats.",
             f"Choose one of {', '.join(FORMATS)}.",
         )

@@ -106,7 +106,8 @@ def where_to_augment(where: Callable[[AugmentJob], Answer]) -> Verdict:
         augment_mb=range(100, 2_000, 100),
         free_mb=range(0, 4_000, 100),
     )
-    cases = [*JOBS.values(), NARROW, *hidden]
+    # if both times are equal, both places are right
+    cases = [*JOBS.values(), NARROW, *(job for job in hidden if on_cpu(job) != on_gpu(job))]
     with process_unchanged():
         return judge_rule(
             where,

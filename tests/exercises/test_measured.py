@@ -11,16 +11,17 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 from course_exercises.nb00.ex1_use_the_switches import JOB
+from course_exercises.nb00.ex2_write_a_loader import STORAGE
 from course_exercises.nb03 import ex1_blind_clinic
 from course_stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.hardware.storage.calendar import Counters
-from course_utils.hardware.storage.presets import storage_preset
+from course_utils.hardware.storage.presets import StoragePreset, storage_preset
 from course_utils.loading.events import pad_collate
 from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.explorer import Explorer, explorer
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
-from tests.exercises.solutions import assert_refused
+from tests.exercises.solutions import assert_refused, solution
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)
@@ -83,6 +84,16 @@ class Events(Dataset[dict[str, Any]]):
         return {"pulses": pulses, "event_id": index, "direction": torch.zeros(3), **numbers}
 
 
+def _uncached(preset: str) -> StoragePreset:
+    """Return the storage that notebook 00 creates."""
+    return replace(storage_preset(preset), cache_mb=0)
+
+
+def test_the_notebook_creates_the_storage_that_the_judge_expects() -> None:
+    assert 'cu.slow_storage(folder, "busy Lustre", cache_mb=0)' in solution("00.2")
+    assert _uncached("busy Lustre") == STORAGE
+
+
 def judge_loader(
     fed: Trace | None, *, opens: int = 768, preset: str = "busy Lustre", **of: Any
 ) -> Verdict:
@@ -90,7 +101,7 @@ def judge_loader(
     options = {"batch_size": 32, "shuffle": True, "num_workers": workers, **of}
     options |= {"batch_size": 1, "shuffle": None} if "batch_sampler" in of else {}
     loader = DataLoader(Events(), **{"collate_fn": pad_collate, **options})
-    storage = SimpleNamespace(counters=lambda: Counters(opens=opens), preset=storage_preset(preset))
+    storage = SimpleNamespace(counters=lambda: Counters(opens=opens), preset=_uncached(preset))
     return check("00.2", loader, loop(), fed, storage)
 
 
@@ -101,8 +112,8 @@ def judge_loader(
         (loop(), "todo", "naive"),
         (loop(num_workers=6, steps=5), "wrong", "not the same samples"),
         (loop(num_workers=6, batch_size=8, steps=96), "wrong", "not the same samples"),
-        (loop(num_workers=2, prefetch_factor=16), "wrong", "at the same time"),
-        (loop(num_workers=1, prefetch_factor=24), "wrong", "at the same time"),
+        (loop(num_workers=2, prefetch_factor=16), "wrong", "but more workers do"),
+        (loop(num_workers=1, prefetch_factor=24), "wrong", "but more workers do"),
         (with_ids([0] * 768), "wrong", "not the same samples"),
         (with_ids([*range(1, 769)]), "wrong", "not the same samples"),
         (with_ids(None), "wrong", "not the same samples"),
@@ -131,7 +142,7 @@ def cut(samples: list[Any]) -> Any:
     ("changes", "says"),
     [
         ({"collate_fn": cut}, "For a batch of two events"),
-        ({"preset": "laptop SSD"}, "The storage is laptop SSD"),
+        ({"preset": "laptop SSD"}, "The storage is emulated laptop SSD"),
         ({"opens": 700}, "only 700 of 768 files"),
         ({"opens": 0}, "only 0 of 768 files"),
         ({"shuffle": False}, "the same order"),
@@ -152,7 +163,7 @@ def test_a_batch_sampler_and_a_seeded_generator_pass() -> None:
 
 def test_a_wrapper_around_a_loader_is_named() -> None:
     wrapped = SimpleNamespace(inner=DataLoader(Events(), num_workers=6))
-    storage = SimpleNamespace(counters=Counters, preset=storage_preset("busy Lustre"))
+    storage = SimpleNamespace(counters=Counters, preset=_uncached("busy Lustre"))
     verdict = check("00.2", wrapped, loop(), loop(num_workers=6), storage)
     assert_refused(verdict, "asks for a DataLoader")
 
