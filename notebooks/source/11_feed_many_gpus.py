@@ -610,6 +610,7 @@ cu.reveal("11f", len(first_batches))
 
 # %%
 # %%worker_module diagnose_ranks
+import multiprocessing
 import sys
 
 from torch import distributed
@@ -620,17 +621,16 @@ from course_utils.hardware.gpu import rank_accelerator
 from course_utils.loading.events import MemmapEvents, pad_collate
 
 if __name__ == "__main__":
+    multiprocessing.set_forkserver_preload(["torch"])  # workers start faster on Python 3.14
     distributed.init_process_group()
-    rank, gpu = distributed.get_rank(), rank_accelerator(step_ms=20)
-    storage = cu.slow_storage(sys.argv[1], "NFS" if rank == 2 else "laptop SSD", cache_mb=0)
-    events = MemmapEvents(sys.argv[1], fs=storage)
-    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
-    if rank == int(sys.argv[2]):  # the late rank
-        found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6)
-        print(f"rank {rank}: {found.verdict} Change: {found.change}.")
+    if distributed.get_rank() == 2:  # the late rank
+        gpu, storage = rank_accelerator(step_ms=20), cu.slow_storage(sys.argv[1], "NFS", cache_mb=0)
+        events = MemmapEvents(sys.argv[1], fs=storage)
+        loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
+        print(cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6))
 
 # %%
-torchrun("diagnose_ranks", events, 2, ranks=3)
+torchrun("diagnose_ranks", events, ranks=3)
 
 # %% [markdown]
 # ## Resume exactly
