@@ -146,34 +146,29 @@ def stay_in_step(in_step: InStep) -> Verdict:
             own = found[case.rank]
             return own if isinstance(own, Failure) else own[case.lengths, case.epoch]
 
-        for lengths in plans:
-            for epoch in _epochs(lengths):
-                cases = [RankRun(lengths, epoch, rank) for rank in range(len(lengths))]
-                cases.sort(key=lambda case: getattr(outcome(case), "left_alone", False))
-                compare(outcome, _plain, cases, *SLIPS, show=str)
+        for lengths, epoch in _epochs(plans):
+            cases = [RankRun(lengths, epoch, rank) for rank in range(len(lengths))]
+            cases.sort(key=lambda case: getattr(outcome(case), "left_alone", False))
+            compare(outcome, _plain, cases, *SLIPS, show=str)
     return right(
         "All ranks take as many steps as the rank with the fewest batches, even if it has none. No "
         "rank waits forever."
     )
 
 
-def _epochs(lengths: Lengths) -> range:
-    return range(len(KINDS) if max(lengths) <= SHORT else 1)
+def _epochs(plans: Sequence[Lengths]) -> list[tuple[Lengths, int]]:
+    return [(one, n) for one in plans for n in range(len(KINDS) if max(one) <= SHORT else 1)]
 
 
 def _train(in_step: InStep, plans: Sequence[Lengths]) -> dict[tuple[Lengths, int], Any]:
     """Train for some epochs of each plan, and return the outcome of each, up to a failure."""
     found: dict[tuple[Lengths, int], Epoch | Failure] = {}
-    for lengths, epoch in [(some, epoch) for some in plans for epoch in _epochs(some)]:
+    for lengths, epoch in _epochs(plans):
         count = lengths[distributed.get_rank()]
-        loader = (
-            Batches(count),
-            SizedBatches(count, count + 1),
-            SizedBatches(count, max(0, count - 1)),
-            Batches(1, damaged=True),
-        )[epoch]
+        sized = SizedBatches(count, count + 1), SizedBatches(count, max(0, count - 1))
+        loaders = Batches(count), *sized, Batches(1, damaged=True)
         try:
-            found[lengths, epoch] = _epoch(in_step, loader)
+            found[lengths, epoch] = _epoch(in_step, loaders[epoch])
             distributed.barrier()  # for the checkpoint
         except BaseException as error:
             found[lengths, epoch] = failure_of(error)
