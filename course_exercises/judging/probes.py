@@ -14,7 +14,7 @@ import sys
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -32,7 +32,7 @@ from course_exercises.judging.chance import (
     stay_together,
 )
 from course_exercises.judging.compare import equal, short
-from course_utils.teaching.exercise import expect, refuse
+from course_utils.teaching.exercise import expect
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -132,26 +132,6 @@ def expect_no_seed(call: Callable[[], Any]) -> None:
         "the same numbers in every epoch, for example dropout.",
         "Create your own generator, such as np.random.default_rng(epoch).",
     )
-
-
-def several_passes(read: Callable[[], Iterable[Item]], count: int = 3) -> list[list[Item]]:
-    """Return what `count` passes over one object serve; refuse passes that serve different items.
-
-    Args:
-        read: Runs one pass and returns its items.
-        count: Number of passes.
-    """
-    passes = [list(read()) for _ in range(count)]
-    first = sorted(map(repr, passes[0]))
-    for number, items in enumerate(passes[1:], 2):
-        expect(
-            sorted(map(repr, items)) == first,
-            f"Pass {number} over the same object serves {len(items)} items, but the first pass "
-            f"served {len(passes[0])}, and not all of them are the same.",
-            "Start again at the beginning of each pass, in __iter__, and keep nothing from the "
-            "pass before.",
-        )
-    return passes
 
 
 def rank_correlation(order: Sequence[Any], other: Sequence[Any]) -> float:
@@ -360,31 +340,6 @@ def expect_same_in_a_new_python(function: Callable[..., Any], *arguments: Any) -
         "orders a set of texts differently.",
         "Sort what comes from a set or from a folder, and use only the arguments.",
     )
-
-
-def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the ways in which a file is damaged in practice, each with a name.
-
-    A reader must raise an error, or skip the item and count it. It must not serve garbage.
-    """
-    half = len(data) // 2
-    yield "an empty file", b""
-    yield "a file that was cut in half", data[:half]
-    yield "a file that lacks its last byte", data[:-1]
-    yield "a file with zeros in its second half", data[:half] + bytes(len(data) - half)
-
-
-def expect_an_error(read: Callable[[bytes], Any], data: bytes) -> None:
-    """Refuse a reader that returns something for damaged data as if the data were complete."""
-    for what, content in damaged(data):
-        try:
-            got = read(content)
-        except Exception:  # any error tells the program that the data are damaged
-            continue
-        refuse(
-            f"Your answer reads {what} without an error, and returns {short(got)}.",
-            "Let the error of the reader through: remove `except` and handlers that hide it.",
-        )
 
 
 @contextmanager

@@ -21,7 +21,7 @@ BLOCKS, BLOCK = 8, 8  # a batch has 8 blocks of 8 events, or of 7
 FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times the bytes
 
 
-class ReadCost(NamedTuple):
+class EventReads(NamedTuple):
     """Cost of a batch: requests, requests if it is sorted, and bytes for each byte of events."""
 
     events: int
@@ -99,7 +99,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
     served = iter(loader(dataset, batch_sampler=batches))
     compare(lambda _: next(served), plain, batches, SORTED)
     each = storage.counters().requests // len(batches)
-    costs.append(ReadCost(len(batches[0]), each, each, kept=kept / sum(sizes)))
+    costs.append(EventReads(len(batches[0]), each, each, kept=kept / sum(sizes)))
     compare(lambda cost: cost, lambda _: None, costs, *COSTS, same=lambda *_: True)
     return right("A batch needs at most a third of the requests, even in two workers.")
 
@@ -116,10 +116,10 @@ def block_batch(events: int, seed: int) -> Batch:
     return batch
 
 
-def _cost(dataset: Any, storage: SlowFileSystem, batch: Batch, size: int) -> ReadCost:
+def _cost(dataset: Any, storage: SlowFileSystem, batch: Batch, size: int) -> EventReads:
     requests = []
     for order in sorted(batch), batch:
         storage.reset_counters()
         dataset.__getitems__([*order])
         requests.append(storage.counters().requests)
-    return ReadCost(len(batch), requests[1], requests[0], storage.counters().bytes_read / size)
+    return EventReads(len(batch), requests[1], requests[0], storage.counters().bytes_read / size)

@@ -36,7 +36,7 @@ COUNTS = (12, 2, 4, 7)  # shards: a multiple of ranks and workers, fewer than wo
 EPOCHS = (1, 2, 3, 9, 11, 65, 101, 257, 65_537)
 
 
-class StreamRun(NamedTuple):
+class ServedRun(NamedTuple):
     """Ranks and workers that divide some shards."""
 
     shards: int
@@ -52,8 +52,8 @@ class StreamRun(NamedTuple):
 
 
 # WebDataset cannot create a stream without shards
-CASES = [StreamRun(n, w, r) for n, w, r in product(COUNTS, range(4), (1, 2, 3)) if r <= n]
-CASES += [StreamRun(n, 0, 2, torchrun=True) for n in COUNTS]
+CASES = [ServedRun(n, w, r) for n, w, r in product(COUNTS, range(4), (1, 2, 3)) if r <= n]
+CASES += [ServedRun(n, 0, 2, torchrun=True) for n in COUNTS]
 
 RESULT, RAISES, ENDS = "make_stream returns a dataset", "raises", "the stream ends"
 SAMPLES = "it serves only samples of its shards"
@@ -158,7 +158,7 @@ def every_sample_once(make_stream: Make) -> Verdict:
     )
 
 
-def _divide(make_stream: Make, hidden: Hidden, case: StreamRun) -> dict[str, Any]:
+def _divide(make_stream: Make, hidden: Hidden, case: ServedRun) -> dict[str, Any]:
     shards = hidden[case.shards]
     by_place: dict[tuple[int, int], list[Any]] = {}
     try:

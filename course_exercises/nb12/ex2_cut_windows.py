@@ -22,7 +22,7 @@ SEEDS = range(100)
 RANGE = "np.arange(first, n_tokens - length, length)"
 
 
-class Case(NamedTuple):
+class WindowCase(NamedTuple):
     """Arguments of the learner's function."""
 
     n_tokens: int
@@ -33,7 +33,7 @@ class Case(NamedTuple):
         return f"{self.n_tokens:,} tokens, length {self.length:,} and seed {self.seed}"
 
 
-def _beyond(case: Case, got: list[int], _: object) -> bool:
+def _beyond(case: WindowCase, got: list[int], _: object) -> bool:
     return bool(got) and (got[0] < 0 or got[-1] + case.length >= case.n_tokens)
 
 
@@ -77,7 +77,7 @@ def cut_windows(window_starts: Make) -> Verdict:
         with process_unchanged():
             return _starts(window_starts(n_tokens, length, seed))
 
-    def plain(case: Case) -> list[int]:
+    def plain(case: WindowCase) -> list[int]:
         """Return the windows that follow the learner's offset."""
         first = min(order(*case), default=0) % case.length
         return [*range(first, case.n_tokens - case.length, case.length)]
@@ -89,8 +89,8 @@ def cut_windows(window_starts: Make) -> Verdict:
         "The same seed gives other windows in a second call. A training could not resume.",
         "Draw everything from np.random.default_rng(seed).",
     )
-    cases = [Case(*sizes, seed) for sizes, seed in product((*CORPORA, *SHORT), (0, 1, 17))]
-    cases += [Case(n_tokens, length, 5) for n_tokens, length in LARGE]
+    cases = [WindowCase(*sizes, seed) for sizes, seed in product((*CORPORA, *SHORT), (0, 1, 17))]
+    cases += [WindowCase(n_tokens, length, 5) for n_tokens, length in LARGE]
     compare(lambda case: sorted(order(*case).tolist()), plain, cases, *SLIPS, show=str)
     late = [*range(8), 64, 100, 256, 1_000, 65_536]  # in a cycle of this length, seed 0 again
     epochs = [order(4_008, 8, seed) // 8 for seed in late]

@@ -17,7 +17,7 @@ FARTHEST = 2  # samples from the share; a plain solution may be off by more than
 HOW = "At sample n, take the corpus for which share * (n + 1) - served is largest."
 
 
-class Case(NamedTuple):
+class BlendCase(NamedTuple):
     """Weights, the samples before the first turn, and the number of turns."""
 
     weights: list[float]
@@ -39,19 +39,19 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case([1, 1, 1], 12),
-    Case([0.5, 0.3, 0.2], 1_003),  # no share is a whole number
-    Case([0.99, 0.01], 1_000),
-    Case([2, 1, 1], 400),
-    Case([1, 0, 1], 20_000),
-    Case([7, 2, 1, 1], 1_234),
-    Case([0.9, *[0.01] * 10], 1_000),  # all small corpora are due at the same time
-    Case([0.70045, 0.29955], 120_000),  # shares of 4 digits, or of 16 bits, drift away
-    Case([5], 20),
-    Case([0.5, 0.5], 0),
-    Case([0.5, 0.3, 0.2], 1_000, before=7),
-    Case([1, 1], 100, skewed=(40, 0)),
-    *(Case([0.6, 0.4], 300, before) for before in (100_000, 2**25, 10**11)),
+    BlendCase([1, 1, 1], 12),
+    BlendCase([0.5, 0.3, 0.2], 1_003),  # no share is a whole number
+    BlendCase([0.99, 0.01], 1_000),
+    BlendCase([2, 1, 1], 400),
+    BlendCase([1, 0, 1], 20_000),
+    BlendCase([7, 2, 1, 1], 1_234),
+    BlendCase([0.9, *[0.01] * 10], 1_000),  # all small corpora are due at the same time
+    BlendCase([0.70045, 0.29955], 120_000),  # shares of 4 digits, or of 16 bits, drift away
+    BlendCase([5], 20),
+    BlendCase([0.5, 0.5], 0),
+    BlendCase([0.5, 0.3, 0.2], 1_000, before=7),
+    BlendCase([1, 1], 100, skewed=(40, 0)),
+    *(BlendCase([0.6, 0.4], 300, before) for before in (100_000, 2**25, 10**11)),
 )
 
 
@@ -65,7 +65,7 @@ class Turns(NamedTuple):
     again: bool  # a second call returned the same
 
 
-def _turns(case: Case, said: Any, again: Any) -> Turns:
+def _turns(case: BlendCase, said: Any, again: Any) -> Turns:
     turns = np.asarray(said)
     expect(
         turns.shape == (case.samples,) and {*turns.tolist()} <= {*range(len(case.weights))},
@@ -116,7 +116,7 @@ SLIPS = (
 def blend_corpora(take_turns: Make) -> Verdict:
     """Judge for several weights which corpus each sample comes from."""
 
-    def call(case: Case) -> Any:
+    def call(case: BlendCase) -> Any:
         weights, served = [*case.weights], case.served
         with process_unchanged(weights, served):
             return take_turns(weights, served, case.samples)
@@ -128,7 +128,7 @@ def blend_corpora(take_turns: Make) -> Verdict:
         *SLIPS,
         same=lambda got, wanted: True,  # any turns that keep the shares are right
     )
-    short, long = ([*call(Case([5, 3, 2], count))] for count in (50, 97))
+    short, long = ([*call(BlendCase([5, 3, 2], count))] for count in (50, 97))
     expect(
         short == long[:50],
         "The first 50 of 97 turns are not the 50 turns of a shorter call. A training that is "

@@ -13,7 +13,7 @@ POSTS_A_MINUTE = 100
 NAMES = 100
 
 
-class Limits:
+class PostLimits:
     """Counts posts and names by address. The counts are lost when the server stops."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

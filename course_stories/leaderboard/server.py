@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from tornado.web import HTTPError
 
 from course_stories.leaderboard.board import Board
-from course_stories.leaderboard.limits import Limits
+from course_stories.leaderboard.limits import PostLimits
 from course_utils.errors import CourseError
 from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.errors import KeepfedError
@@ -74,7 +74,7 @@ class _Results(_Answer):
             given = json.loads(self.request.body)
         except (ValueError, RecursionError):
             raise HTTPError(400, reason="This is not JSON. Send a name and a result.") from None
-        limits: Limits = self.settings["limits"]
+        limits: PostLimits = self.settings["limits"]
         name = given.get("name") if isinstance(given, dict) else None
         if said := limits.refusal(self.request.remote_ip or "", name):
             raise HTTPError(429, reason=said)
@@ -120,7 +120,7 @@ def serve_board(
         port=port,
         address=address,
         board=Board(path),
-        limits=Limits(),
+        limits=PostLimits(),
     )
 
 

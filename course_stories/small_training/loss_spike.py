@@ -1,6 +1,6 @@
 """A training with one loss spike, which notebook 13 traces back to a single sample.
 
-python -m course_stories.small_training.loss_spike    train for three epochs, and print the step of the spike
+python -m course_stories.small_training.loss_spike    print the step of the spike
 """
 
 from __future__ import annotations

@@ -250,9 +250,7 @@ from datasets.distributed import split_dataset_by_node
 
 disable_progress_bars()
 folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-paths = write_shards(
-    event_samples(cu.data_path("events", "S"), seed=1), folder.name, per_shard=100
-)
+paths = write_shards(event_samples(cu.data_path("events", "S"), seed=1), folder.name, per_shard=100)
 files = [url_of(path) for path in paths]
 tar_files = {"path": "webdataset", "data_files": files, "split": "train"}
 stream = load_dataset(**tar_files, streaming=True, cache_dir=f"{folder.name}/hf")

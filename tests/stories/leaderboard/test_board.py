@@ -9,7 +9,7 @@ import pytest
 
 from course_stories.leaderboard import Board, Result
 from course_stories.leaderboard import board as module
-from course_stories.leaderboard.limits import Limits
+from course_stories.leaderboard.limits import PostLimits
 from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.helpers import GOOD, post_fields
 
@@ -194,7 +194,7 @@ def test_name_has_results_for_a_limited_number_of_seeds(board: Board) -> None:
 
 def test_address_may_post_a_limited_number_of_times_and_names() -> None:
     now = [0.0]
-    limits = Limits(clock=lambda: now[0])
+    limits = PostLimits(clock=lambda: now[0])
     assert not any(limits.refusal("one", f"Name {n}") for n in range(100))
     assert "Wait a minute" in limits.refusal("one", "Name 0")
     assert limits.refusal("other", "Name 0") == ""
