@@ -127,7 +127,7 @@ def test_an_unchanged_program_is_audited(
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     training = [row for row in rows if row["loader"] == rows[0]["loader"]]
     assert [row["step"] for row in training] == [*range(len(training))]
-    (line,) = show(tmp_path / "log.jsonl", step=3, sample=str(training[3]["samples"][0]))
+    line = next(show(tmp_path / "log.jsonl", step=3, sample=str(training[3]["samples"][0])))
     assert f"batch 3, {'worker' if 'workers' in how else 'main process'}" in line
 
 
