@@ -36,6 +36,12 @@ def write_a_loader(
         "threads can load as fast, but here the loader should start worker processes.",
         "Pass the DataLoader itself: cu.check('00.2', my_loader, naive, mine, storage).",
     )
+    ran = sum(lane.startswith("worker") for lane in fed.lanes)
+    if ran < min(workers, naive.summary().steps) or ran > workers:
+        return todo(
+            f"The run had {plural(ran, 'worker')}, but my_loader has {workers}. Run the cell with "
+            "train(my_loader) again."
+        )
     _expect_the_same_job(naive, fed, storage)
     idle = _idle_once_running(fed)
     if idle >= TARGET and workers == 0 and not loader.pin_memory:

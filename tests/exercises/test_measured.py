@@ -130,6 +130,13 @@ def test_your_own_loader_is_checked(fed: Trace | None, status: str, says: str) -
     assert (verdict.status, says in verdict.message) == (status, True), verdict
 
 
+def test_a_run_of_another_loader_is_to_be_repeated() -> None:
+    for workers in 2, 6:
+        verdict = judge_loader(loop(num_workers=workers), num_workers=4)
+        assert verdict.status == "todo", verdict
+        assert f"The run had {workers} workers, but my_loader has 4" in verdict.message
+
+
 def test_pinning_alone_does_not_feed_the_gpu() -> None:
     assert_refused(judge_loader(loop(), pin_memory=True), "One process still loads every batch")
 
