@@ -47,9 +47,9 @@ class FormatCase(NamedTuple):
 @exercise("06.1", title="A format for each case", seconds=60)
 def format_for_each_case(training: str, histogram: str, display: str, one_pass: str) -> Verdict:
     """Check the names of four formats by reading from them."""
-    said = (str(name).strip().lower() for name in (training, histogram, display, one_pass))
-    chosen = dict(zip(CASES, said, strict=True))
-    for key, name in chosen.items():
+    chosen = dict(zip(CASES, (training, histogram, display, one_pass), strict=True))
+    for key, said in chosen.items():
+        name = chosen[key] = said.strip().lower() if isinstance(said, str) else said
         expect(
             name in FORMATS,
             f"{name!r} is not one of the formats.",
