@@ -59,6 +59,8 @@ def process_unchanged(*given: Any, may_draw: bool = False) -> Iterator[None]:
         given: The arguments of the answer. They are compared before and after.
         may_draw: Whether the answer may draw from PyTorch's generator.
     """
+    # an answer that seeds a generator must not find it in the state that it had seeded before
+    torch.rand(1, device="cpu"), np.random.random(), random.random()
     before, arguments = _state(), [_frozen(one) for one in given]
     directory, variables = os.getcwd(), dict(os.environ)
     try:

@@ -121,7 +121,7 @@ def test_cleanup_ends_the_workers_of_an_interrupted_loop(kernel: Kernel, tmp_pat
     assert "KeyboardInterrupt" in shown
     assert "batch 2" not in shown
     cleared = kernel.run("cu.cleanup_workers()")
-    assert cleared.startswith("Cleared away: 1 unfinished loop over a loader")
+    assert cleared.startswith("Cleaned up 1 unfinished loop over a loader")
     assert kernel.run(COUNT) == "children 0\n"
     (tmp_path / "no_more_waiting").touch()
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
