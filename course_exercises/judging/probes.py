@@ -48,6 +48,7 @@ _OTHER_RANKS: Mapping[str, Mapping[str, str]] = {
 # variables that libraries set when they are first used
 _LIBRARIES = ("TORCH", "PYTORCH", "CUDA", "KMP_", "KINETO")
 _PYTORCH = "the random generator of PyTorch"
+_inside: list[bool] = []  # one entry for each `process_unchanged` that is open
 _TORCHRUN = {"RANK": "5", "LOCAL_RANK": "5", "WORLD_SIZE": "8"}
 
 
@@ -59,14 +60,17 @@ def process_unchanged(*given: Any, may_draw: bool = False) -> Iterator[None]:
         given: The arguments of the answer. They are compared before and after.
         may_draw: Whether the answer may draw from PyTorch's generator.
     """
-    # an answer that seeds a generator must not find it in the state that it had seeded before
-    torch.rand(1, device="cpu"), np.random.random(), random.random()
+    if not _inside:
+        # an answer that seeds a generator must not find it in the state that it had seeded before
+        torch.rand(1, device="cpu"), np.random.random(), random.random()
+    _inside.append(True)
     before, arguments = _state(), [_frozen(one) for one in given]
     directory, variables = os.getcwd(), dict(os.environ)
     try:
         yield
         after = _state()
     finally:
+        _inside.pop()
         os.chdir(directory)
         torch.set_default_dtype(before["the default dtype"])  # type: ignore[arg-type]
         torch.set_grad_enabled(before["the gradient mode"])  # type: ignore[arg-type]
