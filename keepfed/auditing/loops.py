@@ -33,12 +33,21 @@ def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
     """Return `make(loader)`, and audit the epoch that begins."""
     if get_worker_info() is not None or has_listeners(loader):
         return make(loader)
+    called = False
+
+    def make_once(loader: Any) -> Iterator[Any]:
+        nonlocal called
+        called = True
+        return make(loader)
+
     try:
         account = _account(loader)
+        iterator: Any = account.begin(loader, make_once)
     except Exception as error:
+        if called:  # an error of the program
+            raise
         give_up(error)
         return make(loader)
-    iterator: Any = account.begin(loader, make)
     iterator._account, iterator._audited_loader = account, loader
     return iterator  # type: ignore[no-any-return]
 

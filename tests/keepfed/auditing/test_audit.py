@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 import keepfed
 from keepfed.auditing.checks import check
+from keepfed.auditing.loops import audit_iterator
 from keepfed.auditing.program import show
 from keepfed.auditing.record import Account, EpochRecord, describe
 from keepfed.errors import KeepfedError
@@ -172,3 +173,12 @@ def test_a_log_that_does_not_match_or_does_not_exist_is_one_sentence(tmp_path: P
         list(show(tmp_path / "log", step=1))
     with pytest.raises(KeepfedError, match="without a DataLoader"):
         keepfed.audit([1, 2])
+
+
+def test_a_torch_without_a_private_name_leaves_the_training_unaudited(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("keepfed.measure.hook.loader_hook.missing", lambda: ("a name",))
+    batches = audit_iterator(loader(Table()), iter)
+    assert len([*batches]) == 20
+    assert "a name" in capsys.readouterr().err
