@@ -227,18 +227,8 @@ def _best_of_three(call: Callable[[], Any]) -> float:
         call()
         return time.perf_counter() - start
 
-    with _one_thread():  # several threads wait for each other if the cores are busy
+    with one_thread():  # several threads wait for each other if the cores are busy
         return min(once() for _ in range(3))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _arrays(result: Any) -> Iterator[Any]:
