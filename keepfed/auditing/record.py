@@ -151,8 +151,8 @@ class EpochRecord:
 
     def pack(self) -> None:
         """Store the samples as arrays of 8 bytes each, or fewer of a very long epoch."""
-        prints = np.array(self.prints, dtype=np.uint64)
-        indices = None if self.indices is None else np.array(self.indices, dtype=np.int64)
+        prints = np.asarray(self.prints, dtype=np.uint64)
+        indices = None if self.indices is None else np.asarray(self.indices, dtype=np.int64)
         while len(prints) >> self.thin > MAX_SAMPLES:
             self.thin += 1
         self.prints, self.indices = prints, indices  # type: ignore[assignment]
