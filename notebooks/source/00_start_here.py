@@ -5,8 +5,8 @@
 # training loop by changing one argument.
 #
 # **You will learn:**
-# - to read the timeline, the main picture of this course;
-# - the habit of the course: predict, measure, explain;
+# - to read the timeline, the main picture of this course; <!-- 0.1 -->
+# - the habit of the course: predict, measure, explain; <!-- 00a 00b -->
 # - what your own machine has to offer.
 #
 # **You need:** any laptop. You need no GPU and no network.
@@ -232,6 +232,8 @@ cu.cleanup_workers()
 #   exercise 0.1.
 # - *3 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
 #   which shows that nothing was lost.
+#
+# **Leave out.** Pairs for exercise 0.1. Do it together, on the projector.
 #
 # **Board.** Draw two rows, *load* and *compute*. Draw three batches with one loader, one after the
 # other. Then draw two loaders, one above the other, and gaps between the steps that are half as long.

@@ -12,10 +12,10 @@
 # **You will do:** turn a folder of detector events into batches, and see a GPU wait for them.
 #
 # **You will learn:**
-# - to look at the data before you write a loader for them;
-# - what PyTorch needs from a dataset;
-# - to make batches of events that differ in length;
-# - to split data without giving away the answers.
+# - to look at the data before you write a loader for them; <!-- 01a -->
+# - what PyTorch needs from a dataset; <!-- 1.3 -->
+# - to make batches of events that differ in length; <!-- 01b 1.1 -->
+# - to split data without giving away the answers. <!-- 01c 1.2 -->
 #
 # **You need:** Python and NumPy.
 #
@@ -41,6 +41,8 @@ cu.ready("01")
 # - *10 min* **Parts.** Prediction 01c, one minute of discussion about runs, then exercise 1.2.
 # - *2 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask
 #   what could run at the same time, and do not answer. The answer is the next notebook.
+#
+# **Leave out.** Exercise 1.2. Discuss prediction 01c, and give the exercise as homework.
 #
 # **Board.** Draw one line from left to right: *index → sample → list of samples → batch*. Above each
 # arrow, write who does the work: sampler, `__getitem__`, `collate_fn`. Point at this line often.

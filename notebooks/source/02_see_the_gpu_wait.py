@@ -4,10 +4,10 @@
 # **You will do:** make a GPU wait for data, see it, and predict from four numbers how long it waits.
 #
 # **You will learn:**
-# - why training becomes many times slower if the data do not fit in the page cache;
-# - what `nvidia-smi` measures;
-# - a model that predicts how long a GPU waits;
-# - which changes reveal a slow loader.
+# - why training becomes many times slower if the data do not fit in the page cache; <!-- 2.1 02a 02b -->
+# - what `nvidia-smi` measures; <!-- 02c -->
+# - a model that predicts how long a GPU waits; <!-- 02d 02e 2.2 -->
+# - which changes reveal a slow loader. <!-- 02f -->
 #
 # **You need:** notebook 01. A CPU is enough.
 #
@@ -34,6 +34,8 @@ cu.ready("02")
 #   code, and why.
 # - *3 min* **Changes that reveal a slow loader.** Prediction 02f. The switches of the picture work
 #   without a kernel.
+#
+# **Leave out.** Exercise 2.1. Calculate its three numbers together, from the progress bar.
 #
 # **Board.** Draw two rows, *load* and *compute*. Draw three batches end to end, and write T = L + C below.
 # Draw them again with the load of batch 2 under the compute of batch 1, and write T = max(C, L). Keep this

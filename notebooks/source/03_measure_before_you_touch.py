@@ -6,9 +6,9 @@
 #
 # **You will learn**
 #
-# - how much a better loader could gain at most, before you write one,
-# - why a stopwatch blames the wrong line of a GPU program,
-# - the three runs that show what limits a loop: loader alone, step alone, both together,
+# - how much a better loader could gain at most, before you write one, <!-- 03a -->
+# - why a stopwatch blames the wrong line of a GPU program, <!-- 03b 03c 3.2 -->
+# - the three runs that show what limits a loop: loader alone, step alone, both together, <!-- 3.1 -->
 # - how to do the same with your own code.
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
@@ -33,6 +33,8 @@ cu.ready("03")
 #   somebody, not for the lowest number. `course demo clinic` has four loops for the wall.
 # - *2 min* **Let the machine do it.** `cu.diagnose` runs for about half a minute. Start it before you
 #   talk.
+#
+# **Leave out.** Half of the clinic. Each pair examines three of the six loops.
 #
 # **Board.** Draw three boxes: *loader alone*, *step alone*, *together*. Write a rate below each box as
 # the notebook continues. Do not wipe the boxes off, because the clinic needs them.

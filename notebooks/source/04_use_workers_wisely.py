@@ -5,9 +5,9 @@
 #
 # **You will learn**
 #
-# - what a worker knows about your dataset, and what its start costs,
-# - how many workers a loader needs, and what limits them,
-# - how to open files in workers, and how to read the message of a failing worker.
+# - what a worker knows about your dataset, and what its start costs, <!-- 04a -->
+# - how many workers a loader needs, and what limits them, <!-- 04b 04c 04d 4.1 -->
+# - how to open files in workers, and how to read the message of a failing worker. <!-- 4.2 04e -->
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -30,6 +30,8 @@ cu.ready("04")
 # - *11 min* **Files.** Show the wrong rows, ask why nobody would notice, then do exercise 4.2.
 # - *2 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader
 #   line by line.
+#
+# **Leave out.** Exercise 4.2. Show the wrong rows, and give the exercise as homework.
 #
 # **Board.** Draw a box *notebook* and two boxes *worker*. Each worker has its own small box *dataset*. Draw
 # one arrow with indices to each worker, and one arrow with batches back. Every question of this notebook is

@@ -5,10 +5,10 @@
 #
 # **You will learn:**
 #
-# - what an `IterableDataset` leaves to you;
-# - to give each worker of each rank its share;
-# - what it costs to read a batch from many spots on the disk;
-# - four ways to shuffle, and how to measure their quality.
+# - what an `IterableDataset` leaves to you; <!-- 05a -->
+# - to give each worker of each rank its share; <!-- 5.1 -->
+# - what it costs to read a batch from many spots on the disk; <!-- 05b -->
+# - four ways to shuffle, and how to measure their quality. <!-- 05c 05d 5.2 -->
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -29,6 +29,8 @@ cu.ready("05")
 # - *5 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo
 #   shuffle` shows the cost and the effect of a buffer and of more spots.
 # - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic. Then exercise 5.2.
+#
+# **Leave out.** Exercise 5.2. Show `course demo shuffle` instead.
 #
 # **Board.** Draw a sorted file as a long bar, with low energies on the left. Draw a buffer below it, a
 # tenth as long, which slides from left to right. Ask which two events can hardly ever share a batch.

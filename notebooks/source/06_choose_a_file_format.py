@@ -5,10 +5,10 @@
 #
 # **You will learn:**
 #
-# - to ask of any format how much must be read to get one event;
-# - what npz, HDF5, Parquet, SQLite, tar and ROOT are good and bad at;
-# - to choose the chunks of an HDF5 file for the way you read it;
-# - what makes one loader hundreds of times faster than another.
+# - to ask of any format how much must be read to get one event; <!-- 06a -->
+# - what npz, HDF5, Parquet, SQLite, tar and ROOT are good and bad at; <!-- 06b 6.1 -->
+# - to choose the chunks of an HDF5 file for the way you read it; <!-- 6.2 -->
+# - what makes one loader hundreds of times faster than another. <!-- 06c 06d -->
 #
 # **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** {minutes}.
 
@@ -29,6 +29,8 @@ cu.ready("06")
 # - *13 min* **HDF5.** Draw the four chunk shapes, then exercise 6.2.
 # - *8 min* **Four steps to a fast loader.** Prediction 06c: write the guesses on the board before the first
 #   step. Prediction 06d before the workers.
+#
+# **Leave out.** Exercise 6.1. Let the room name the four formats.
 #
 # **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut the
 # rectangle into rows, into columns, and into tiles. Ask for one event, then for one column, and shade

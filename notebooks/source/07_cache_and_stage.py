@@ -6,9 +6,9 @@
 # **You will learn:**
 #
 # - where data can be stored, and what deletes or evicts them there;
-# - when a copy in `/dev/shm` pays, what it gains, and what it does not;
-# - how a partial copy is mistaken for a complete one;
-# - to keep samples in memory that workers share.
+# - when a copy in `/dev/shm` pays, what it gains, and what it does not; <!-- 07a 07b 7.3 -->
+# - how a partial copy is mistaken for a complete one; <!-- 07c 7.1 -->
+# - to keep samples in memory that workers share. <!-- 07d 7.2 -->
 #
 # **You need:** notebooks 01, 02 and 04. A CPU is enough. **Minutes:** {minutes}.
 
@@ -29,6 +29,8 @@ cu.ready("07")
 #   the room find what can go wrong in each line.
 # - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
 # - *10 min* **What /dev/shm costs.** Exercise 7.3. Unstage before you continue.
+#
+# **Leave out.** Exercise 7.3. Calculate its first job together, on the board.
 #
 # **Board.** Draw five rungs: network, NVMe, page cache, `/dev/shm`, your own array. For each rung, ask
 # what deletes your data there, and when. The answer matters more than the speed.

@@ -6,9 +6,9 @@
 #
 # **You will learn:**
 #
-# - which work belongs in a worker, and which dtype should cross the bus;
-# - why one set of random numbers for a complete batch is a bug;
-# - to predict from five numbers where augmentation belongs.
+# - which work belongs in a worker, and which dtype should cross the bus; <!-- 08a 08b 8.1 -->
+# - why one set of random numbers for a complete batch is a bug; <!-- 08c 8.3 -->
+# - to predict from five numbers where augmentation belongs. <!-- 08d 8.2 -->
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -31,6 +31,8 @@ cu.ready("08")
 #   who has this in their code.
 # - *9 min* **When it makes training slower.** Write both formulas on the board. Prediction 08d, then
 #   exercise 8.2.
+#
+# **Leave out.** Exercise 8.2. Calculate one job together, on the board.
 #
 # **Board.** Draw one row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
 # line that cuts this row. This notebook only moves that line.

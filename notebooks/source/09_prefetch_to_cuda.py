@@ -5,9 +5,9 @@
 # prefetcher.
 #
 # **You will learn:**
-# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change;
-# - how streams, events and device memory decide whether results are right;
-# - to write a prefetcher, and to prove that it overlaps and that its data are right.
+# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change; <!-- 09a 09b 9.3 -->
+# - how streams, events and device memory decide whether results are right; <!-- 09c 09d 09e 09f -->
+# - to write a prefetcher, and to prove that it overlaps and that its data are right. <!-- 09g 9.1 9.2 -->
 #
 # **You need:** notebooks 02 and 05. A CPU is enough.
 #
@@ -30,6 +30,8 @@ cu.ready("09")
 # - *8 min* **What is wrong with this prefetcher?** For 09g, let the room call out defects and count them. Then
 #   exercise 9.1.
 # - *10 min* **Exercise 9.2.** Read its two most likely messages aloud.
+#
+# **Leave out.** Exercise 9.2. Read its two most likely messages aloud, and give it as homework.
 #
 # **Board.** Draw three queues next to each other: host, copies, steps. An arrow means "waits for". Ask for each
 # design who waits for whom. Every wrong result of today is a missing arrow. Every lost overlap is an arrow too many.

@@ -4,11 +4,11 @@
 # **You will do:** put 2,000 files into 20, stream them over HTTP, and repair three common pipelines.
 #
 # **You will learn:**
-# - what a shard saves on a distant storage, and what it costs;
-# - which part of a stream overlaps with training;
-# - to notice a broken connection instead of training on less data;
-# - what `resampled`, `shardshuffle` and shuffle buffers really do;
-# - how many shards to write.
+# - what a shard saves on a distant storage, and what it costs; <!-- 10a -->
+# - which part of a stream overlaps with training; <!-- 10b 10c -->
+# - to notice a broken connection instead of training on less data; <!-- 10d -->
+# - what `resampled`, `shardshuffle` and shuffle buffers really do; <!-- 10e 10f 10.1 -->
+# - how many shards to write. <!-- 10.2 -->
 #
 # **You need:** notebooks 05 and 06. A CPU is enough.
 #
@@ -28,7 +28,9 @@ cu.ready("10")
 # - *4 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
 # - *3 min* **A connection breaks.** Prediction 10d. Read aloud the warning that usually nobody sees.
 # - *14 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
-# - *7 min* **How many shards?** Exercise 10.2. Leave it out if time is short.
+# - *7 min* **How many shards?** Exercise 10.2.
+#
+# **Leave out.** Exercise 10.2. Name one reason for few shards and one for many.
 #
 # **Board.** Draw a worker as a pipe with one tap: wait, pour, decode, wait. Draw four of them, one above the other and
 # shifted in time. Ask where the GPU waits, and what a buffer behind the taps would change.

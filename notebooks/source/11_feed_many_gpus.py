@@ -6,10 +6,10 @@
 #
 # **You will learn**
 #
-# - which rank serves which sample, and what `DistributedSampler` does silently,
-# - why the slowest rank sets the pace, and how to find it,
-# - why ranks wait forever at the end of an epoch, and how to prevent it,
-# - how a training continues after a restart.
+# - which rank serves which sample, and what `DistributedSampler` does silently, <!-- 11a 11b 11c 11.1 -->
+# - why the slowest rank sets the pace, and how to find it, <!-- 11d -->
+# - why ranks wait forever at the end of an epoch, and how to prevent it, <!-- 11.2 -->
+# - how a training continues after a restart. <!-- 11r 11.3 -->
 #
 # **You need:** notebooks 05 and 07. A CPU is enough. **Minutes:** {minutes}.
 
@@ -31,9 +31,11 @@ cu.ready("11")
 #   faster disk in rank 0 would gain.
 # - *3 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
 #   ask who waits for whom.
-# - *10 min* **Exercise 11.2.** Skip it if time is short.
+# - *10 min* **Exercise 11.2.** In pairs.
 # - *5 min* **Survive a restart.** Ask for prediction 11r. `course demo resume` kills and resumes a
 #   training on the wall.
+#
+# **Leave out.** Exercise 11.2. Let the cell hang, and give the exercise as homework.
 #
 # **Board.** Draw a row for each of three ranks, and a box for each batch. Draw a vertical line where the
 # ranks synchronize. Make one box of the third row long, so that everybody waits at its line. Then give

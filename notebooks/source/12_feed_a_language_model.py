@@ -6,9 +6,9 @@
 #
 # **You will learn**
 #
-# - what it costs to tokenise in the loop, and how small tokens are,
-# - to tell from a few numbers whether loading can be the problem,
-# - to serve each token once per epoch, which two well-known loaders do not do.
+# - what it costs to tokenise in the loop, and how small tokens are, <!-- 12a -->
+# - to tell from a few numbers whether loading can be the problem, <!-- 12b 12.1 -->
+# - to serve each token once per epoch, which two well-known loaders do not do. <!-- 12c 12d 12.2 -->
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -27,7 +27,9 @@ cu.ready("12")
 # - *8 min* **Can loading be the problem?** Let somebody calculate the need before you talk about days.
 #   Do exercise 12.1, then ask for prediction 12b. It is the number to remember.
 # - *3 min* **Windows.** Ask for predictions 12c and 12d, with paper on the board.
-# - *10 min* **Exercise 12.2.** Give it as homework if time is short.
+# - *10 min* **Exercise 12.2.** Let people draw the end of the corpus first.
+#
+# **Leave out.** Exercise 12.2. Give it as homework.
 #
 # **Board.** Draw a long line of tokens, and mark the ends of documents. Put windows on it as rectangles
 # of paper, first at random, then next to each other. Ask how many rectangles contain each token.

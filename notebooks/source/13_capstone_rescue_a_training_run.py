@@ -4,9 +4,9 @@
 # **You will do:** take over a colleague's training script that has seven faults, and feed its GPU.
 #
 # **You will learn:**
-# - to work through a slow training: measure, find the largest cause, fix it, measure again;
-# - that one fault can hide another;
-# - to prove that a faster loader serves the same samples;
+# - to work through a slow training: measure, find the largest cause, fix it, measure again; <!-- 13a 13.1 -->
+# - that one fault can hide another; <!-- 13.1 -->
+# - to prove that a faster loader serves the same samples; <!-- 13b 13.1 -->
 # - to report what you did, so that other people can judge it.
 #
 # **You need:** notebooks 01 to 09. A CPU is enough.
@@ -29,6 +29,8 @@ cu.ready("13")
 #   changed this?
 # - *2 min* **Does it still learn?** Prediction 13b.
 # - *2 min* **Write your report.** Learners hand it in later, or one of them reads it aloud.
+#
+# **Leave out.** Prediction 13b and the report. Learners hand the report in later.
 #
 # **Board.** One column each for hypothesis, evidence, change and effect. Fill in one line together.
 #

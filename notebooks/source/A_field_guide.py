@@ -29,6 +29,8 @@ cu.ready("A")
 # - *2 min* **Run what goes wrong.** Show the program that prints no message at all, and then the one that
 #   hangs. Unfold the difference.
 #
+# **Leave out.** All programs except one.
+#
 # **Board.** Write two tracebacks below each other, one from the worker and one from the loop. Draw an
 # arrow from the second to the first: read upwards.
 #

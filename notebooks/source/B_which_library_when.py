@@ -38,6 +38,8 @@ cu.ready("B")
 # - *2 min* **Which one?** Two people describe their data, and the class goes through the list of
 #   questions.
 #
+# **Leave out.** The large samples. Read the recorded table instead.
+#
 # **Board.** Two columns, *per sample* and *per batch*. Put each task of a loader into one of them: open,
 # parse, copy, stack, send. In this notebook, a task in the left column runs 256 times as often.
 #
