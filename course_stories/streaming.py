@@ -78,7 +78,7 @@ def draw_batch_means(runs: Mapping[str, StreamRun]) -> Figure:
         for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=False):
             panel.plot(run.means, line, label=name)
         middle, width = run.energy.mean(), 2 * run.ideal
-        panel.axhspan(middle - width, middle + width, color="#808080", alpha=0.3)
+        panel.axhspan(middle - width, middle + width, color="gray", alpha=0.3)
         panel.set(xlabel="step", ylabel="mean energy\nof a batch (log10 GeV)")
         panel.legend()
     return figure

@@ -20,6 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from keepfed.palette import DARK, LIGHT
+
 REPO = Path(__file__).resolve().parents[1]
 ROOTS = ("course_exercises", "course_stories", "course_data", "course_utils", "keepfed")
 FACADES = ("course_utils", "keepfed")  # their `__init__` re-exports names of all layers
@@ -262,17 +264,16 @@ def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 WIDTH, LEFT, MARGIN = 980, 172, 10  # pixels
 BOX, GAP, CURVES = 48, 8, 30  # pixels: height of a box, gap between boxes, space for curves
-STYLE = """
-.imports{--fg:#1b1f24;--soft:#5b6570;--bg:#ffffff;--layer:#f3f5f7;--line:#8a939e;--box:#ffffff;
-font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:100%;height:auto}
-@media screen and (prefers-color-scheme:dark){.imports{--fg:#f2f4f7;--soft:#a8b0ba;--bg:#15181c;
---layer:#20252b;--line:#7b8590;--box:#15181c}}
-.imports text{fill:var(--fg);dominant-baseline:middle}
-.imports .soft{fill:var(--soft);font-size:11px}
-.imports .bold{font-weight:600}.imports .name{font-weight:600;font-size:14px}
-.imports .mid{text-anchor:middle}.imports .paper{fill:var(--bg)}.imports .layer{fill:var(--layer)}
-.imports .box{fill:var(--box);stroke:var(--line)}.imports .tip{fill:var(--line)}
-.imports .curve{fill:none;stroke:var(--line);stroke-width:1.2}
+STYLE = f"""
+.imports{{{LIGHT.css()};
+font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:100%;height:auto}}
+@media screen and (prefers-color-scheme:dark){{.imports{{{DARK.css()}}}}}
+.imports text{{fill:var(--fg);dominant-baseline:middle}}
+.imports .soft{{fill:var(--soft);font-size:11px}}
+.imports .bold{{font-weight:600}}.imports .name{{font-weight:600;font-size:14px}}
+.imports .mid{{text-anchor:middle}}.imports .paper,.imports .box{{fill:var(--bg)}}
+.imports .layer{{fill:var(--track)}}.imports .box,.imports .curve{{stroke:var(--soft)}}
+.imports .tip{{fill:var(--soft)}}.imports .curve{{fill:none;stroke-width:1.2}}
 """
 
 

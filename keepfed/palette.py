@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 BLUE, SKY, GREEN, YELLOW = "#0072b2", "#56b4e9", "#009e73", "#f0e442"
 ORANGE, VERMILION, PINK, GREY = "#e69f00", "#d55e00", "#cc79a7", "#808080"
+WHITE, BLACK = "#ffffff", "#000000"
 
 # stages of a timeline, which always has a legend
 READ, DECODE, TRANSFORM, COLLATE = BLUE, SKY, YELLOW, GREEN
@@ -29,6 +30,7 @@ INKS = {
     COLLATE: "#00553d",
     TRANSFER: "#7d3a5e",
 }
+SLIDE_TEXT = "#0a0b0c"  # placeholder in a figure for the text colour of its slide
 # shades for text in colour, on a light page and on a dark page, with a contrast of at least 4.5:1
 TEXT = {
     BLUE: ("#00598c", "#7cc5ee"),
@@ -56,5 +58,5 @@ class Page(NamedTuple):
         return ";".join(f"--{name}:{value}" for name, value in self._asdict().items())
 
 
-LIGHT = Page("#1b1f24", "#5b6570", "#ffffff", "#c9ced5", "#dfe3e8", "#f3f5f7", IDLE, BLUE)
+LIGHT = Page("#1b1f24", "#5b6570", WHITE, "#c9ced5", "#dfe3e8", "#f3f5f7", IDLE, BLUE)
 DARK = Page("#f2f4f7", "#a8b0ba", "#15181c", "#4a525c", "#363c44", "#20252b", "#ff8a8a", SKY)

@@ -65,7 +65,7 @@ class Pattern(NamedTuple):
 # much as "one event".
 PATTERNS = {
     "in order": Pattern(64, 4, 3, "s", shown.COLOURS[0]),
-    "one event": Pattern(1, 1, 7, "o", shown.COLOURS[3]),
+    "one event": Pattern(1, 1, 7, "o", shown.COLOURS[1]),
 }
 _NOTE = (
     "“In order” reads 256 neighbouring events, “one event” reads a random one. Times are for an "

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from keepfed.measure.picture import LOOKS
+from keepfed.palette import SERIES
 
-# contrast is at least 3:1 on white and on #111, and markers or line styles differ too
-COLOURS = (*(LOOKS[stage].colour for stage in ("read", "collate", "transfer")), "#d55e00")
+COLOURS = SERIES[:4]  # markers or line styles differ too
 
 Cells = Sequence[str]
 

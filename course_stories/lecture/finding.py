@@ -13,17 +13,18 @@ from keepfed.files import replace_file
 from keepfed.measure.exchange import trace_of
 from keepfed.measure.picture import Timeline, columns
 from keepfed.measure.spans import STAGES, Span, SpanLog
+from keepfed.palette import DARK, LIGHT
 
 TICK_NS = 1_000  # resolution of the times in a file
 Table = Sequence[Sequence[str]]
 
-_STYLE = """<style>
-body{font:22px/1.4 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;color:#1b1f24}
-h1{font-size:34px;margin:0}table{border-collapse:collapse;margin:.6em 0}p{max-width:60em}
-@media(min-width:1200px){body>div{zoom:1.2}}@media(min-width:1700px){body>div{zoom:1.7}}
-td{padding:.1em 1.2em .1em 0;border-bottom:1px solid #8886}tr:first-child{font-weight:600}
-.foot{font-size:16px;opacity:.8}summary{cursor:pointer}
-@media(prefers-color-scheme:dark){body{color:#f2f4f7;background:#15181c!important}}</style>"""
+_STYLE = f"""<style>
+body{{font:22px/1.4 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;color:{LIGHT.fg}}}
+h1{{font-size:34px;margin:0}}table{{border-collapse:collapse;margin:.6em 0}}p{{max-width:60em}}
+@media(min-width:1200px){{body>div{{zoom:1.2}}}}@media(min-width:1700px){{body>div{{zoom:1.7}}}}
+td{{padding:.1em 1.2em .1em 0;border-bottom:1px solid gray}}tr:first-child{{font-weight:600}}
+.foot{{font-size:16px;opacity:.8}}summary{{cursor:pointer}}
+@media(prefers-color-scheme:dark){{body{{color:{DARK.fg}}}}}</style>"""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from keepfed.palette import BAD, SKY
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ONCE, AGAIN = "#56b4e9", "#d55e00"
+ONCE, AGAIN = SKY, BAD
 
 
 def plot_shares(shares: Sequence[Sequence[int]]) -> Figure:

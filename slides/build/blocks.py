@@ -19,10 +19,10 @@ from course_stories.lecture import demos, load_finding
 from course_utils.paths import recording
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.palette import SLIDE_TEXT
 from slides.build.rich_text import render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
-INK = "#0a0b0c"  # a figure's placeholder for the text colour of the slide
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def _figure(block: Block, deck: str) -> str:
         drawn = functions[block.argument]()
         letters = _letters(drawn) if isinstance(drawn, Figure) else ""
         svg = _as_svg(drawn, block.argument) if isinstance(drawn, Figure) else str(drawn)
-    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-").replace(INK, "currentColor")
+    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-").replace(
+        SLIDE_TEXT, "currentColor"
+    )
     return f'<figure role="img" aria-label="{escape(meaning)}"{letters}>{svg}</figure>'
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from course_utils.loading.events.contract import Sample
 from course_utils.loading.events.labels import CASCADE, TRACK
+from keepfed.palette import VERMILION
 
 if TYPE_CHECKING:  # workers import this package, and importing matplotlib takes 1 s
     from matplotlib.colors import ListedColormap
@@ -57,7 +58,7 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         way = 450 * event["direction"].numpy()
         start = np.average(where[~noise], axis=0, weights=charge[~noise]) + way
         rim = [withStroke(linewidth=3.5, foreground="white")]
-        arrow = {"color": "#d55e00", "arrow_length_ratio": 0.08, "zorder": 4, "path_effects": rim}
+        arrow = {"color": VERMILION, "arrow_length_ratio": 0.08, "zorder": 4, "path_effects": rim}
         space.quiver(*start, *(-2 * way), linewidth=1.8, **arrow)
         space.scatter(*where[noise].T, s=3, c="gray", depthshade=False, zorder=3)
         drawn = space.scatter(*where[~noise].T, depthshade=False, zorder=3, **light)

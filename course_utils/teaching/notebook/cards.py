@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from keepfed.palette import BAD, GOOD, GUESSED, MEASURED, NEUTRAL
+
 Tone = Literal["good", "bad", "open", "plain"]
 
-# One line style per tone, so that the tone is visible without colour. Each colour has a contrast of
-# at least 3:1 on white and on #111.
+# One line style per tone, so that the tone is visible without colour.
 _EDGE = {
-    "good": "6px solid #0a8f6c",
-    "bad": "6px double #d55e00",
-    "open": "6px dotted #808080",
-    "plain": "6px solid #3d85c6",
+    "good": f"6px solid {GOOD}",
+    "bad": f"6px double {BAD}",
+    "open": f"6px dotted {NEUTRAL}",
+    "plain": f"6px solid {MEASURED}",
 }
 
 
@@ -57,9 +58,9 @@ def block(text: str) -> str:
 
 
 def _bar(row: Bar, share: float) -> str:
-    hatch = "repeating-linear-gradient(45deg,#808080 0 2px,transparent 2px 6px)"
-    fill = hatch if row.guessed else "#3d85c6"
-    edge = "#808080" if row.guessed else "#3d85c6"
+    edge = GUESSED if row.guessed else MEASURED
+    hatch = f"repeating-linear-gradient(45deg,{edge} 0 2px,transparent 2px 6px)"
+    fill = hatch if row.guessed else edge
     return (
         '<div style="display:flex;align-items:center;margin-top:4px">'
         f'<span style="width:8em">{escape(row.name)}</span>'

@@ -17,16 +17,16 @@ from keepfed.measure.trace import Trace
 
 LETTERS = 40  # characters of the longest text bar
 
-# JupyterLab aligns tables to the right by default. The page sets no background, and its greys and
-# colours have a contrast of at least 3:1 on white and on #111.
+# JupyterLab aligns tables to the right by default. The page sets no background, so its colours must
+# be readable on a light page and on a dark one.
 _STYLE = """
 .cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
 .cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;
 vertical-align:top;font-weight:normal;background:none}.cd tr{background:none}
 .cd table{border-collapse:collapse;margin:.5em 0}.cd .bar{display:block;height:14px;min-width:2px;
-box-sizing:border-box;border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
-.cd .strip{display:flex;max-width:40em;border:1px solid #808080;margin:.3em 0}
-.cd .strip span{overflow:hidden;white-space:nowrap;font-size:.85em;color:#fff;padding:1px 0}
+box-sizing:border-box;border:1px solid gray;print-color-adjust:exact}.cd .wide{width:24em}
+.cd .strip{display:flex;max-width:40em;border:1px solid gray;margin:.3em 0}
+.cd .strip span{overflow:hidden;white-space:nowrap;font-size:.85em;color:white;padding:1px 0}
 .cd .soft{opacity:.75}.cd details{margin:.5em 0}
 """
 

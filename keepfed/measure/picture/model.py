@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from keepfed import palette
 from keepfed.formatting import duration, percent, plural
 from keepfed.measure.spans import (
     STAGES,
@@ -32,7 +33,6 @@ from keepfed.measure.spans import (
 )
 
 NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the launch of a step
-LIGHT, DARK = "#ffffff", "#15181c"  # the two background colours
 TILE = 8  # width and height of a pattern tile in pixels
 
 MARK = 'with cu.stage("compute")'  # code that records a step without a `gpu`
@@ -45,11 +45,15 @@ class Look:
     """Colours, pattern and letter of one stage."""
 
     colour: str
-    ink: str  # colour of the pattern
     text: str  # colour of a batch number on the span
     tile: str  # pattern of one tile, as an SVG path
     letter: str  # letter of the stage in a text timeline
     opacity: float = 1.0
+
+    @property
+    def ink(self) -> str:
+        """The colour of the pattern."""
+        return palette.INKS.get(self.colour, self.colour)
 
     @property
     def dots(self) -> bool:
@@ -71,17 +75,16 @@ _RUNGS = "M0 2H8M0 6H8"
 _POSTS = "M2 0V8M6 0V8"
 
 LOOKS = {
-    "read": Look("#0072b2", "#8fc7e8", "#ffffff", _DOTS, "r"),
-    "decode": Look("#56b4e9", "#1c6f9e", "#000000", _SLASH, "d"),
-    "transform": Look("#f0e442", "#a19712", "#000000", _CROSS, "t"),
-    "collate": Look("#009e73", "#00553d", "#000000", _RUNGS, "c"),
-    "transfer": Look("#cc79a7", "#7d3a5e", "#000000", _POSTS, ">"),
-    "compute": Look("#e69f00", "#e69f00", "#000000", "", "#"),
-    "wait": Look("#999999", "#999999", "#000000", "", "~", opacity=0.28),
+    "read": Look(palette.READ, palette.WHITE, _DOTS, "r"),
+    "decode": Look(palette.DECODE, palette.BLACK, _SLASH, "d"),
+    "transform": Look(palette.TRANSFORM, palette.BLACK, _CROSS, "t"),
+    "collate": Look(palette.COLLATE, palette.BLACK, _RUNGS, "c"),
+    "transfer": Look(palette.TRANSFER, palette.BLACK, _POSTS, ">"),
+    "compute": Look(palette.COMPUTE, palette.BLACK, "", "#"),
+    "wait": Look(palette.WAIT, palette.BLACK, "", "~", opacity=0.28),
 }
 
-IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, ".", opacity=0.1)
-IDLE_DARK = "#ff8a8a"  # red for idle time on a dark background
+IDLE = Look(palette.IDLE, palette.BLACK, _BACKSLASH, ".", opacity=0.1)
 
 
 def looks() -> dict[str, dict[str, object]]:
@@ -89,6 +92,7 @@ def looks() -> dict[str, dict[str, object]]:
     return {
         name: {
             **asdict(look),
+            "ink": look.ink,
             "dots": look.dots,
             "edges": [look.edge(dark=False), look.edge(dark=True)],
         }

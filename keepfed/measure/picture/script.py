@@ -10,6 +10,7 @@ from pathlib import Path
 
 from keepfed.measure.picture import model
 from keepfed.measure.spans import STAGES
+from keepfed.palette import DARK, LIGHT
 
 PARTS = ("model", "draw", "controls", "view")
 
@@ -18,11 +19,12 @@ PARTS = ("model", "draw", "controls", "view")
 def module_source() -> str:
     """Return the source of the ES module: constants, style and the hand-written parts."""
     here = Path(__file__).with_name("timeline.js")
+    themes = f".tl{{{LIGHT.css()}}} .tl.dark{{{DARK.css()}}}\n"
     constants = {
-        "CSS": here.with_suffix(".css").read_text("utf-8"),
+        "CSS": themes + here.with_suffix(".css").read_text("utf-8"),
         "STAGES": STAGES,
         "LOOKS": model.looks(),
-        "IDLE_DARK": model.IDLE_DARK,
+        "PAGES": {"light": LIGHT._asdict(), "dark": DARK._asdict()},
         "TILE": model.TILE,
     }
     head = [f"const {name} = {json.dumps(value)};" for name, value in constants.items()]

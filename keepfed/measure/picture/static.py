@@ -13,10 +13,7 @@ import numpy as np
 
 from keepfed.formatting import axis, duration, percent
 from keepfed.measure.picture.model import (
-    DARK,
     IDLE,
-    IDLE_DARK,
-    LIGHT,
     LOOKS,
     TILE,
     Look,
@@ -35,6 +32,7 @@ from keepfed.measure.spans import (
     reach,
     summarise,
 )
+from keepfed.palette import DARK, LIGHT
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28
@@ -42,23 +40,16 @@ LETTERS = 72  # width of a text timeline in characters
 MARGIN = 17  # characters to the left of it, for the name and the busy share of the lane
 COLUMN = 3  # width in pixels of one bar if spans are too narrow to be drawn one by one
 
-ON_LIGHT = (
-    f"--fg:#1b1f24;--soft:#5b6570;--bg:{LIGHT};--line:#dfe3e8;--track:#f3f5f7;--idle:{IDLE.colour}"
-)
-ON_DARK = (
-    f"--fg:#f2f4f7;--soft:#a8b0ba;--bg:{DARK};--line:#363c44;--track:#20252b;--idle:{IDLE_DARK}"
-)
-
 # In JupyterLab, its theme takes precedence over the theme of the system.
 STYLE = f"""
-.ct{{{ON_LIGHT};
+.ct{{{LIGHT.css()};
 font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:100%;height:auto}}
-@media screen and (prefers-color-scheme:dark){{.ct{{{ON_DARK}}}}}
-@media screen{{[data-jp-theme-light=true] .ct{{{ON_LIGHT}}}}}
-@media screen{{[data-jp-theme-light=false] .ct{{{ON_DARK}}}}}
+@media screen and (prefers-color-scheme:dark){{.ct{{{DARK.css()}}}}}
+@media screen{{[data-jp-theme-light=true] .ct{{{LIGHT.css()}}}}}
+@media screen{{[data-jp-theme-light=false] .ct{{{DARK.css()}}}}}
 .ct text{{fill:var(--fg);dominant-baseline:middle}}.ct .soft{{fill:var(--soft);font-size:11px}}
 .ct .bold{{font-weight:600;font-size:14px}}.ct .end{{text-anchor:end}}.ct .mid{{text-anchor:middle}}
-.ct .line{{stroke:var(--line)}}.ct .track{{fill:var(--track)}}.ct .paper{{fill:var(--bg)}}
+.ct .line{{stroke:var(--grid)}}.ct .track{{fill:var(--track)}}.ct .paper{{fill:var(--bg)}}
 .ct .idle{{stroke:var(--idle)}}.ct .pill{{fill:var(--bg);stroke:var(--soft)}}
 """
 

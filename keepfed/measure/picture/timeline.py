@@ -15,6 +15,7 @@ from keepfed.measure.picture.model import Control, Picture, State, end_of_step_m
 from keepfed.measure.picture.script import as_fragment, page_script
 from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.spans import SpanLog
+from keepfed.palette import DARK
 
 if TYPE_CHECKING or find_spec("anywidget") is not None:
     from keepfed.measure.picture.widget import PictureWidget as TimelineBase
@@ -92,7 +93,8 @@ class TimelineGrid(TimelineBase):
         """
         head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
         look = '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-        style = "<style>body{margin:2vw}@media(prefers-color-scheme:dark){body{background:#111}}"
+        dark = f"@media(prefers-color-scheme:dark){{body{{background:{DARK.bg}}}}}"
+        style = f"<style>body{{margin:2vw}}{dark}"
         return (
             f'<!doctype html><html lang="en"><head>{head}{look}{style}</style></head>'
             f"<body>{above}{self.to_fragment()}{below}</body></html>"

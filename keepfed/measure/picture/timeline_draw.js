@@ -21,9 +21,7 @@ export function paint(c, scene, view) {
 function toolsFor(c, scene, view) {
   const { left, right } = scene, scale = (right - left) / (view.to - view.from);
   const X = (ms) => left + (ms - view.from) * scale;
-  const ink = view.dark
-    ? { text: "#f2f4f7", soft: "#a8b0ba", line: "#363c44", track: "#20252b", paper: "#15181c", idle: IDLE_DARK }
-    : { text: "#1b1f24", soft: "#5b6570", line: "#dfe3e8", track: "#f3f5f7", paper: "#ffffff", idle: LOOKS.idle.colour };
+  const ink = PAGES[view.dark ? "dark" : "light"];
   return { c, scene, view, scale, X, ink, fills: patterns(c, X(0), view.dark) };
 }
 
@@ -33,7 +31,7 @@ function patterns(c, origin, dark) {
   const zoom = c.getTransform().a, fills = {};
   for (const [name, look] of Object.entries(LOOKS)) {
     const id = `${name}/${zoom}/${dark}`;
-    if (!tiles.has(id)) tiles.set(id, tile(look, zoom, name === "idle" && dark ? IDLE_DARK : look.ink));
+    if (!tiles.has(id)) tiles.set(id, tile(look, zoom, name === "idle" && dark ? PAGES.dark.idle : look.ink));
     fills[name] = c.createPattern(tiles.get(id), "repeat");
     fills[name].setTransform(new DOMMatrix([1 / zoom, 0, 0, 1 / zoom, origin % TILE, 0]));
   }
@@ -58,7 +56,7 @@ function tile(look, zoom, ink) {
 function paintAxis({ c, scene, view, X, ink }) {
   const { step, at } = ticks(view.from, view.to, (scene.right - scene.left) / 110);
   c.font = `11px ${FONT}`;
-  c.strokeStyle = ink.line;
+  c.strokeStyle = ink.grid;
   c.fillStyle = ink.soft;
   c.lineWidth = 1;
   for (const ms of at) {
@@ -72,10 +70,10 @@ function paintAxis({ c, scene, view, X, ink }) {
 
 function paintHeader({ c, scene, ink }, { trace, y }) {
   const middle = y + HEADER / 2 - 1, room = scene.width - 12;
-  c.fillStyle = ink.paper;
+  c.fillStyle = ink.bg;
   c.fillRect(0, y + 2, scene.width, HEADER - 5);
   c.font = `600 13px ${FONT}`;
-  c.fillStyle = ink.text;
+  c.fillStyle = ink.fg;
   const label = fit(c, trace.label, trace.note ? room / 2 : room);
   let used = 4 + c.measureText(label).width;
   c.fillText(label, 4, middle);
@@ -88,7 +86,7 @@ function paintHeader({ c, scene, ink }, { trace, y }) {
   }
   if (!trace.note) return;
   const note = fit(c, trace.note, room - used - 24);
-  paintPill(c, note, room - c.measureText(note).width - 10, middle, ink.soft, ink.paper);
+  paintPill(c, note, room - c.measureText(note).width - 10, middle, ink.soft, ink.bg);
 }
 
 function paintPill(c, text, x, middle, colour, paper) {
@@ -126,7 +124,7 @@ function paintLane(tools, { trace }, place, isGpu) {
 function paintName({ c, scene, ink }, { lane, y, height }, share, isGpu) {
   const name = scene.narrow ? lane.name.replace("worker", "w") : lane.name;
   c.font = `${isGpu ? "600 " : ""}12px ${FONT}`;
-  c.fillStyle = lane.start.length ? ink.text : ink.soft;
+  c.fillStyle = lane.start.length ? ink.fg : ink.soft;
   c.fillText(fit(c, name, scene.left - 46), 4, y + height / 2);
   c.font = `11px ${FONT}`;
   c.fillStyle = ink.soft;
@@ -191,7 +189,7 @@ function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end) {
   c.font = `11px ${FONT}`;
   const length = duration(end - start), words = start ? ["idle"] : ["idle before the first step", "idle"];
   const text = words.map((word) => `${word} ${length}`).find((t) => c.measureText(t).width + 26 < width);
-  if (text) paintPill(c, text, x + width / 2 - c.measureText(text).width / 2 - 6, y + height / 2, ink.idle, ink.paper);
+  if (text) paintPill(c, text, x + width / 2 - c.measureText(text).width / 2 - 6, y + height / 2, ink.idle, ink.bg);
 }
 
 // Paint a zoomed-out lane. Each pixel column is a stacked bar with the share of each stage.

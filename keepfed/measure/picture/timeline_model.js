@@ -1,5 +1,5 @@
 // Unpack, measure, search and lay out traces, without the DOM. Times are milliseconds.
-// script.py defines `STAGES`, `LOOKS` and `CSS` before this module.
+// script.py defines `STAGES`, `LOOKS`, `PAGES` and `CSS` before this module.
 
 // Unpack the columns of `columns` in model.py to typed arrays with one entry per span, sorted by start.
 export function openTrace(raw) {

@@ -4,7 +4,9 @@ from itertools import combinations
 
 import pytest
 
-from keepfed.measure.picture.model import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS
+from keepfed.measure.picture.model import IDLE, LOOKS
+from keepfed.measure.spans import STAGES
+from keepfed.palette import DARK, LIGHT
 
 EVERY = {**LOOKS, "idle": IDLE}
 
@@ -24,15 +26,16 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("name", EVERY)
 def test_outlines_and_numbers_have_enough_contrast(name: str) -> None:
     look = EVERY[name]
-    assert contrast(look.edge(dark=False), LIGHT) >= 3
-    assert contrast(look.edge(dark=True), DARK) >= 3
+    assert contrast(look.edge(dark=False), LIGHT.bg) >= 3
+    assert contrast(look.edge(dark=True), DARK.bg) >= 3
     assert name == "idle" or contrast(look.text, look.colour) >= 4.5
 
 
 def test_stages_differ_in_colour_pattern_and_letter() -> None:
+    assert tuple(LOOKS) == STAGES
     for one, other in combinations(EVERY.values(), 2):
         assert one.colour != other.colour
         assert (one.tile, one.opacity) != (other.tile, other.opacity)
         assert one.letter != other.letter
-    assert contrast(IDLE.colour, LIGHT) >= 3
-    assert contrast(IDLE_DARK, DARK) >= 3
+    assert contrast(LIGHT.idle, LIGHT.bg) >= 3
+    assert contrast(DARK.idle, DARK.bg) >= 3

@@ -1,38 +1,16 @@
 import gzip
 import itertools
 import json
-import operator
 
 import pytest
 
-from keepfed.measure.picture import LOOKS, Control, Picture, facts, key, model, states
-from keepfed.measure.picture.model import IDLE, columns, pack, sentence, tick_ns
+from keepfed.measure.picture import Control, Picture, facts, key, states
+from keepfed.measure.picture.model import columns, pack, sentence, tick_ns
 from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.measure.spans import STAGES
 from tests.keepfed.measure.handmade import naive, span, trace_of
 
 CONTROLS = [Control("run", "Run", ["naive", "workers"]), Control("load", "Load time", [40, 80])]
-EVERY = {**LOOKS, "idle": IDLE}
-
-
-def luminance(colour):
-    """Return the relative luminance of a colour as WCAG 2 defines it."""
-    shares = [channel / 255 for channel in bytes.fromhex(colour[1:])]
-    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return sum(map(operator.mul, (0.2126, 0.7152, 0.0722), linear))
-
-
-def test_stages_differ_from_backgrounds_and_each_other():
-    assert tuple(LOOKS) == STAGES
-    light, dark = luminance(model.LIGHT) + 0.05, luminance(model.DARK) + 0.05
-    for look in EVERY.values():
-        assert light / (luminance(look.edge(dark=False)) + 0.05) >= 3
-        assert (luminance(look.edge(dark=True)) + 0.05) / dark >= 3
-    for one, other in itertools.combinations(EVERY.values(), 2):
-        assert one.colour != other.colour
-        assert (one.tile, one.opacity) != (other.tile, other.opacity)
-        assert one.letter != other.letter
 
 
 def test_states_are_all_combinations_of_options():

@@ -1,0 +1,45 @@
+"""Every picture and page takes its colours from the palette."""
+
+import re
+import subprocess
+
+import matplotlib.pyplot as plt
+import pytest
+
+from course_utils.paths import REPO
+from keepfed import palette
+from keepfed.palette import DARK, LIGHT, SERIES
+from tests.keepfed.measure.picture.test_looks import contrast
+
+HEX = re.compile(r"(?<![\w/&])#(?:[0-9a-f]{6}|[0-9a-f]{3})(?:[0-9a-f]{2})?\b", re.IGNORECASE)
+KINDS = ["*.py", "*.css", "*.js", "*.html", "*.mplstyle"]
+ELSEWHERE = ("tests/", "slides/build/vendor/", "keepfed/palette.py")
+
+
+def test_files_use_only_colours_of_the_palette() -> None:
+    declared = set(HEX.findall((REPO / "keepfed/palette.py").read_text("utf-8")))
+    listed = subprocess.run(
+        ["git", "ls-files", "--", *KINDS], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    foreign = []
+    for name in listed.stdout.splitlines():
+        if not name.startswith(ELSEWHERE) and (REPO / name).exists():
+            used = {colour[:7] for colour in HEX.findall((REPO / name).read_text("utf-8"))}
+            foreign += [(name, used - (set() if name.endswith(".py") else declared))]
+    assert {name: colours for name, colours in foreign if colours} == {}
+
+
+def test_plots_follow_the_series() -> None:
+    with plt.style.context("course_utils.plots"):
+        cycle = plt.rcParams["axes.prop_cycle"].by_key()["color"]
+    assert tuple(f"#{colour}" for colour in cycle) == SERIES
+
+
+@pytest.mark.parametrize("page", [LIGHT, DARK])
+def test_colours_are_visible_on_both_pages(page: palette.Page) -> None:
+    for name in ("GOOD", "BAD", "NEUTRAL", "MEASURED", "GUESSED"):
+        assert contrast(getattr(palette, name), page.bg) >= 3, name
+    for shades in palette.TEXT.values():
+        assert contrast(shades[page is DARK], page.track) >= 4.5
+    for name in ("fg", "soft"):
+        assert contrast(getattr(page, name), page.track) >= 4.5, name
