@@ -77,9 +77,8 @@ def _figure(block: Block, deck: str) -> str:
         drawn = functions[block.argument]()
         letters = _letters(drawn) if isinstance(drawn, Figure) else ""
         svg = _as_svg(drawn, block.argument) if isinstance(drawn, Figure) else str(drawn)
-    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-").replace(
-        SLIDE_TEXT, "currentColor"
-    )
+    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-")
+    svg = svg.replace(SLIDE_TEXT, "currentColor")
     return f'<figure role="img" aria-label="{escape(meaning)}"{letters}>{svg}</figure>'
 
 
