@@ -20,6 +20,7 @@ TRANSFER, COMPUTE, WAIT, IDLE = PINK, ORANGE, "#999999", "#c8102e"
 # all other pictures; each colour has a contrast of at least 3:1 to the paper of both pages
 GOOD, BAD, NEUTRAL = GREEN, VERMILION, GREY
 MEASURED, GUESSED = BLUE, GREY
+TRACK = f"{GREY}33"  # empty rest of a bar, transparent
 SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # `axes.prop_cycle` of the plot styles
 
 # darker and lighter shades for patterns

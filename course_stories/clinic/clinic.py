@@ -44,6 +44,8 @@ Found = TypeVar("Found", bound="ProbeResult")
 class ProbeResult:
     """The result of a probe: a sentence and a few bars."""
 
+    whole = 0.0  # value of a bar of full length; 0 is the longest bar
+
     def __init__(self, about: str, sentence: str, bars: Iterable[Bar] = ()):
         self.about, self.sentence, self.bars = about, sentence, tuple(bars)
 
@@ -52,7 +54,7 @@ class ProbeResult:
         return f"{self.about}: {self.sentence}"
 
     def _repr_html_(self) -> str:
-        return card("plain", self.about, self.sentence, body=bars(self.bars))
+        return card("plain", self.about, self.sentence, body=bars(self.bars, self.whole))
 
 
 class LoopRate(ProbeResult):
@@ -74,6 +76,8 @@ class LoaderRate(ProbeResult):
 
 class WorkersCpu(ProbeResult):
     """CPU use and sleep of each worker while the loop runs, as shares from 0 to 1."""
+
+    whole = 1.0
 
     def __init__(self, about: str, run: ClinicRun):
         shares = [_shares(fetches) for fetches in run.by_worker()]

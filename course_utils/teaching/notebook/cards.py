@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from keepfed.palette import BAD, GOOD, GUESSED, MEASURED, NEUTRAL
+from keepfed.palette import BAD, GOOD, GUESSED, MEASURED, NEUTRAL, TRACK
 
 Tone = Literal["good", "bad", "open", "plain"]
 
@@ -43,10 +43,17 @@ def inline(sentence: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))
 
 
-def bars(rows: Sequence[Bar]) -> str:
-    """Return the HTML of horizontal bars from zero. Guesses are hatched."""
-    longest = max((abs(row.value) for row in rows), default=0) or 1
-    return "".join(_bar(row, abs(row.value) / longest) for row in rows)
+def bars(rows: Sequence[Bar], whole: float = 0) -> str:
+    """Return the HTML of horizontal bars from zero. Guesses are hatched.
+
+    Args:
+        rows: The bars.
+        whole: Value of the full length, such as 100 for percentages, drawn as a track. By default,
+            the longest bar has the full length.
+    """
+    longest = max([whole, *(abs(row.value) for row in rows)]) or 1
+    track = f";background:{TRACK}" if whole else ""
+    return "".join(_bar(row, abs(row.value) / longest, track) for row in rows)
 
 
 def block(text: str) -> str:
@@ -57,14 +64,14 @@ def block(text: str) -> str:
     return f'<pre style="{style}">{escape(text)}</pre>'
 
 
-def _bar(row: Bar, share: float) -> str:
+def _bar(row: Bar, share: float, track: str) -> str:
     edge = GUESSED if row.guessed else MEASURED
     hatch = f"repeating-linear-gradient(45deg,{edge} 0 2px,transparent 2px 6px)"
     fill = hatch if row.guessed else edge
     return (
         '<div style="display:flex;align-items:center;margin-top:4px">'
         f'<span style="width:8em">{escape(row.name)}</span>'
-        '<span style="flex:1;max-width:22em">'
+        f'<span style="flex:1;max-width:22em{track}">'
         f'<span style="display:block;box-sizing:border-box;height:14px;width:{share:.1%};'
         f'min-width:2px;border:1px solid {edge};background:{fill};print-color-adjust:exact">'
         f'</span></span><span style="margin-left:8px">{escape(row.label)}</span></div>'

@@ -128,7 +128,9 @@ class Reveal:
             if isinstance(value, float)
         ]
         title = self.question or f"Prediction {self.key}"
-        return card("plain", title, self.sentence, body=bars(rows) if rows else "")
+        # A bar alone shows nothing, because it would have the full length.
+        body = bars(rows, 100 * self.unit.startswith("%")) if len(rows) == 2 else ""
+        return card("plain", title, self.sentence, body=body)
 
 
 class Form(widgets.VBox):  # type: ignore[misc]
