@@ -48,7 +48,8 @@ cu.ready("07")
 # The shared storage of the cluster is slower than all of these. How long does an epoch of 2,000 events
 # in random order take from each place? We emulate four storages and use two real places. Our files
 # were read before, so they are in the page cache. `stage_to_shm` *stages* them, which means that it
-# copies them to `/dev/shm`.
+# copies them to `/dev/shm`. All bars contain the same Python time, measured on the page cache. The
+# emulated storages add the waiting that their clock counts.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -61,7 +62,6 @@ folder = cu.data_path("events", "S")  # the small set: 2,000 events
 staged = stage_to_shm(folder, progress=False)
 warm, shm = warm_s(folder, staged.path)
 presets = "S3", "busy Lustre", "NFS", "laptop SSD"
-# emulated storages only count the waiting, so add the time that Python needs in every case
 rungs = {f"emulated {name}": emulated_s(folder, name) + warm for name in presets}
 rungs |= {"page cache": warm, "/dev/shm": shm}
 draw_epoch_times(rungs)
