@@ -52,7 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("data", parents=[sized], help="make the data")
     command.set_defaults(command=_data)
     command = commands.add_parser("check", help="check installation and data")
+    command.add_argument("--line", action="store_true", help="print one line for your teacher")
     command.set_defaults(command=_check)
+    command = commands.add_parser("join", help="join the wall of a class, or show which is joined")
+    command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
+    command.add_argument("token", nargs="?", metavar="TOKEN", default="", help="token of the class")
+    command.add_argument("--off", action="store_true", help="leave the wall")
+    command.set_defaults(command=_join)
     light.add_stage(commands)
     command = commands.add_parser(
         "serve",
@@ -193,14 +199,35 @@ def _name_home() -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from course_utils.command.installation import findings
+    from course_utils.command.installation import findings, line
 
+    if arguments.line:
+        print(said := line())
+        return 0 if said.startswith("ok") else 1
     wrong = 0
     for finding in findings():
         _say(str(finding), indent=18)
         wrong += finding.is_wrong
     _say(f"Problems: {wrong}. Each line above says how to fix one." if wrong else "All is well.")
     return 1 if wrong else 0
+
+
+def _join(arguments: argparse.Namespace) -> int:
+    from course_utils.teaching.wall import deliver, join, joined, leave
+
+    if arguments.off:
+        leave()
+        _say("You have left the wall. Your notebooks send nothing.")
+        return 0
+    wall = join(arguments.address, arguments.token) if arguments.address else joined()
+    if wall is None:
+        _say("You have joined no wall. To join one: course join ADDRESS TOKEN")
+        return 0
+    status = deliver(wall, {"kind": "hand", "up": False})
+    said = {204: "It answers.", 401: "It does not accept the token.", 0: "It does not answer."}
+    _say(f"Joined {wall.address} as seat {wall.seat}. {said.get(status, f'HTTP {status}.')}")
+    _say("Now run the first cell of your notebook again. `course join --off` leaves the wall.")
+    return 0 if status == 204 else 1
 
 
 def _serve(arguments: argparse.Namespace) -> int:

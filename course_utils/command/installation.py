@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -78,6 +79,22 @@ def findings() -> Iterator[Checkup]:
         except Exception as error:  # the learner needs to see any error
             first = str(error).splitlines()[0] if str(error) else ""
             yield Checkup(part, f"{type(error).__name__}: {first}", next_step)
+
+
+def line() -> str:
+    """Return the state of the installation in one line, without the path of the home folder."""
+    if wrong := [finding for finding in findings() if finding.is_wrong]:
+        said = ", ".join(f"{one.part}: {one.seen}" for one in wrong)
+        return f"wrong {said} -> {wrong[0].next_step}".replace(str(Path.home()), "~")
+    import torch
+
+    from course_utils.hardware.machine import memory, usable_cores
+
+    system, python = platform.system(), "{}.{}".format(*sys.version_info)
+    version = ".".join(torch.__version__.split(".")[:2])
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+    hardware = f"{usable_cores()} cores {memory() / 1e9:.0f} GB"
+    return f"ok {system} {python} {hardware} torch {version} {device}"
 
 
 def _python() -> str:

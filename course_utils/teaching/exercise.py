@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,7 @@ from course_utils.teaching.notebook import (
     find_stub,
     learner_line,
 )
+from course_utils.teaching.wall import locate, send
 
 Status = Literal["right", "wrong", "todo"]
 VERDICT_MIME = "application/x-course-verdict+json"
@@ -135,7 +137,11 @@ def check(key: str, *attempt: Any) -> Verdict:
         known = ", ".join(sorted({*modules, *_EXERCISES}))
         raise CourseError(f"There is no exercise {key!r}. Choose one of: {known}.")
     title, judge, seconds = _EXERCISES[key]
-    return replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
+    verdict = replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
+    is_wrong = verdict.status == "wrong"
+    place = partial(locate, verdict.message, judge.__module__) if is_wrong else ""
+    send("verdict", key, exercise=key, status=verdict.status, misconception=place)
+    return verdict
 
 
 def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:

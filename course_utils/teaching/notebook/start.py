@@ -22,6 +22,7 @@ from course_utils.teaching.notebook.cleanup import (
 )
 from course_utils.teaching.notebook.failed_cells import watch_cells
 from course_utils.teaching.notebook.worker_module import register
+from course_utils.teaching.wall import announce, connect
 from keepfed import __version__
 from keepfed.interrupts import reraise_lost_interrupts
 
@@ -69,6 +70,7 @@ def ready(notebook: str) -> None:
     method = (
         start_workers()
     )  # first, so that its server loads torch at the same time as this process
+    connect(notebook)
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
     if shell := get_ipython():
@@ -88,6 +90,7 @@ def ready(notebook: str) -> None:
         data_path(name)
     _seed()
     print(_machine(method))
+    announce()
 
 
 def start_workers() -> str:

@@ -1,0 +1,75 @@
+"""The wall in the kernel of a notebook: what `cu.ready`, `cu.predict` and `cu.check` send."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import ipywidgets as widgets
+
+from course_utils.errors import CourseError
+from course_utils.teaching.wall.membership import Wall, joined
+from course_utils.teaching.wall.sender import Sender
+
+_sender: Sender | None = None  # created by `cu.ready`, so never in a worker
+
+
+def connect(notebook: str) -> None:
+    """Tell the wall which notebook this kernel has started, if this user has joined one."""
+    global _sender
+    if _wall() is None:
+        return
+    if _sender is None:
+        _sender = Sender()
+        send("hand", "", up=False)  # the button of an earlier kernel is gone
+    _sender.wake()
+    send("at", "", notebook=notebook)
+
+
+def send(kind: str, about: str, **fields: Any) -> None:
+    """Queue a post, and return at once. Does nothing without a wall, and in a forked process."""
+    if _sender is not None and _sender.pid == os.getpid():
+        _sender.put(kind, about, fields)
+
+
+def announce() -> None:
+    """Print in one line what the wall receives, and show the button "I am stuck"."""
+    wall = _wall()
+    if _sender is None or wall is None:
+        return
+    if _sender.status in (401, 403):
+        print(
+            "The wall does not accept your token; your notebook needs none. Copy the line from "
+            "the board again: `course join ADDRESS TOKEN`."
+        )
+    elif _sender.status == 0:
+        print("The wall does not answer; your notebook needs none.")
+    else:
+        print(
+            f"Wall {wall.address}: it receives your guesses, measured values, check results, this "
+            f"notebook's number and the button below, as seat {wall.seat}, and nothing else. "
+            "`course join --off` ends this."
+        )
+    from IPython.display import display
+
+    display(_button())
+
+
+def _wall() -> Wall | None:
+    with suppress(CourseError, OSError):  # `course join` reports the error
+        return joined()
+    return None
+
+
+@cache
+def _button() -> widgets.ToggleButton:
+    button = widgets.ToggleButton(description="I am stuck", icon="hand-paper-o")
+
+    def toggle(change: dict[str, Any]) -> None:
+        button.description = "I can go on" if change["new"] else "I am stuck"
+        send("hand", "", up=change["new"])
+
+    button.observe(toggle, "value")
+    return button
