@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build the decks. Return 1 if a check finds a fault."""
     parser = argparse.ArgumentParser(prog="python -m slides.build", description=__doc__)
     parser.add_argument("decks", nargs="*", metavar="DECK", help="name, such as why_data")
+    for part in "title", "name", "place":
+        parser.add_argument(f"--{part}", metavar="TEXT", help=f"{part} on the first slide")
     parser.add_argument("--no-pdf", action="store_true", help="write HTML only")
     parser.add_argument("--check", action="store_true", help="measure every slide in Chromium")
     parser.add_argument("--shots", type=Path, metavar="DIR", help="write a PNG of every slide")
@@ -38,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         file = SLIDES / "built" / f"{name}.html"
         file.parent.mkdir(exist_ok=True)
         try:
-            deck = read_deck(SLIDES / f"{name}.md")
+            head = {part: getattr(options, part) for part in ("title", "name", "place")}
+            deck = read_deck(SLIDES / f"{name}.md", **head)
             file.write_text(page(deck, claims), "utf-8")
         except (DeckError, FileNotFoundError) as error:
             found.append(str(error))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
+import tomllib
 from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from course_utils.paths import recording
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.palette import SLIDE_TEXT
-from slides.build.rich_text import render
+from slides.build.rich_text import SLIDES, render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
 
@@ -60,9 +62,11 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
         case "columns":
             columns = "".join(f"<div>{column}</div>" for column in inner)
             return f'<div class="columns">{columns}</div>'
+        case "book":
+            return _book()
         case "source":
             return f'<div class="source">{render(block.argument)}{"".join(inner)}</div>'
-    raise ValueError("The block is unknown. Use figure, timeline, demo, columns or source.")
+    raise ValueError("The block is unknown. Use figure, timeline, demo, columns, book or source.")
 
 
 def _figure(block: Block, deck: str) -> str:
@@ -70,7 +74,7 @@ def _figure(block: Block, deck: str) -> str:
     meaning = " ".join(" ".join(block.lines).split())
     if not meaning:
         raise ValueError("The figure has no description. Add a line for readers who cannot see it.")
-    functions = vars(importlib.import_module(f"slides.figures.{deck}"))
+    functions = vars(import_module(f"slides.figures.{deck}"))
     if block.argument not in functions:
         raise ValueError(f"slides.figures.{deck} has no function of this name.")
     with plt.style.context(STYLES):
@@ -107,15 +111,27 @@ def _with_own_ids(svg: str, prefix: str) -> str:
 
 def _demo(block: Block, inner: Sequence[str]) -> str:
     """Return the command of a lecture demo and its folded recording."""
-    name = block.argument
+    name, _, optional = block.argument.partition(" ")
     if name not in demos():
         raise ValueError(f"Unknown demo {name!r}. Run `course demo` to list the demos.")
     finding = load_finding(recording(f"demos/{name}.json"))
     return (
         f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
-        f"<details><summary>as recorded: R</summary>{_framed(finding.timeline())}"
+        f"<details><summary>{optional} as recorded: R</summary>{_framed(finding.timeline())}"
         f'<p class="recorded">Recorded on {escape(finding.about["machine"])}</p></details></div>'
     )
+
+
+def _book() -> str:
+    """Return the address of the book, and its QR code if `segno` is installed."""
+    project = tomllib.loads((SLIDES.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    address = project["urls"]["Documentation"]
+    shown = escape(address.removeprefix("https://").replace("/", "/\u200b"))  # may wrap at slashes
+    code = ""
+    if find_spec("segno"):
+        drawn = import_module("segno").make(address, micro=False).svg_inline(scale=9, light="white")
+        code = f'<figure role="img" aria-label="QR code of the book">{drawn}</figure>'
+    return f'{code}<p><a href="{escape(address)}">{shown}</a></p>'
 
 
 def _timeline(block: Block) -> str:

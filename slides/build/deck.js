@@ -5,18 +5,15 @@ const paper = asked.get("view") === "print";
 const setTheme = (dark) => root.classList.toggle("dark", dark && !paper);
 setTheme(asked.get("theme") === "dark");
 
-// Hide details for which a slide has no space, and enlarge the letters for the last row.
-const ZOOM = 1.95, ON_A_SLIDE = new CSSStyleSheet();
+// Hide details for which a slide has no space, and enlarge the letters to 24 pt. The smallest have 11 pixels.
+const ZOOM = 2.91, ON_A_SLIDE = new CSSStyleSheet();
 ON_A_SLIDE.replaceSync(`
   .tl { margin: 0; padding: 0; border: 0; background: transparent; }
-  .facts, .controls legend, .bar, details { display: none; }
-  .choice span { padding: 3px 10px; font-size: 16.5px; }
-  .tl .sentence { margin-top: 4px; min-height: 2.6em; font-size: 16.5px !important; line-height: 1.3; }
+  .facts, .controls legend, .legend, .bar, details { display: none; }
+  .choice span { padding: 2px 7px; font-size: 11px; }
+  .tl .sentence { margin-top: 2px; min-height: 2.6em; font-size: 11px !important; line-height: 1.3; }
   .sentence b { white-space: nowrap; }
-  .legend { margin: 2px 0 !important; gap: 0 7px; font-size: 11.2px; }
-  .legend li { gap: 4px; }
-  .legend svg { zoom: 0.8; }
-  .printed { margin: 0 !important; font-size: 16.5px !important; font-weight: 600; }
+  .printed { margin: 0 !important; font-size: 11px !important; font-weight: 600; }
 `);
 mountAll();
 const view = (box) => box.querySelector("script + div").shadowRoot.querySelector(".tl").timeline;
@@ -109,6 +106,25 @@ function receiveState({ data, source }) {
   sendState();
 }
 
+// Show in the notes window how late the talk will end, and which slides to skip. `?minutes=40` sets its length.
+const talk = Number(asked.get("minutes") ?? document.querySelector(".reveal").dataset.minutes);
+const plan = [...document.querySelectorAll(".slides > section")].map(({ dataset }) => ({ minutes: Number(dataset.minutes), optional: "skip" in dataset }));
+let shown = -1, entered = 0; // the current slide, and the minutes at its start
+function showLateness({ data, source }) {
+  if (typeof data !== "string" || !data.includes('"heartbeat"')) return; // the notes window sends one each second
+  const timer = source.document.querySelector(".timer"), line = source.document.querySelector(".late") ?? source.document.createElement("p");
+  const minutes = timer.textContent.replace(/\s/g, "").split(":").reduce((sum, part) => 60 * sum + Number(part), 0) / 60;
+  if (shown !== deck.getIndices().h || minutes < entered) [shown, entered] = [deck.getIndices().h, minutes];
+  const later = plan.map((slide, i) => ({ ...slide, number: i + 1 })).slice(shown + 1), sum = (slides) => slides.reduce((all, one) => all + one.minutes, 0);
+  const late = Math.max(minutes, entered + plan[shown].minutes) + sum(later) - talk, skipped = [];
+  for (const slide of later) if (slide.optional && sum(skipped) + 0.5 <= late) skipped.push(slide);
+  const skip = skipped.length ? `, skip ${skipped.map((slide) => slide.number).join(", ")}` : "";
+  line.className = "late";
+  line.textContent = Math.abs(late) < 0.5 ? "on time" : `${late > 0 ? "+" : "−"}${Math.abs(late).toFixed(0)} min${skip}`;
+  line.style.cssText = `clear: both; margin: 0; font-size: 1.6em; font-weight: bold; color: ${late < 0.5 ? "inherit" : getComputedStyle(root).getPropertyValue("--mark")}`;
+  timer.parentElement.append(line);
+}
+
 // Highlight the code lines of the current step. Visible fragments count the steps.
 function stepThrough(pre) {
   const steps = pre.dataset.steps.split("|").map(ranges);
@@ -148,5 +164,6 @@ boxes.forEach(fit);
 for (const fold of folds) fold.addEventListener("toggle", () => { boxes.forEach(fit); sendState(); });
 for (const box of boxes) view(box).form.addEventListener("change", sendState);
 addEventListener("message", receiveState);
+addEventListener("message", showLateness);
 sendState();
 root.dataset.ready = "yes";

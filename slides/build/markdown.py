@@ -22,12 +22,13 @@
 
     :::source Somebody, Journal 1 (2026)
 
-A block ends with a line `:::`. A source or a demo may be a single line without it. `blocks.py`
-defines the blocks.
+A block ends with a line `:::`. A source, a demo or `:::book` may be a single line without it.
+`blocks.py` defines the blocks. The front matter may also have the `name` of the speaker and the
+`place` of the talk.
 
 Notes begin with the minutes, as in `**1.5 min.**`, and have up to three parts in this order:
-`*Say:*` (required), `*Ask:*` and `*Background:*`. With `**1.5 min, or skip.**` the slide may be
-skipped in the short version of a talk, whose length the front matter states as `short: 45`.
+`*Say:*` (required), `*Ask:*` and `*Background:*`. A slide with `**1.5 min, skip if late.**` is left
+out in the short version of a talk, whose length the front matter states as `short: 40`.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from slides.build.rich_text import render
 _FRONT = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _PARAGRAPH = r"(?:.+\n)*.+\s*"
 _NOTES = re.compile(
-    r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min(?P<skip>, or skip)?\.\*\*\s*"
+    r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min(?P<skip>, skip if late)?\.\*\*\s*"
     rf"(?P<spoken>\*Say:\*{_PARAGRAPH}(?:\*Ask:\*{_PARAGRAPH})?)"
     rf"(?:\*Background:\*{_PARAGRAPH})?"
 )
 _FENCE = re.compile(r"\s*(```+)")
 _HEADING = re.compile(r"#{1,2} ")
 _BLOCK = re.compile(r":::(\w*)\s*(.*)")
-_ONE_LINE = re.compile(r":::(source \S|demo)")
+_ONE_LINE = re.compile(r":::(source \S|demo|book)")
 
 
 class DeckError(Exception):
@@ -69,7 +70,7 @@ class Slide:
     notes: str
     spoken: str  # the parts `Say` and `Ask` of the notes
     minutes: float
-    skippable: bool  # in the short version of the talk
+    skippable: bool  # if the talk is late
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,14 @@ class Deck:
     name: str
     title: str
     subtitle: str
+    by: str  # speaker and place, may be empty
     minutes: float
     short: float | None  # minutes without the skippable slides
     slides: Sequence[Slide]
 
 
-def read_deck(path: Path) -> Deck:
-    """Read the deck in `path`.
+def read_deck(path: Path, **head: str | None) -> Deck:
+    """Read the deck in `path`. `head` replaces entries of its front matter.
 
     Raises:
         DeckError: If the deck breaks a rule of the format. The message names the slide.
@@ -95,15 +97,21 @@ def read_deck(path: Path) -> Deck:
     if not front:
         raise DeckError(f"{path.name} must begin with a line `---`, `title:`, and `---`.")
     about = dict(re.findall(r"^(\w+):\s*(.*?)\s*$", front[1], re.MULTILINE))
+    about |= {name: text for name, text in head.items() if text is not None}
     if missing := {"title", "subtitle", "minutes"} - about.keys():
         raise DeckError(f"{path.name} lacks {', '.join(sorted(missing))} between the `---` lines.")
     slides = [
         _slide(source, path.stem, number)
         for number, source in enumerate(_slides(text[front.end() :]), 1)
     ]
-    short = float(about["short"]) if "short" in about else None
     return Deck(
-        path.stem, about["title"], about["subtitle"], float(about["minutes"]), short, slides
+        path.stem,
+        about["title"],
+        about["subtitle"],
+        " · ".join(about[name] for name in ("name", "place") if name in about),
+        float(about["minutes"]),
+        float(about["short"]) if "short" in about else None,
+        slides,
     )
 
 

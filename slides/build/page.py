@@ -35,18 +35,24 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(deck.title)}</title>"
         '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-        f'{styles}</head>\n<body><div class="reveal"><div class="slides">\n{sections}\n</div></div>'
+        f'{styles}</head>\n<body><div class="reveal" data-minutes="{deck.minutes:g}">'
+        f'<div class="slides">\n{sections}\n</div></div>'
         f'{scripts}<script type="module">{start}</script></body></html>\n'
     )
 
 
 def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> str:
-    subtitle = f'<p class="subtitle">{escape(deck.subtitle)}</p>' if number == 1 else ""
+    shown = to_html(slide, deck.name)
+    if number == 1:
+        shown = shown.replace(escape(slide.heading), escape(deck.title), 1)
+        below = filter(None, (deck.subtitle, deck.by))
+        shown += "".join(f'<p class="subtitle">{escape(line)}</p>' for line in below)
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources(slide, deck.name, claims))
     notes = render(slide.notes) + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
     kind = "slide title" if number == 1 else "slide"
     return (
-        f'<section><div class="{kind}">{to_html(slide, deck.name)}{subtitle}</div>'
+        f'<section data-minutes="{slide.minutes:g}"{" data-skip" * slide.skippable}>'
+        f'<div class="{kind}">{shown}</div>'
         f'<aside class="notes">{notes}</aside></section>'
     )
 

@@ -6,7 +6,7 @@ from slides.build.markdown import DeckError, read_deck, to_html
 
 FRONT = "---\ntitle: A talk\nsubtitle: Short\nminutes: 3\n---\n"
 TITLE = "# A talk\n\nNote:\n**1 min.**\n\n*Say:* Welcome.\n---\n"
-NOTES = "**1.5 min, or skip.**\n\n*Say:* It is new.\n\n*Ask:* Why?\n\n*Background:* A paper.\n"
+NOTES = "**1.5 min, skip if late.**\n\n*Say:* It is new.\n\n*Ask:* Why?\n\n*Background:* A paper.\n"
 SLIDE = "## One thought\n{}\n\nNote:\n" + NOTES
 
 
