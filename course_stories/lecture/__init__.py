@@ -1,4 +1,11 @@
 """Demos of training loops for lectures, live or recorded."""
 
 from course_stories.lecture.finding import Finding, load_finding
-from course_stories.lecture.show import demos, record, run_and_save, seconds_of, show
+from course_stories.lecture.show import (
+    demos,
+    record,
+    rehearse,
+    run_and_save,
+    seconds_of,
+    show,
+)
