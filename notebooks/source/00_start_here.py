@@ -15,9 +15,8 @@
 #
 # ## Play first
 #
-# In this picture, red is time in which the GPU waits for data. You pay for that time as well. Make the
-# red go away with the switches. They work before you run anything. (If you see no picture, run the
-# cell.)
+# In the picture below, red is time in which the GPU waits for data. You pay for this time, too. Remove
+# the red with the switches. They work before you run anything. (If you see no picture, run the cell.)
 
 # %% tags=["stored"]
 import course_utils as cu
@@ -73,7 +72,7 @@ print(len(dataset), "events on", storage.preset)
 # %% [markdown]
 # This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step.
 # Python continues while the GPU computes, and `synchronize` waits for the last step. `cu.record()`
-# records when each of them works.
+# records when Python works, when the copy runs, and when the GPU computes.
 
 
 # %%
@@ -86,7 +85,7 @@ def train(loader):
 
 
 # %% [markdown]
-# Make a guess before you measure. It may be far off. You will remember the surprise.
+# Make a guess before you measure. A wrong guess is fine, because you remember surprises.
 
 # %%
 cu.predict("00a", "For how much of the time will the GPU compute?", unit="%")
@@ -103,20 +102,20 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 # ### How to read the timeline
 #
 # Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of
-# them. Each row is one worker of the team: `main` is your Python program, `copy` moves batches to the
-# GPU, and `gpu` computes. Each colour is a stage. **Hatched red is time in which the GPU waits and
+# them. Each row shows one part of the machine: `main` is your Python program, `copy` moves batches to
+# the GPU, and `gpu` computes. Each colour is a stage. **Hatched red is time in which the GPU waits and
 # costs money.**
 #
 # Follow one batch. `main` *reads* its 32 files one at a time, and then *collates* them into one
-# tensor. Only then can the GPU compute. It finishes long before the next batch is ready.
+# tensor. Only then can the GPU compute, and it finishes long before the next batch is ready.
 
 # %% [markdown]
 # ## Switch the strategy
 #
-# To feed the GPU, do several things at the same time. The next timeline is *predicted* by a small
-# model, so you see the effect of a switch at once. It describes a different loop, in which a batch
-# takes 80 ms to load and a step takes 50 ms. <!-- given --> Each strategy keeps what the strategies
-# above it have:
+# To feed the GPU, do several things at the same time. The next timeline is *predicted*: a simulation
+# computes it, so you see the effect of a switch at once. The simulated loop is a different one. A batch
+# takes 80 ms to load, and a step takes 50 ms. <!-- given --> Each strategy in this list adds one idea
+# to the strategy above it:
 #
 # - **naive**: the main program does everything, one thing after the other;
 # - **workers**: other processes load the batches, one batch ahead each;
@@ -124,8 +123,8 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 # - **pinned**: batches wait in *pinned* memory, which the system never moves, so the GPU can copy them
 #   faster (`pin_memory=True` in a loader);
 # - **CUDA prefetch**: the next batch is copied while the GPU computes;
-# - **streaming**: the workers read a few large files instead of many small ones. The model assumes
-#   that reading then takes a quarter of the time. <!-- given -->
+# - **streaming**: the workers read a few large files instead of many small ones. The simulation
+#   assumes that reading then takes a quarter of the time. <!-- given -->
 
 # %%
 box = cu.explorer(start={"strategy": "naive", "workers": 1})
@@ -135,7 +134,7 @@ box
 # ### Exercise 0.1 · 5 min · ●○○
 #
 # Bring the idle time below **5 %**. Use only the switches *Strategy* and *Workers*. <!-- given -->
-# Which switch saves the most, and which one almost nothing? Tell your neighbour, then run the check.
+# Which change saves the most, and which one almost nothing? Tell your neighbour, then run the check.
 
 # %% tags=["solution"]
 box.state = {**box.state, "strategy": "CUDA prefetch", "workers": 2}
@@ -146,7 +145,7 @@ cu.check("00.1", box)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two workers load two batches at the same time, so batches are ready twice as often.
+# Two workers load two batches at the same time, so twice as many batches are ready per second.
 #
 # </details>
 #
@@ -191,7 +190,7 @@ print("TWO WORKERS", fed.summary(), sep="\n")
 # enough.
 #
 # The last line is the **ledger**. It says how many samples were served, and how many of them were
-# different. A loader that repeats or drops samples is not faster, so this course shows the ledger with
+# distinct. A loader that repeats or drops samples is not faster, so this course shows the ledger with
 # every speed.
 #
 # ## How the course works
@@ -201,9 +200,9 @@ print("TWO WORKERS", fed.summary(), sep="\n")
 #    milliseconds differ.
 # 3. **Explain** what you see in the timeline before you change anything.
 #
-# Below every exercise is a check, which never stops the notebook. Hints are folded, and you find solved
-# notebooks in `notebooks/solutions`. If you interrupt a cell, its workers may keep running. This call
-# stops them:
+# Below every exercise is a check. A wrong answer never stops the notebook. Click on a hint to open it.
+# Solved notebooks are in `notebooks/solutions`. If you interrupt a cell, its workers may keep running.
+# This call stops them:
 
 # %%
 cu.cleanup_workers()
@@ -224,8 +223,9 @@ cu.cleanup_workers()
 # **Script.**
 #
 # - *2 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
-#   who has the most cores, who has a GPU? Show `course demo wait` on the wall for people whose laptop
-#   is still installing.
+#   who has the most cores, who has a GPU? Show `course demo wait` on the projector for people whose laptop
+#   is still installing. If your class uses the wall, first everybody runs its line in a new cell, with a
+#   `!` in front: `!course join ADDRESS TOKEN`.
 # - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
 #   naive timeline without a comment, and ask what the red means. Explain the rows afterwards.
 # - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do

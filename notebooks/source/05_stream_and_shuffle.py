@@ -55,8 +55,8 @@ cu.ready("05")
 # single reads are too slow.
 #
 # [PolarBERT](https://github.com/timinar/PolarBERT), a published model, is pre-trained on IceCube events
-# with such a dataset. Ours works in the same way. It cuts the file into batches, starting at a random
-# event, and shuffles the batches. What will several workers serve?
+# with such a dataset. Ours works in the same way. `starts` cuts the file into batches, starting at a
+# random event, and shuffles the batches. What will several workers serve?
 
 
 # %%
@@ -157,8 +157,9 @@ print(served(PolarFixed(events, 64), workers=2))
 # Now every event is served at most once. (Some events are left out, as without workers, because the first batch
 # starts at a random event.)
 #
-# With several GPUs there is one process per GPU, called a **rank**, and each rank has its own workers. Two
-# ranks with four workers each are eight **slots**. A rank without workers is one slot.
+# With several GPUs there is one process per GPU, called a **rank**, and each rank has its own workers. We
+# call each worker of each rank a **slot**, so two ranks with four workers have eight slots. A rank without
+# workers reads in its main process, and is one slot.
 #
 # ### Exercise 5.1 · 10 min · ●●○
 #
@@ -173,14 +174,14 @@ print(served(PolarFixed(events, 64), workers=2))
 #
 # <details><summary>Hint 1</summary>
 #
-# Number the slots. With W workers in each rank, rank 0 has the slots 0 to W − 1, and rank 1 has the next W.
-# How many slots are there in all?
+# Number the slots. With W workers in each rank, rank 0 has the slots 0 to W − 1, and rank 1 has the slots W
+# to 2 W − 1. How many slots are there in all?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `list[first::step]` deals out cards: it starts at `first` and takes every `step`-th. A rank without workers
-# is one slot.
+# `items[first::step]` deals the items out like cards: it starts at `first` and takes every `step`-th. A rank
+# without workers is one slot.
 #
 # </details>
 
@@ -208,7 +209,7 @@ class ShardStream(IterableDataset):
 cu.check("05.1", ShardStream)
 
 # %% [markdown]
-# The course has a function for this: `split(shards, WorkerSlot.here())`, in `keepfed.loaders.stream`.
+# You need not write this again: `split(shards, WorkerSlot.here())` in `keepfed.loaders.stream` does the same.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -227,12 +228,13 @@ cu.check("05.1", ShardStream)
 # %% [markdown]
 # ## One spot or many
 #
-# Now the order. A batch can come from *one* spot of the file, with one request, or from many spots, with
-# many requests. Our emulated, busy Lustre needs 10 ms for each request, and a step takes 20 ms. <!-- given -->
-# A third way reads *long* pieces at many spots, keeps them in memory, and draws from them.
+# Each event is now served once. In which *order* should it be served? A batch can come from *one* spot of the
+# file, with one request, or from many spots, with many requests. Our emulated, busy Lustre needs 10 ms for
+# each request, and a step takes 20 ms. <!-- given --> A third way reads *long* pieces at many spots, keeps
+# them in memory, and takes random events from them.
 #
 # The course's `EventShards` does all three. It reads `interleave` shards in turn, with `chunk` events per
-# request. The events go into a buffer of `buffer` events, and the next one is drawn from it at random.
+# request. The events go into a buffer of `buffer` events, and the next event is drawn from it at random.
 
 # %%
 cu.predict(
@@ -257,8 +259,8 @@ Timeline({name: run.trace for name, run in runs.items()})
 cu.reveal("05b", runs["16 spots"].total_s / runs["one spot"].total_s)
 
 # %% [markdown]
-# One spot is cheap. But what is in its batches? In the next picture, a grey band contains the mean
-# energies of 95 of 100 batches that are drawn at random. Their scatter is the *ideal*.
+# One spot is cheap. But what is in its batches? The next picture shows the mean energy of each batch. If
+# batches are drawn at random, 95 of 100 means are in the grey band. The scatter of such means is the *ideal*.
 
 # %%
 for name, run in runs.items():
@@ -267,19 +269,19 @@ for name, run in runs.items():
 draw_batch_means(runs)
 
 # %% [markdown]
-# A batch from one spot has nearly one energy: 32 events, and hardly more information than one. With 16 spots,
-# the means scatter even less than at random, because each spot gives exactly two events to every batch. Long
-# pieces scatter little and take few requests, but they need memory.
+# A batch from one spot has 32 events, and hardly more information than one, because all have nearly the same
+# energy. With 16 spots, the means scatter even less than at random, because each spot gives exactly two events
+# to every batch. Long pieces take few requests, and their means scatter little, but they need memory.
 #
 # ## Four ways to shuffle
 #
 # - **offline**: write the file again in random order, once;
 # - **shard**: read the shards in random order, each from start to end;
-# - **block**: read small pieces in random order, and shuffle a few of them together;
-# - **buffer**: keep some samples, and return a random one for each new one.
+# - **block**: read small pieces in random order, and shuffle the events of a few pieces together;
+# - **buffer**: keep some events in memory. For each event that arrives, serve a random one of them.
 #
 # `mixing` takes the mean energy of each batch. It divides the scatter of these means by the scatter of a
-# full shuffle, so 1 is ideal. It also counts which events share a batch.
+# full shuffle, so 1 is ideal. It also counts how often two parts of the file share a batch.
 
 # %%
 cu.predict(
@@ -318,17 +320,17 @@ plot_co_occurrence(quality)
 cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
-# Each picture shows the file against itself, with low energies at the top left. Where it is yellow, two
-# events often share a batch. An even green is ideal. A buffer alone only widens the diagonal: most events
-# move by less than its length, and one in eight moves farther. This file is sorted, so a buffer is hardly
-# better than none. Small blocks come close to the ideal, but each costs a request.
+# In each picture, a row and a column stand for two parts of the file, with low energies at the top left. The
+# field is yellow if events of the two parts often share a batch. An even green is ideal. A buffer alone only
+# widens the diagonal: most events move by less than its length, and one in eight moves farther. This file is
+# sorted, so a buffer is hardly better than none. Small blocks come close to the ideal, but each costs a request.
 #
 # On a file that was shuffled *once*, reading in order is already ideal. Reading its shards in random order
 # then makes every epoch different. The price is one copy of the data.
 #
 # ## Shuffle before you decode
 #
-# A buffer holds samples. How large are they? Some tutorials shuffle 10,000 pictures after decoding and
+# How large are the samples in a buffer? Some tutorials shuffle 10,000 pictures after decoding and
 # cropping. <!-- given -->
 
 # %%
@@ -348,11 +350,12 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # ### Exercise 5.2 · 10 min · ●●○
 #
 # A sorted file of 20,000 events is stored in 100 shards. A worker reads `at_once` shards in turn, `chunk`
-# events at a time, into a buffer. `try_out` measures what the check judges. Choose three numbers with
+# events at a time, into a buffer of `buffer` events. Choose these three numbers. `try_out` shows the scatter,
+# which is the mean of 20 epochs. Your targets:
 #
 # - a scatter of at most 1.5 times the ideal,
 # - at most 1,000 events in memory: `buffer + at_once * chunk`,
-# - at most 1,000 requests. Each shard takes `200 / chunk` requests, rounded up. <!-- given -->
+# - at most 1,000 requests in an epoch. Each shard takes `200 / chunk` requests, rounded up. <!-- given -->
 #
 # <details><summary>Hint 1</summary>
 #
@@ -361,7 +364,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Give the rest of the memory to the buffer or to more shards at once. Try both extremes.
+# You can give the rest of the memory to the buffer or to more shards at once. Try both extremes.
 #
 # </details>
 
@@ -481,11 +484,11 @@ cu.reveal("05e", numbers_served)
 
 # %% [markdown]
 # Each worker has 25 numbers. That is one full batch, and a tail of nine that is dropped. Four
-# workers drop four tails, and `len(loader)` does not account for this. Between ranks it is worse, because
-# the rank with more batches waits for the others until the job fails.
+# workers drop four tails, and `len(loader)` does not account for this. Ranks with different numbers of batches
+# are worse, because the rank with more batches waits for the others until the job fails.
 #
-# There are two honest solutions. Either count the batches, as `count_batches` of the course's streams does.
-# Or repeat the stream without end, and choose the number of steps per epoch: `islice(loader, steps)`.
+# There are two solutions. Either count the batches, as `count_batches` of the course's streams does. Or repeat
+# the stream without end, and choose the number of steps per epoch: `islice(loader, steps)`.
 #
 # What about the second epoch? The order of `Numbers` depends on its `epoch`, which we set before each epoch.
 # With `persistent_workers=True`, the workers stay alive between epochs, which saves their start.
@@ -538,9 +541,9 @@ plt.close()  # otherwise the notebook shows the figure twice
 figure
 
 # %% [markdown]
-# In each epoch, the sorted file drags the model from low to high energies. At the end, the model has
-# forgotten the beginning. A wave whose period is one epoch is the sign of a bad order. Look for it in your
-# own loss curves.
+# In each epoch, the sorted file moves the model from low to high energies. At the end of the epoch, the model
+# has forgotten the low energies. If your own loss curve has a wave, and each wave takes one epoch, check the
+# order of your samples.
 
 # %% [markdown]
 # ## Prefetch in a thread
@@ -549,7 +552,7 @@ figure
 # copy of the dataset, and the splitting. A **thread** needs none of them. It sees the same objects, and
 # while it waits for bytes the main thread runs.
 #
-# A thread does not speed up decoding that is written in Python. The **GIL**, Python's global interpreter
+# But a thread does not speed up decoding that is written in Python. The **GIL**, Python's global interpreter
 # lock, lets one thread at a time run Python code. A thread that waits for bytes releases the lock, and so
 # do many functions of NumPy and of image decoders. (Free-threaded Python, an option since 3.13, has no such
 # lock.)

@@ -40,7 +40,8 @@ cu.ready("09")
 # ## What a copy costs
 #
 # A batch of 160 photographs in 8 bits has 24 MB. If you have a CUDA GPU, this notebook measures its copies.
-# Otherwise it emulates one, with a clock that advances only when the program would have to wait. <!-- given -->
+# Otherwise it emulates a GPU and simulates the time, which advances only when the program would have to wait.
+# <!-- given -->
 
 # %%
 import torch
@@ -54,8 +55,8 @@ print(gpu)
 
 # %% [markdown]
 # Ordinary memory is **pageable**: the system may move a page at any time, so the copy engine of the GPU cannot use
-# it. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. That makes four
-# cases.
+# it. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. Together, these
+# are four cases.
 
 # %%
 FOUR = ["none", "both with non_blocking", "both pinned", "pinned with non_blocking", "all four"]
@@ -92,11 +93,11 @@ found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non
 cu.reveal("09a", found)
 
 # %% [markdown]
-# The driver cannot send pageable memory. It first copies the bytes into its own pinned buffer, in the thread of your
-# program, so your program waits. `non_blocking` changes almost nothing there, and PyTorch prints no warning. (Only
+# To send pageable memory, the driver first copies the bytes into its own pinned buffer. It does this in the thread of
+# your program, so your program waits. `non_blocking` changes almost nothing there, and PyTorch prints no warning. (Only
 # for copies of up to 64 KB does CUDA let the program continue.) <!-- given -->
 #
-# Many loops pin each batch first, with one more line.
+# Many loops therefore pin each batch themselves, with one more call.
 
 # %%
 cu.predict(
@@ -116,7 +117,7 @@ draw_copies(copies_ms, hardware)
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# Pinning a tensor *copies* it, inside your loop. That is the copy that you wanted to avoid.
+# Pinning a tensor *copies* it, inside your loop. This is the same copy that the driver would make.
 # [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) finds it up to
 # twice as slow as a plain `.to()`. PyTorch keeps pinned memory for later batches, rounded up to a power of two, here
 # 32 MiB. <!-- given -->
@@ -128,10 +129,10 @@ cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 #
 # - A **stream** is a queue on the device. Its operations run one after the other.
 # - Two streams of PyTorch do not wait for each other. An operation without a stream goes to the *default stream*.
-# - An **event** is a mark in a stream. Another stream can wait for it, and so can the program.
+# - An **event** is a mark in a stream. Another stream can wait for an event, and so can the program.
 #
-# Many loops that prefetch begin with this comment: *inputs and targets already on GPU before this line executes*. Is it
-# true?
+# Many loops that prefetch begin with this comment: *inputs and targets already on GPU before this line executes*. Is
+# the comment true?
 
 # %%
 cu.predict(
@@ -154,13 +155,13 @@ print("arrived at once:", at_once, "  after synchronize:", arrived.query())
 cu.reveal("09c", "yes" if at_once else "no")
 
 # %% [markdown]
-# Nothing has arrived, because the copy is only *enqueued*. Whether that is enough depends on the queue in which the
-# batch is read.
+# The batch has not arrived, because the copy is only *enqueued*. Whether a step may already use the batch depends on
+# the stream in which the step runs.
 #
 # ## Four designs
 #
-# While the GPU computes one batch, copy the next one. The loop gets batch 0 only after the copy of batch 1 was
-# launched.
+# The idea of all designs: copy the next batch while the GPU computes with the current one. So the loop gets batch 0
+# only after the copy of batch 1 was launched.
 
 
 # %%
@@ -176,8 +177,8 @@ def one_ahead(stage, batches):
 
 
 # %% [markdown]
-# A step of our device returns a checksum of its batch as the loss, which shows which steps compute with garbage.
-# Reading the loss makes the program wait for the step, as you see in the row `main`.
+# A step of our device returns a checksum of its batch as the loss. A wrong checksum shows that the step has read
+# garbage. Reading the loss makes the program wait for the step, as you see in the row `main`.
 
 # %%
 from course_utils.hardware.gpu import checksum
@@ -229,8 +230,8 @@ Timeline({"copied in the loop": plain, "1: ahead, default stream": one_queue})
 cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
-# The results are right, but nothing overlaps. Copies and steps share one queue, so each waits for the one before,
-# no matter how early you enqueue it.
+# The results are right, but nothing overlaps. Copies and steps share one queue, so each operation waits for the one
+# before it, no matter how early you enqueue it.
 #
 # **Design 2** copies on a separate stream.
 
@@ -283,8 +284,8 @@ print(f"right batches: {right_waits} of {len(wanted)}, overlap: {hidden:.0f} %")
 Timeline({"1: default stream": one_queue, "3: stream and event": waits})
 
 # %% [markdown]
-# Only the first copy does not overlap, because no step runs before it. (On a real GPU a little more remains, because
-# Python has to launch each step.)
+# Only the first copy does not overlap, because no step runs before it. (On a real GPU slightly less overlaps, because
+# Python needs time to launch each step.)
 #
 # Reading the loss after every step blocks the program, so good loops read it later. We now read all losses after the
 # epoch.
@@ -301,8 +302,8 @@ cu.reveal("09f", right_late)
 # %% [markdown]
 # PyTorch's **caching allocator** manages device memory. When Python drops a batch, the allocator gives its memory at
 # once to the next tensor of the same stream. Within one stream this is safe, because the stream writes the next tensor
-# only after it has read the old one. But our step reads the batch on *another* stream, and the program runs ahead, so
-# it drops batches whose steps have not begun. The next copy overwrites such a batch.
+# only after it has read the old one. But our step reads the batch on *another* stream. The program runs ahead, so
+# it drops batches whose steps have not begun. The next copy then overwrites such a batch.
 #
 # **Design 4** tells the allocator which other stream uses the memory:
 
@@ -326,8 +327,8 @@ for read_late in False, True:
 # finished, even after Python has dropped it. If the program runs far ahead of the GPU, batches accumulate on the
 # device.
 #
-# `CudaPrefetcher` implements design 4 for nested batches, and for objects with a method `.to()`. It blocks when the
-# program is more than two steps ahead. On devices other than CUDA, it moves the batches without prefetching.
+# `CudaPrefetcher` in `keepfed` implements design 4 for nested batches, and for objects with a method `.to()`. It blocks
+# when the program is more than two steps ahead. On devices other than CUDA, it moves the batches without prefetching.
 #
 # ```python
 # from keepfed.loaders.prefetch import CudaPrefetcher
@@ -369,9 +370,9 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 # %% [markdown]
 # ### Exercise 9.1 · 5 min · ●○○
 #
-# Each of the ten defects has a symptom, and in real life you see only the symptom. Assign a cause to each symptom, a
-# key of `CAUSES`. One cause is left over. In (h), (i) and (j) the defect before was repaired, and the next defect
-# appears.
+# Each of the ten defects has a symptom, and in real life you see only the symptom. For each symptom, write its cause,
+# which is a key of `CAUSES`. One cause is left over. In (h), (i) and (j) the previous defect was repaired, and the next
+# defect appears.
 #
 # <details><summary>Hint</summary>
 #
@@ -435,7 +436,8 @@ class Copies:
 # %% [markdown]
 # <details><summary>Hint 1: safe to use</summary>
 #
-# Use design 4. `leaves(batch)` lists everything in a batch, however nested. Its tensors have `record_stream`.
+# Use design 4. `leaves(batch)` lists all values in a batch, even in nested lists and dicts. Only tensors have
+# `record_stream`.
 #
 # </details>
 # <details><summary>Hint 2: how many</summary>
@@ -446,8 +448,8 @@ class Copies:
 # </details>
 # <details><summary>Hint 3: yield</summary>
 #
-# If `staged` is not empty, `yield self.hand_over(*staged.popleft())`. Do not put the batch in a variable. The variable
-# would keep its memory until the loop comes back.
+# If `staged` is not empty, `yield self.hand_over(*staged.popleft())`. Do not put the batch in a variable, which would
+# keep its memory until the loop requests the next batch.
 #
 # </details>
 
@@ -526,8 +528,8 @@ cu.check("09.2", Prefetcher)
 # %% [markdown]
 # ## Seven designs
 #
-# Two more designs look as good as design 4. Both wait for the whole copy stream instead of the event. One of them
-# waits before it launches the next copy.
+# Two more designs look as good as design 4. Both wait for the whole copy stream instead of the event.
+# `whole_stream` launches the next copy and then waits. `stream_first` waits and then launches the next copy.
 
 
 # %%
@@ -627,10 +629,10 @@ display(*(recording.timeline() for recording in recorded))
 # %% [markdown]
 # ## What prefetching cannot do
 #
-# Let C be the time of a step, K the time of a copy, and L the time between two batches of the loader. Without
-# prefetching T = max(L, C + K). With prefetching T = max(L, C, K). The gain is the ratio of the two, and never above 2.
-# The picture below shows three trainings, with lines for the prediction and points for the measurement. The workers are
-# only a clock here, with a batch ready every L.
+# Let C be the time of a step, K the time of a copy, L the time between two batches of the loader, and T the time per
+# batch of the whole loop. Without prefetching T = max(L, C + K). With prefetching T = max(L, C, K). The gain is the
+# ratio of the two, and never above 2. The picture below shows three trainings, with lines for the prediction and points
+# for the measurement. A clock replaces the workers here, and a batch is ready every L.
 
 
 # %%
@@ -689,9 +691,10 @@ cu.reveal("09i", gains["small model, slow workers"][640])
 #
 # ### Exercise 9.3 · 10 min · ●●○
 #
-# When does pinning pay? `Case` is a loop that prefetches on a separate stream and reads each loss. How many ms does one
-# step take? MB divided by GB/s is ms. Pinning runs at `PAGEABLE_GB_S`, in the loop as well as in the loader. (This rate
-# was measured with 64 MiB. Smaller copies from pageable memory are faster, so pinning gains less.) <!-- given -->
+# When does pinning pay? A `Case` is a loop that prefetches on a separate stream and reads each loss. How many ms pass
+# between two steps? MB divided by GB/s is ms. Pinning runs at `PAGEABLE_GB_S`, in the loop as well as in the loader.
+# (This rate was measured with 64 MiB. Smaller copies from pageable memory are faster, so pinning gains less.)
+# <!-- given -->
 
 # %%
 from course_exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
@@ -728,8 +731,8 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinning in the loop costs as much time as it saves. In a loop that does not prefetch, it costs more, as in prediction
-# 09b. Pinning in the loader pays in most cases. It does not pay for small batches, with slow workers, or if the memory
+# Pinning in the loop costs as much time as it saves. In a loop that does not prefetch, it costs more than it saves, as
+# in prediction 09b. Pinning in the loader pays in most cases. It does not pay for small batches, with slow workers, or if the memory
 # of the host is already busy.
 
 # %% [markdown] tags=["instructor"]

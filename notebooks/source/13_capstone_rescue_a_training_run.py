@@ -59,13 +59,14 @@ script = hand_out()
 print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
 
 # %% [markdown]
-# The file is in the same folder as this notebook. Double-click it in the list on the left to edit it.
-# The course never overwrites it. Read `train` at the end of the script first, and then `TokenStream`.
+# The file is in the same folder as this notebook. To edit it, double-click it in the list on the left.
+# The course never overwrites your changes. Read `train` at the end of the script first, and then
+# `TokenStream`.
 #
-# A *job* gives the script everything it needs: the events, the device, and the task of each epoch. It
-# also follows the loop and records which samples the model gets. `timed_job` stores the events on an
-# emulated busy Lustre and emulates a GPU that takes 50 ms per step. <!-- given -->
-# It stops the script after a few seconds.
+# The script gets a *job*, which has everything it needs: the events, the device, and the task of each
+# epoch. The job also records which samples the model gets. `timed_job` creates a job whose events are
+# on an emulated busy Lustre, and whose GPU is emulated and takes 50 ms per step. <!-- given --> This
+# job stops the script after a few seconds.
 
 # %%
 cu.predict(
@@ -88,12 +89,12 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 #
 # The script has seven faults, each in a different place. One more piece of code only looks slow and
 # costs nothing. Find the fault that costs most, fix it, save the file, and run the two cells above
-# again. Then look for the next one. Use what you have learned: the timeline, `cu.diagnose`, py-spy, or
+# again. Then look for the next fault. Use what you have learned: the timeline, `cu.diagnose`, py-spy, or
 # your own counters.
 #
 # Some faults show only after you have fixed others. With `WORKERS = 0`, for example, you cannot see
-# that two workers would serve every event twice. So measure after each change, and run the check, which
-# compares the samples.
+# that two workers would serve every event twice. So measure after each change. Also run the check after
+# each change, because only the check compares the samples.
 #
 # ### Exercise 13.1 · 60 min · ●●● <!-- timed -->
 #
@@ -103,20 +104,20 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 #
 # - in each epoch, the model learns once from each event of `job.training`, in mixed batches of
 #   16; <!-- given -->
-# - the batches differ from epoch to epoch;
+# - each epoch has other batches, in another order;
 # - the tokens of each event, `learn`, the learning rate and the evaluation do not change.
 #
 # Your targets:
 #
 # - the GPU computes at least 90 % of the time after the first step (AU); <!-- given -->
 # - the first step comes within 3 s, without the time to start the workers; <!-- given -->
-# - at most 60 % of the events of an epoch are in memory at a time: read and not yet used, cached, or
-#   kept after their step. <!-- given -->
+# - at most 60 % of the events of an epoch are in memory at a time. This counts events that wait for
+#   their step, cached events, and events that are kept after their step. <!-- given -->
 #
-# The check runs three epochs on other events. It adds the CPU time of each process to its emulated
-# waiting time, so it gives the same result on a busy laptop. Each worker counts as if it had its
-# own core. An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of the
-# other two targets gives 20 points. A different training gives no points. <!-- given -->
+# The check runs three epochs on other events. For each process, it adds the CPU time to the emulated
+# waiting time, so the result is the same on a busy laptop. Each worker counts as if it had its own core.
+# An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of the other two
+# targets gives 20 points. A different training gives no points. <!-- given -->
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
@@ -143,9 +144,13 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # </details>
 # <details><summary>Hint 4: the seven places</summary>
 #
-# How the script reads events; how it transforms them; which process does this; which worker serves
-# which events; what the loop does besides the step; what stays in memory; what runs before the first
-# step.
+# - how the script reads events,
+# - how it transforms them,
+# - which process does this,
+# - which worker serves which events,
+# - what the loop does in addition to the step,
+# - what stays in memory,
+# - what runs before the first step.
 #
 # </details>
 
@@ -172,10 +177,10 @@ for fault in faults_of(0):
 # %% [markdown]
 # ## Does it still learn?
 #
-# A fast loader is useful only if the model learns from its samples. The loss of the first task is the
-# *surprise* at a hidden sensor, in units called nats. A loss of x nats means that the model hesitates
-# between e^x sensors. A guess that knows only how often each sensor is hit hesitates between
-# about 5,000.
+# A fast loader is useful only if the model learns from its samples. In the first task, the model
+# predicts a hidden sensor, and its loss is the *surprise* at the true sensor, in units called nats. A
+# loss of x nats means that the model hesitates between e^x sensors. A guess that knows only how often
+# each sensor is hit hesitates between about 5,000.
 
 # %%
 cu.predict(
@@ -197,16 +202,16 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 
 # %% [markdown]
 # The orange curve is your script, which trained for a few seconds on a tenth of the data. The blue
-# curves show a complete training with the fixed script, which we recorded. The right picture is the
-# second task. It also shows a *line fit*, the traditional method in physics: the direction of a straight
-# track that passes the pulses as closely as possible at their times. With the same samples, a slow
-# loader and a fast loader give the same curve.
+# curves are from a complete training with the fixed script, which we recorded. The right picture shows
+# the second task, and the error of a *line fit*. This traditional method of physics assumes that a point
+# moves along a straight line at constant speed, and fits the line to the places and times of the pulses.
+# With the same samples, a slow loader and a fast loader give the same curve.
 #
 # ## Write your report
 #
 # People who maintain the script need more than one figure. For each change, write down your hypothesis,
 # what you measured before the change, what you changed, and what you measured after it. Include changes
-# that gained nothing, because they save other people the same attempt.
+# that gained nothing, so that other people need not try them again.
 #
 # The form saves every keystroke. Hand in `capstone_report.md`, which appears in the same folder as this
 # notebook.
