@@ -13,6 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from course_utils import paths
+from keepfed.formatting import plural
 
 _PROJECT = "keepfed"
 _READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
@@ -93,7 +94,7 @@ def line() -> str:
     system, python = platform.system(), "{}.{}".format(*sys.version_info)
     version = ".".join(torch.__version__.split(".")[:2])
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
-    hardware = f"{usable_cores()} cores {memory() / 1e9:.0f} GB"
+    hardware = f"{plural(usable_cores(), 'core')} {memory() / 1e9:.0f} GB"
     return f"ok {system} {python} {hardware} torch {version} {device}"
 
 

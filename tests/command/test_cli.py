@@ -104,6 +104,17 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
     )
 
 
+def test_line_for_a_teacher_names_the_machine_or_the_faults(monkeypatch, capsys):
+    findings = [Checkup("python", "fine")]
+    monkeypatch.setattr(installation, "findings", lambda: findings)
+    assert cli.main(["check", "--line"]) == 0
+    pattern = r"ok \w+ 3\.\d+ \d+ cores? \d+ GB torch \d+\.\d+ \w+\n"
+    assert re.fullmatch(pattern, capsys.readouterr().out)
+    findings.append(Checkup("data", f"missing in {Path.home()}", "run `course data`"))
+    assert cli.main(["check", "--line"]) == 1
+    assert capsys.readouterr().out == "wrong data: missing in ~ -> run `course data`\n"
+
+
 def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     assert cli.main([]) == 2
