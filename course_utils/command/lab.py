@@ -122,7 +122,9 @@ def _start(
             # use this Python's kernel even if a user-wide kernel has the same name
             env=os.environ
             | {name: str(state / folder) for name, folder in _KEPT.items()}
-            | {"JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"},
+            | {"JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
+            # for `!course join` in a cell, because the environment may not be active
+            | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 
 from course_utils.errors import CourseError
 from course_utils.teaching.wall.membership import Wall, joined
-from course_utils.teaching.wall.sender import Sender
+from course_utils.teaching.wall.sender import WRONG_TOKEN, Sender
 
 _sender: Sender | None = None  # created by `cu.ready`, so never in a worker
 
@@ -39,12 +39,12 @@ def announce() -> None:
     wall = _wall()
     if _sender is None or wall is None:
         return
-    if _sender.status in (401, 403):
+    if _sender.status in WRONG_TOKEN:
         print(
             "The wall does not accept your token; your notebook needs none. Copy the line from "
             "the board again: `course join ADDRESS TOKEN`."
         )
-    elif _sender.status == 0:
+    elif _sender.status not in (None, 204):
         print("The wall does not answer; your notebook needs none.")
     else:
         print(

@@ -6,13 +6,15 @@ import json
 import os
 import secrets
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from course_utils.errors import CourseError
 from course_utils.paths import course_home
 
+_LEFT = "off"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
 _COPY = "Copy the line from the board again: `course join ADDRESS TOKEN`."
 
@@ -20,7 +22,7 @@ _COPY = "Copy the line from the board again: `course join ADDRESS TOKEN`."
 class Wall(NamedTuple):
     """Address and token of a wall, and the random name of this learner there."""
 
-    address: str
+    address: str  # in the file: "off" after leaving, "" without a choice
     token: str
     seat: str
 
@@ -31,14 +33,12 @@ def join(address: str, token: str = "") -> Wall:
     Raises:
         CourseError: If the address or the token is not valid.
     """
-    wall = _parse(address, token)
-    _write(wall._asdict())
-    return wall
+    return _store(_parse(address, token))
 
 
 def leave() -> None:
     """Leave the wall. Afterwards no notebook of this user sends anything."""
-    _write({"seat": _seat(), "address": "", "token": ""})
+    _store(_stored()._replace(address=_LEFT, token=""))
 
 
 def joined() -> Wall | None:
@@ -47,48 +47,47 @@ def joined() -> Wall | None:
     Raises:
         CourseError: If $COURSE_WALL is not valid.
     """
-    stored = _read()
-    if "address" in stored:
-        return Wall(**stored) if stored["address"] else None
-    if not (given := os.environ.get("COURSE_WALL")):
-        return None
-    wall = _parse(given)
-    if not stored:
-        with suppress(OSError):  # a read-only home: the seat then lasts as long as this process
-            _write({"seat": wall.seat})
-    return wall
+    wall = _stored()
+    if not wall.address and (given := os.environ.get("COURSE_WALL")):
+        if not _path().exists():
+            with suppress(OSError):  # in a read-only home, each kernel has its own seat
+                _store(wall)
+        return _parse(given)
+    return wall if wall.address not in ("", _LEFT) else None
 
 
 def _parse(address: str, token: str = "") -> Wall:
     given = address.strip()
-    parts = urlsplit(given if "://" in given else f"http://{given}")
-    token = token.strip() or parse_qs(parts.query).get("token", [""])[0]
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CourseError(f"{given!r} is not the address of a wall. {_COPY}")
-    if not token.isascii() or not token.isprintable() or not token:
-        raise CourseError(f"The token of the wall is missing or not valid. {_COPY}")
-    return Wall(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", token, _seat())
+    with suppress(ValueError):  # such as a bracket that is not closed
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        if parts.scheme in ("http", "https") and parts.hostname:
+            token = token.strip() or parse_qs(parts.query).get("token", [""])[0]
+            if not token or not token.isascii() or not token.isprintable():
+                raise CourseError(f"The token of the wall is missing or not valid. {_COPY}")
+            place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+            return _stored()._replace(address=place, token=token)
+    raise CourseError(f"{given!r} is not the address of a wall. {_COPY}")
 
 
-def _seat() -> str:
-    return _read().get("seat") or "".join(map(secrets.choice, [_LEGIBLE] * 6))
+def _stored() -> Wall:
+    with suppress(OSError, ValueError, TypeError):
+        return Wall(**json.loads(_path().read_text("utf-8")))
+    return Wall("", "", _new_seat())
 
 
-def _path() -> Path:
-    return course_home() / "wall.json"
+@cache
+def _new_seat() -> str:
+    return "".join(map(secrets.choice, [_LEGIBLE] * 6))
 
 
-def _read() -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        stored = json.loads(_path().read_text("utf-8"))
-        if isinstance(stored, dict) and {*stored} in ({"seat"}, {*Wall._fields}):
-            return stored
-    return {}
-
-
-def _write(stored: dict[str, Any]) -> None:
+def _store(wall: Wall) -> Wall:
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(0o600)
     path.chmod(0o600)  # the token is for this user only
-    path.write_text(json.dumps(stored), "utf-8")
+    path.write_text(json.dumps(wall._asdict()), "utf-8")
+    return wall
+
+
+def _path() -> Path:
+    return course_home() / "wall.json"
