@@ -3,6 +3,7 @@
 Environment variables:
     COURSE_PASSWORD: The password of the class, at least 8 characters.
     COURSE_LEARNERS: How many learners may work at the same time (default: 20).
+    COURSE_WALL: The address of a wall that all notebooks join (default: none).
     COURSE_SPAWNER: "docker" (default) gives each learner a container with limits. "local" starts
         plain processes without limits, to try the hub.
     COURSE_IMAGE: The image of the containers. compose.yml sets it.
@@ -57,6 +58,7 @@ c.Spawner.cmd = ["sh", "-c", START, "start"]
 c.Spawner.default_url = f"/lab/tree/{FIRST}"
 c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # ten may start at the same time
 c.Spawner.environment = {"COURSE_SIZE": "S", "JUPYTER_PREFER_ENV_PATH": "1"}
+c.Spawner.environment["COURSE_WALL"] = os.environ.get("COURSE_WALL", "")
 c.Spawner.mem_limit, c.Spawner.cpu_limit = "3G", 2.0
 
 if os.environ.get("COURSE_SPAWNER") == "local":
