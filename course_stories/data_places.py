@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_stories.figures import drawing, value_bars
+from course_stories.figures import dots, drawing
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, MemmapEvents, NpzEvents
 from keepfed.loaders.staging import stage_to_shm
@@ -41,11 +41,7 @@ def warm_s(*folders: Path) -> list[float]:
 
 def draw_epoch_times(seconds: Mapping[str, float]) -> Figure:
     """Draw the time of an epoch from each place."""
-    colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
-    with drawing(7, 2.2) as (figure, (panel,)):
-        value_bars(panel, seconds, "{:.2g} s".format, color=colours)
-        panel.set(xscale="log", xlabel="seconds for an epoch, loading only (log)")
-    return figure
+    return dots(seconds, "seconds for an epoch, loading only", "{:.2g} s".format)
 
 
 def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tuple[float, float]:

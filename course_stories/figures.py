@@ -1,7 +1,8 @@
-"""Figures for the notebooks: bars, curves, and models with measured points."""
+"""Figures for the notebooks: bars, dots, curves, and models with measured points."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import floor, log10
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,6 +13,7 @@ from course_utils.teaching.notebook import Bar, card
 from course_utils.teaching.notebook import bars as bars_of_a_card
 
 Rates = Mapping[int, float]  # workers -> batches per second
+Say = Callable[[float], str]
 
 
 @contextmanager
@@ -28,9 +30,7 @@ def drawing(
     plt.close(figure)  # else a notebook shows the figure twice
 
 
-def value_bars(
-    panel: Axes, values: Mapping[str, float], say: Callable[[float], str], **looks: Any
-) -> None:
+def value_bars(panel: Axes, values: Mapping[str, float], say: Say, **looks: Any) -> None:
     """Draw a bar for each value, the first on top, with `say(value)` as its label."""
     drawn = panel.barh(list(values), list(values.values()), **looks)
     said = list(map(say, values.values()))
@@ -40,11 +40,38 @@ def value_bars(
         panel.invert_yaxis()
 
 
+def log_dots(
+    panel: Axes, values: Mapping[str, float], label: str, say: Say, color: str | list[str] = "C0"
+) -> None:
+    """Draw a dot for each value on a logarithmic axis, the first on top.
+
+    The length of a bar would mean a ratio to zero, which a logarithmic axis does not have.
+    """
+    found, rows = list(values.values()), range(len(values))
+    start = 10.0 ** floor(log10(min(found)))
+    end = max(found) * (max(found) / start) ** 0.25  # leaves space for the last label
+    panel.hlines(rows, start, found, colors=color, linestyles=":")
+    panel.scatter(found, rows, plt.rcParams["font.size"] ** 2 / 2, color, zorder=3)
+    for value, row in zip(found, rows, strict=True):
+        panel.annotate(
+            say(value), (value, row), (10, 0), textcoords="offset points", va="center_baseline"
+        )
+    panel.set(xscale="log", xlim=(start / 1.2, end), xlabel=f"{label} (log)")
+    panel.set(yticks=rows, yticklabels=values, ylim=(len(found) - 0.5, -0.5))
+    panel.minorticks_off()
+    if start >= 1e-3 and end < 1e6:
+        panel.xaxis.set_major_formatter("{x:,g}")
+
+
+def dots(values: Mapping[str, float], label: str, say: Say = "{:.3g}".format) -> Figure:
+    """Draw a dot for each value on a logarithmic axis named `label`."""
+    with drawing(7, 0.9 + 0.3 * len(values)) as (figure, (panel,)):
+        log_dots(panel, values, label, say)
+    return figure
+
+
 def bars(
-    values: Mapping[str, float],
-    label: str,
-    say: Callable[[float], str] = "{:.3g}".format,
-    **axes: Any,
+    values: Mapping[str, float], label: str, say: Say = "{:.3g}".format, **axes: Any
 ) -> Figure:
     """Draw a bar for each value with `say(value)` as its label; `label` names the axis."""
     with drawing(7, 0.7 + 0.3 * len(values)) as (figure, (panel,)):

@@ -87,8 +87,8 @@ class CompressionTable:
                 panel.axvline(mb_s, color="gray", linewidth=0.5)
                 panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
             panel.set(xscale="log", yscale="log", xlim=_RANGE)
-            panel.set_xlabel("bandwidth of the storage in MB/s")
-            panel.set_ylabel("time relative to raw data")
+            panel.set_xlabel("bandwidth of the storage in MB/s (log)")
+            panel.set_ylabel("time relative to raw data (log)")
             panel.legend(frameon=False)
         return figure
 

@@ -140,7 +140,10 @@ class FormatTable:
                     else:
                         found = [self.ratio(name, title, how) for name in names]
                     panel.plot(found, height, look.marker, color=look.colour, label=how)
-                panel.set(xscale="log", xlabel="times the best" * (title != AMPLIFICATION))
+                panel.set(
+                    xscale="log",
+                    xlabel="times the best (log)" if title != AMPLIFICATION else "(log)",
+                )
                 panel.set_title(title, fontsize="medium")
                 panel.grid(color="gray", alpha=0.3, linewidth=0.5)
             axes[0].set_yticks(height, [FORMATS[name].title for name in names])

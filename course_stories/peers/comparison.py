@@ -55,7 +55,7 @@ class Comparison:
                 rates = [found[name].rate for name in mine]
                 rows = [names.index(name) for name in mine]
                 panel.plot(rates, rows, "o", label=label, fillstyle=fill)
-            panel.set(xscale="log", xlabel="samples/s", title=self.title)
+            panel.set(xscale="log", xlabel="samples/s (log)", title=self.title)
             panel.set_yticks(range(len(names)), names)
             if mb := self.sample_bytes / 1e6:
                 both = (lambda rate: rate * mb), (lambda rate: rate / mb)

@@ -421,10 +421,10 @@ columns = Columns(here, [*fields], 1024)
 measure("three lines", columns)
 
 # %%
-from course_stories.figures import bars
+from course_stories.figures import dots
 
 faster = {name: rate / speeds["npz per event"] for name, rate in speeds.items()}
-bars(faster, "times as many events/s as npz per event", "{:,.0f}".format)
+dots(faster, "times as many events/s as npz per event", "{:,.0f}".format)
 
 # %%
 cu.reveal("06c", speeds["three lines"] / speeds["npz per event"])
@@ -767,6 +767,11 @@ compare_formats(events, VARIANTS).picture()
 
 # %% [markdown]
 # Compare the HDF5 files in the last panel. The container is the same, and the unit decides.
+#
+# All ranks and workers can read one HDF5 file at the same time, each with its own handle and without MPI. HDF5 locks each
+# file that it opens. Readers share the lock, but some parallel file systems have no locks. The error message then
+# contains `unable to lock file`. If no program writes the file, pass `locking=False` to `h5py.File`, or set
+# [`HDF5_USE_FILE_LOCKING=FALSE`](https://forum.hdfgroup.org/t/rfc-concerning-the-disabling-of-file-locking-in-hdf5/3896).
 #
 # ## Events of different lengths
 #

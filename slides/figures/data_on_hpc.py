@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_stories.dftracer import load_dftracer
-from course_stories.figures import value_bars
+from course_stories.figures import log_dots, value_bars
 from course_utils.hardware.storage import (
     StoragePreset,
     VirtualClock,
@@ -24,11 +24,10 @@ from course_utils.hardware.storage import (
     slow_storage,
     storage_preset,
 )
+from course_utils.loading.quality import mixing
 from course_utils.paths import recording
 from keepfed.measure.picture import LOOKS
-
-GOOD, BAD = LOOKS["collate"].colour, "#d55e00"
-BOX, PLAIN = LOOKS["read"].colour, "#7f7f7f"
+from keepfed.palette import BAD, BLUE, GOOD, NEUTRAL
 
 
 def _slide(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -39,7 +38,7 @@ def _slide(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
 
 def _box(panel: Axes, left: float, bottom: float, size: tuple[float, float], text: str) -> None:
     width, height = size
-    panel.add_patch(plt.Rectangle((left, bottom), width, height, fc=BOX, ec="white", lw=2))
+    panel.add_patch(plt.Rectangle((left, bottom), width, height, fc=BLUE, ec="white", lw=2))
     middle = left + width / 2, bottom + height / 2
     panel.text(*middle, text, color="white", ha="center", va="center", weight="bold")
 
@@ -78,7 +77,7 @@ def striped_file() -> Figure:
     _bare(panel, 12, 5.4)
     _box(panel, 0, 2.6, (2.6, 1), "node")
     _box(panel, 4.2, 4.4, (7.6, 0.9), "metadata server: which stripes, where?")
-    arrows: dict[str, Any] = {"arrowstyle": "<->", "color": PLAIN, "lw": 3}
+    arrows: dict[str, Any] = {"arrowstyle": "<->", "color": NEUTRAL, "lw": 3}
     panel.annotate("", (4.2, 4.8), (2.0, 3.6), arrowprops=arrows)
     for number, stripes in enumerate(("0  4", "1  5", "2  6", "3  7")):
         left = 4.2 + 1.95 * number
@@ -117,7 +116,7 @@ def small_files() -> Figure:
         "one file, in order": _seconds("busy Lustre", IN_ORDER, opens=1),
     }
     figure, (panel,) = _slide(4.6)
-    value_bars(panel, seconds, "{:.2g} s".format, color=[BAD, PLAIN, GOOD])
+    value_bars(panel, seconds, "{:.2g} s".format, color=[BAD, NEUTRAL, GOOD])
     panel.set(xlabel="seconds for an epoch, one reader (emulated busy Lustre)")
     return figure
 
@@ -145,8 +144,42 @@ def npz_pieces() -> Figure:
                 read(file)
             asked[way] = storage.counters().requests
     figure, (panel,) = _slide(4.8)
-    value_bars(panel, asked, "{:,.0f}".format, color=[BAD, BAD, GOOD, GOOD])
-    panel.set(xlabel="requests to a remote storage (log)", xscale="log", xlim=(0.7, 500))
+    label = "requests to a remote storage"
+    log_dots(panel, asked, label, "{:,.0f}".format, [BAD, BAD, GOOD, GOOD])
+    return figure
+
+
+CLUSTERS, CLUSTER_EVENTS, BATCH = 256, 1_000, 256  # half of the clusters contain only signal
+
+
+def scatter(in_memory: int) -> float:
+    """Return the scatter of the signal share of batches, compared with a full shuffle.
+
+    Args:
+        in_memory: Number of clusters that are read in random order and mixed in memory.
+    """
+    rng, events = np.random.default_rng(0), np.arange(CLUSTERS * CLUSTER_EVENTS)
+    clusters = rng.permutation(events.reshape(CLUSTERS, CLUSTER_EVENTS))
+    order = rng.permuted(clusters.reshape(-1, in_memory * CLUSTER_EVENTS), axis=1).ravel()
+    batches = order[: len(order) // BATCH * BATCH].reshape(-1, BATCH)
+    return mixing(list(batches), events < len(events) // 2).ratio
+
+
+def clusters() -> Figure:
+    """Draw how well a batch is mixed, over the events in memory, with the requests of an epoch."""
+    counts = [2**power for power in range(9)]
+    found = [scatter(count) for count in counts]
+    figure, (panel,) = _slide(4.6)
+    panel.loglog(np.multiply(counts, CLUSTER_EVENTS), found, "o-", color=BLUE)
+    panel.plot(BATCH, 1, "s", color=BAD, ms=11)
+    panel.text(
+        BATCH * 1.25, 1, f"random events: {CLUSTERS * CLUSTER_EVENTS:,} requests", va="center"
+    )
+    panel.text(8_000, 8, f"whole clusters, mixed: {CLUSTERS} requests", va="center")
+    panel.set(xlabel="events in memory (log)", ylabel="scatter (log)", ylim=(0.7, 25))
+    panel.set(yticks=[1, 2, 4, 8, 16], yticklabels=["1", "2", "4", "8", "16"])
+    panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.minorticks_off()
     return figure
 
 
@@ -200,7 +233,7 @@ def staging() -> Figure:
         epochs = np.linspace(0, 3, 50)
         panel.plot(epochs, epoch_s * epochs, "--", color=BAD, lw=3)
         panel.plot(epochs, np.full(50, copy_s), color=GOOD, lw=3)
-        panel.axvline(copy_s / epoch_s, color=PLAIN, ls=":")
+        panel.axvline(copy_s / epoch_s, color=NEUTRAL, ls=":")
         panel.set(xlabel="epochs", xticks=range(4), ylim=(0, None))
         panel.set_title(f"{name}: n = {copy_s / epoch_s:.1g}", fontsize=20)
     panels[0].set_ylabel("seconds of loading")
@@ -214,7 +247,7 @@ def second_worker() -> Figure:
     rates = {"no worker": 33, "1 worker": 40.8, "2 workers": 506.9, "3 workers": 525}
     rates["4 workers"] = 519
     figure, (panel,) = _slide(5.0)
-    value_bars(panel, rates, "{:.4g}".format, color=[PLAIN, PLAIN, BAD, BAD, BAD])
+    value_bars(panel, rates, "{:.4g}".format, color=[NEUTRAL, NEUTRAL, BAD, BAD, BAD])
     panel.set(xlabel="images per second, as published")
     return figure
 
@@ -243,7 +276,7 @@ def checkpoint_interval() -> Figure:
     """Draw the time lost to checkpoints and failures, by checkpoint interval."""
     minutes = np.geomspace(2, 240, 200)
     figure, (panel,) = _slide(4.7)
-    for seconds, colour, line in ((300, BAD, "-"), (60, BOX, "--"), (5, GOOD, "-.")):
+    for seconds, colour, line in ((300, BAD, "-"), (60, BLUE, "--"), (5, GOOD, "-.")):
         write = seconds / 60
         lost = 100 * (write / minutes + minutes / 2 / (60 * HOURS_TO_FAILURE))
         label = f"{seconds} s to write it"
@@ -262,6 +295,6 @@ def order_of_work() -> Figure:
     """Draw the gain of each change on one A100: loading first, then precision."""
     rates = {"no worker": 9.2, "8 workers": 12.2, "DALI": 13.2, "and BF16": 54.2}
     figure, (panel,) = _slide(4.8)
-    value_bars(panel, rates, "{:.1f}".format, color=[PLAIN, BOX, BOX, GOOD])
+    value_bars(panel, rates, "{:.1f}".format, color=[NEUTRAL, BLUE, BLUE, GOOD])
     panel.set(xlabel="samples per second")
     return figure

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from course_data.simulate import draw_events, simulate
 from course_data.telescope import sensor_positions
+from course_stories.figures import log_dots
 from course_utils.hardware.storage import PRESETS
 from course_utils.loading.events.draw import colours
+from keepfed.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, YELLOW
 
 Floats = NDArray[np.float64]
 
-BLUE, ORANGE, GREEN, SKY, RED, GREY = (
-    *("#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00"),
-    "#808080",
-)
 PF_DAY = 1e15 * 86_400  # operations
 GPU_FLOPS = 400e12  # assumed rate of an H100 in training; its maximum is 989e12
 
@@ -50,7 +48,7 @@ def masked_event() -> Figure:
     seen = {name: of if name == "cmap" else np.asarray(of)[~hidden] for name, of in looks.items()}
     masked.scatter(time[~hidden], height[~hidden], edgecolors=GREY, linewidths=0.4, **seen)
     masked.scatter(
-        time[hidden], height[hidden], s=160, facecolors="none", edgecolors=RED, linewidths=2.5
+        time[hidden], height[hidden], s=160, facecolors="none", edgecolors=VERMILION, linewidths=2.5
     )
     whole.set(title="recorded event", xlabel="time (µs)", ylabel="height (m)")
     masked.set(title="circles: predict these sensors", xlabel="time (µs)")
@@ -141,10 +139,10 @@ def tokens_by_year() -> Figure:
     panel.axhline(3e14, color=plt.rcParams["text.color"], linestyle="--")
     panel.text(2018.1, 3.6e14, "public text written by people, estimate of 2024", va="bottom")
     years, tokens = zip(*models.values(), strict=True)
-    panel.plot(years, tokens, "o", color=RED, markersize=12)
+    panel.plot(years, tokens, "o", color=VERMILION, markersize=12)
     for name, (year, count) in models.items():
         panel.annotate(name, (year, count), (14, -7), textcoords="offset points")
-    panel.set(yscale="log", ylim=(5e8, 2e15), xlim=(2018, 2026.4), ylabel="tokens")
+    panel.set(yscale="log", ylim=(5e8, 2e15), xlim=(2018, 2026.4), ylabel="tokens (log)")
     panel.set_xticks(range(2018, 2027, 2))
     return figure
 
@@ -165,8 +163,8 @@ def kaplan() -> Figure:
         panel.loglog(measured, (scale / measured) ** power, color=colour)
         panel.loglog(further, (scale / further) ** power, ":", color=colour)
         panel.annotate(f"power {power}", (0.55, 0.75), xycoords="axes fraction")
-        panel.set(xlabel=name)
-    panels[0].set(ylabel="loss (nats a token)", ylim=(1.6, 8))
+        panel.set(xlabel=f"{name} (log)")
+    panels[0].set(ylabel="loss (nats a token, log)", ylim=(1.6, 8))
     panels[0].set_yticks([2, 4, 8], ["2", "4", "8"])
     panels[0].minorticks_off()
     return figure
@@ -191,7 +189,7 @@ def allocation() -> Figure:
     compute = np.geomspace(1e20, 1e26)
     days = compute / PF_DAY
     fits: dict[str, tuple[Floats, str, str]] = {
-        "Kaplan 2020": (2e10 * days**0.27 / (1.3e9 * days**0.73), ":", RED),
+        "Kaplan 2020": (2e10 * days**0.27 / (1.3e9 * days**0.73), ":", VERMILION),
         "Hoffmann 2022, as printed": (tokens_per_parameter(compute, HOFFMANN), "--", ORANGE),
         "the same data, fitted again 2024": (tokens_per_parameter(compute, REFIT), "-", BLUE),
     }
@@ -210,7 +208,7 @@ def allocation() -> Figure:
         panel.annotate(
             name, (spent, tokens / parameters), (-12, below), textcoords="offset points", ha="right"
         )
-    panel.set(xlabel="operations of the training", ylabel="tokens a parameter")
+    panel.set(xlabel="operations of the training (log)", ylabel="tokens a parameter (log)")
     panel.set(ylim=(0.3, 6000), yticks=[1, 10, 100, 1000], yticklabels=["1", "10", "100", "1000"])
     panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
@@ -250,9 +248,9 @@ def trained_once() -> Figure:
 def training_data() -> Figure:
     """Draw the size of the training data of models of language, biology and physics."""
     models = {
-        "TabPFN v2, made-up tables": (1.3e8, "130 million", RED),
+        "TabPFN v2, made-up tables": (1.3e8, "130 million", VERMILION),
         "CLIP, pairs": (4e8, "400 million", BLUE),
-        "OmniLearned, jets": (1e9, "1 billion", RED),
+        "OmniLearned, jets": (1e9, "1 billion", VERMILION),
         "ESM3, proteins": (2.78e9, "2.78 billion", GREEN),
         "BERT, words": (3.3e9, "3.3 billion", BLUE),
         "Evo 2, base pairs": (9e12, "9 trillion", GREEN),
@@ -260,13 +258,11 @@ def training_data() -> Figure:
     }
     sizes, names, colours = zip(*models.values(), strict=True)
     figure, panel = plt.subplots(figsize=(12.3, 4.9))
-    bars = panel.barh(list(models), sizes, color=colours)
-    panel.bar_label(bars, names, padding=6)
-    panel.set(xscale="log", xlim=(1e7, 1e16), xticks=[])
-    panel.minorticks_off()
-    panel.invert_yaxis()
+    said = dict(zip(sizes, names, strict=True))
+    sized = dict(zip(models, sizes, strict=True))
+    log_dots(panel, sized, "samples", said.__getitem__, list(colours))
     for row, (subject, colour) in enumerate(
-        {"language, images": BLUE, "biology": GREEN, "physics, tables": RED}.items()
+        {"language, images": BLUE, "biology": GREEN, "physics, tables": VERMILION}.items()
     ):
         panel.text(2e12, 0.3 + 0.9 * row, subject, color=colour, weight="bold")
     return figure
@@ -298,10 +294,7 @@ def text_and_storage() -> Figure:
         "its storage": 2e6,
     }
     figure, panel = plt.subplots(figsize=(12.3, 2.6))
-    bars = panel.barh(list(rates), list(rates.values()), color=[RED, GREY, SKY])
-    panel.bar_label(bars, [f"{rate:,.0f}" for rate in rates.values()], padding=6)
-    panel.set(xscale="log", xlim=(1, 5e7), xlabel="MB/s")
-    panel.invert_yaxis()
+    log_dots(panel, rates, "MB/s", "{:,.0f}".format, [VERMILION, GREY, SKY])
     return figure
 
 
@@ -375,17 +368,12 @@ def bytes_and_operations() -> Figure:
     """Draw the MB/s that one GPU needs for four models, and the rate of a gigabit network."""
     rates = {name: demand(name) for name in JOBS}
     figure, panel = plt.subplots(figsize=(12.3, 4.3))
-    bars = panel.barh(list(rates), list(rates.values()), color=[SKY, SKY, ORANGE, RED])
-    panel.bar_label(
-        bars,
-        [f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}" for rate in rates.values()],
-        padding=6,
-    )
+    say = lambda rate: f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}"  # noqa: E731
+    label = "MB/s for one GPU that never waits"
+    log_dots(panel, rates, label, say, [SKY, SKY, ORANGE, VERMILION])
     network = PRESETS["NFS"].mb_s
     panel.axvline(network, color=GREY, linestyle="--")
     panel.text(1.4 * network, 0, "a gigabit network", va="center")
-    panel.set(xscale="log", xlim=(1e-3, 3e4), xlabel="MB/s for one GPU that never waits")
-    panel.invert_yaxis()
     return figure
 
 
@@ -397,7 +385,7 @@ def who_sees_what() -> Figure:
         "tensors, in fours": 4,
         "pipeline of four stages": 4,
     }
-    colours = (BLUE, ORANGE, GREEN, "#cc79a7", SKY, "#f0e442", RED, GREY)
+    colours = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, VERMILION, GREY)
     figure, panel = plt.subplots(figsize=(12.3, 3.6))
     for row, ranks in enumerate(ranks_a_batch.values()):
         for rank in range(8):

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from keepfed.measure.simulate import Pipeline, simulate
 
 POINTS = 24  # smallest text on a slide
-BLUE, RED, GREEN = "#2a85c4", "#d55e00", "#009e73"
 LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, steps=60)  # L = 80, C = 50
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_stories.figures import value_bars
+from course_stories.figures import log_dots
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import FORMATS, EventArrays, colours, open_events
 from course_utils.loading.quality import mixing
@@ -20,7 +20,8 @@ from course_utils.teaching.notebook import data_path
 from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
 from keepfed.measure.picture import LOOKS
 from keepfed.measure.simulate import Pipeline
-from slides.figures.fast_data_loaders.drawing import BLUE, RED, rate, slide
+from keepfed.palette import BAD, MEASURED
+from slides.figures.fast_data_loaders.drawing import rate, slide
 
 FORMAT_NAMES = ("npy", "hdf5", "tar", "npz", "sqlite", "root", "parquet")
 
@@ -58,9 +59,9 @@ def workers() -> Figure:
     """Draw the rates of simulated loaders that read or decode, over the number of workers."""
     counts = (1, 2, 4, 8, 12)
     kinds = {
-        "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), RED, "s--", 2.3),
+        "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), BAD, "s--", 2.3),
         "reading, 8\nat a time": (
-            Pipeline(read_ms=80, storage_streams=8), BLUE, "o-", 4.6
+            Pipeline(read_ms=80, storage_streams=8), MEASURED, "o-", 4.6
         ),
     }  # fmt: skip
     with slide(5.9, 4.5) as (figure, (panel,)):
@@ -77,7 +78,10 @@ def duplicates() -> Figure:
     """Draw how many of 1,024 events PolarBERT's dataset served, and how many are unique."""
     served = {1: (960, 960), 2: (1920, 999), 4: (3840, 1015)}  # claim fast-duplicates
     with slide(5.9, 4.5) as (figure, (panel,)):
-        for shift, name, colour, hatch in (-0.2, "served", RED, "//"), (0.2, "distinct", BLUE, ""):
+        for shift, name, colour, hatch in (
+            (-0.2, "served", BAD, "//"),
+            (0.2, "distinct", MEASURED, ""),
+        ):
             counts = [pair[shift > 0] for pair in served.values()]
             places = np.arange(len(served)) + shift
             drawn = panel.barh(places, counts, 0.38, color=colour, hatch=hatch, label=name)
@@ -114,12 +118,9 @@ def formats() -> Figure:
     """Draw the bytes that each format reads per byte of one of 500 events."""
     found = {FORMATS[name].title: read for name, read in amplifications().items()}
     with slide(5.9, 4.5) as (figure, (panel,)):
-        colour = [RED if read > 10 else BLUE for read in found.values()]
-        value_bars(panel, found, lambda read: f"{read:.0f}" if read > 9.5 else f"{read:.1f}")
-        for bar, one in zip(panel.patches, colour, strict=True):
-            bar.set_color(one)
-        panel.set(xscale="log", xlim=(0.7, 1500), xticks=[], xlabel="bytes read per byte")
-        panel.minorticks_off()
+        colour = [BAD if read > 10 else MEASURED for read in found.values()]
+        say = lambda read: f"{read:.0f}" if read > 9.5 else f"{read:.1f}"  # noqa: E731
+        log_dots(panel, found, "bytes per byte", say, colour)
     return figure
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keepfed.measure.picture import LOOKS
-from slides.figures.fast_data_loaders.drawing import GREEN, RED, slide
+from keepfed.palette import BAD, GOOD, SKY
+from slides.figures.fast_data_loaders.drawing import slide
 
 
 def shares() -> Figure:
@@ -20,7 +21,7 @@ def shares() -> Figure:
             for rank, sample in enumerate(samples):
                 again = sample in met
                 met.add(sample)
-                bar = panel.barh(rank, 0.9, left=place + 0.05, color=RED if again else "#56b4e9")
+                bar = panel.barh(rank, 0.9, left=place + 0.05, color=BAD if again else SKY)
                 bar[0].set(edgecolor="white", hatch="///" if again else "")
                 behind = {"facecolor": bar[0].get_facecolor(), "edgecolor": "none", "pad": 4}
                 number = panel.text(place + 0.5, rank, str(sample), ha="center", va="center")
@@ -61,7 +62,7 @@ def useful_hour() -> Figure:
     busy = np.linspace(0.15, 1, 100)
     with slide(5.9, 5.0) as (figure, (panel,)):
         panel.plot(100 * busy, 3 / busy, color="gray")
-        for share, colour in (0.3, RED), (0.8, GREEN):
+        for share, colour in (0.3, BAD), (0.8, GOOD):
             panel.plot(100 * share, 3 / share, "o", color=colour, markersize=14)
             panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
         panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from course_stories.figures import value_bars
-from slides.figures.fast_data_loaders.drawing import BLUE, GREEN, LOOP, RED, rate, slide
+from keepfed.palette import BAD, MEASURED, SERIES
+from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide
 
 
 def smi() -> Figure:
@@ -25,7 +26,7 @@ def smi() -> Figure:
         "at work": [100 * one.sm_active for one in shown.values()],
     }
     with slide(12.4, 4.7) as (figure, (panel,)):
-        looks = ((RED, ""), (BLUE, "//"), (GREEN, ".."))
+        looks = zip(SERIES, ("", "//", ".."), strict=False)
         for number, ((name, found), (colour, hatch)) in enumerate(
             zip(rows.items(), looks, strict=True)
         ):
@@ -72,7 +73,7 @@ def three_runs() -> Figure:
                 "step alone": 1000 / loop.step_ms,
                 "together": rate(loop),
             }
-            value_bars(panel, rates, "{:.0f}".format, color=["gray", "gray", RED])
+            value_bars(panel, rates, "{:.0f}".format, color=["gray", "gray", BAD])
             panel.set(title=title, xticks=[], xlabel="batches per second")
         panels[1].set_yticklabels([])
     return figure
@@ -83,7 +84,7 @@ def stopwatch() -> Figure:
     found = {"with item()": _lines(read_loss=True), "without": _lines(read_loss=False)}
     with slide(12.4, 3.9, columns=2, sharey=True) as (figure, panels):
         for panel, (title, lines) in zip(panels, found.items(), strict=True):
-            value_bars(panel, lines, "{:.0f} ms".format, color=BLUE)
+            value_bars(panel, lines, "{:.0f} ms".format, color=MEASURED)
             panel.set(title=title, xticks=[], xlim=(0, 55))
     return figure
 

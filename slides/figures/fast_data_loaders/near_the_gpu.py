@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from course_stories.figures import value_bars
 from keepfed.measure.picture import LOOKS
 from keepfed.measure.spans import Span
-from slides.figures.fast_data_loaders.drawing import BLUE, RED, slide
+from keepfed.palette import BAD, MEASURED
+from slides.figures.fast_data_loaders.drawing import slide
 from slides.figures.fast_data_loaders.waiting import hit_percent
 
 
@@ -21,8 +22,8 @@ def cache_policies() -> Figure:
     evicts = [hit_percent(size, in_order=True) for size in sizes]
     keeps = [100 * min(1.0, 1 / size) for size in sizes]
     with slide(5.9, 5.2) as (figure, (panel,)):
-        panel.plot(sizes, keeps, "s-", color=BLUE, markersize=10)
-        panel.plot(sizes, evicts, "o--", color=RED, markersize=10)
+        panel.plot(sizes, keeps, "s-", color=MEASURED, markersize=10)
+        panel.plot(sizes, evicts, "o--", color=BAD, markersize=10)
         panel.text(1.6, 70, "never evicts")
         panel.text(1.3, 8, "evicts the oldest")
         panel.set(xlabel="data / cache", ylabel="found in the cache (%)", ylim=(-5, 105))
@@ -61,8 +62,8 @@ def copies() -> Figure:
     with slide(12.4, 4.4) as (figure, (panel,)):
         whole = panel.barh(list(times), there, color="none", hatch="//", label="batch has arrived")
         for bar in whole:
-            bar.set(edgecolor=BLUE, linewidth=2)
-        panel.barh(list(times), held, color=RED, height=0.4, label="program continues")
+            bar.set(edgecolor=MEASURED, linewidth=2)
+        panel.barh(list(times), held, color=BAD, height=0.4, label="program continues")
         panel.set(xlabel="ms until … (emulated RTX 3090, 24 MB)", xlim=(0, 3.4))
         panel.invert_yaxis()
         panel.legend(loc="lower right")

@@ -15,7 +15,8 @@ from matplotlib.patches import FancyBboxPatch
 from course_stories.figures import value_bars
 from course_utils.hardware.storage import BLOCK, slow_storage
 from keepfed.measure.picture import LOOKS
-from slides.figures.fast_data_loaders.drawing import BLUE, LOOP, RED, rate, slide
+from keepfed.palette import BAD, MEASURED
+from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide
 
 CACHED = 40  # blocks of 32 KiB in the page cache of the cliff
 
@@ -26,8 +27,7 @@ def cliff() -> Figure:
     with slide(5.9, 4.5) as (figure, (panel,)):
         for name, in_order, look in ("in order", True, "o-"), ("shuffled", False, "s--"):
             found = [hit_percent(size, in_order=in_order) for size in sizes]
-            colour = RED if in_order else BLUE
-            panel.plot(sizes, found, look, color=colour, markersize=10, label=name)
+            panel.plot(sizes, found, look, markersize=10, label=name)
         panel.set(xlabel="data / page cache", ylabel="found in it (%)", ylim=(-5, 105))
         panel.set_xticks((0.5, 1, 1.5, 2, 2.5))
         panel.legend()
@@ -82,7 +82,7 @@ def model() -> Figure:
         said = [1000 / (130 if w == 0 else max(50, 80 / w)) for w in workers]
         found = [rate(replace(LOOP, num_workers=w)) for w in workers]
         panel.plot(workers, said, "-", color="gray", label="formula")
-        panel.plot(workers, found, "o", color=BLUE, markersize=12, label="simulated")
+        panel.plot(workers, found, "o", color=MEASURED, markersize=12, label="simulated")
         panel.set(xlabel="workers", ylabel="steps per second", ylim=(0, 23), xticks=workers)
         panel.legend(loc="lower right")
     return figure
@@ -101,7 +101,7 @@ def exposes() -> Figure:
     loops = {name: replace(LOOP, **change) for name, change in changes.items()}
     waits = {name: 100 - loop.step_ms * rate(loop) / 10 for name, loop in loops.items()}
     with slide(12.0, 4.4) as (figure, (panel,)):
-        colour = [RED if wait > 20 else BLUE for wait in waits.values()]
+        colour = [BAD if wait > 20 else MEASURED for wait in waits.values()]
         value_bars(panel, waits, "{:.0f} %".format, color=colour)
         panel.set(xlabel="the GPU waits, without start-up (simulated)", xticks=[])
     return figure

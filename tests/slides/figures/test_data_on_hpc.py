@@ -10,6 +10,7 @@ from slides.figures.data_on_hpc import (
     SHARED,
     _gb_per_s,
     _seconds,
+    scatter,
 )
 
 
@@ -27,3 +28,8 @@ def test_many_files_cost_more_than_random_and_ordered_reads() -> None:
     each = _seconds("busy Lustre", A_FILE_EACH, opens=len(A_FILE_EACH))
     random, in_order = (_seconds("busy Lustre", reads, 1) for reads in (AT_RANDOM, IN_ORDER))
     assert each > random > 100 * in_order
+
+
+@pytest.mark.parametrize(("in_memory", "ratio"), [(1, 16), (16, 4.1), (256, 1)])
+def test_scatter_falls_with_the_clusters_in_memory(in_memory: int, ratio: float) -> None:
+    assert scatter(in_memory) == pytest.approx(ratio, rel=0.1)
