@@ -99,10 +99,24 @@ def test_presenter_view_and_deck_follow_each_other(window, tmp_path: Path) -> No
     slides.keyboard.press("2")
     for frame in notes.frames[1:]:
         frame.locator(".tl[data-state='show=Workers']").wait_for()
+    notes.locator(".late", has_text="−1 min").wait_for()
     notes.keyboard.press("1")
     slides.locator(".tl[data-state='show=Naive']").wait_for()
     assert len(notes.frames) == 3
     assert asked == []
+
+
+def test_presenter_view_lists_slides_to_skip(window, tmp_path: Path) -> None:
+    (tmp_path / "talk.md").write_text(DECK.format("").replace("1 min.", "1 min, skip if late."))
+    file = tmp_path / "talk.html"
+    file.write_text(page(read_deck(tmp_path / "talk.md"), []), "utf-8")
+    slides, _ = open_deck(window, file, "?minutes=2")
+    with slides.expect_popup() as opened:
+        slides.keyboard.press("s")
+    late = opened.value.locator(".late")
+    late.get_by_text("+1 min, skip 2", exact=True).wait_for()
+    slides.keyboard.press("End")
+    opened.value.locator(".late", has_text="−1 min").wait_for()
 
 
 def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:

@@ -1,12 +1,17 @@
 """The instructor's pack: it has a page per notebook and matches the cells."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from notebooks.build import HERE, BuildError, number, parts, sources
-from slides.instructor.collect import demos, guessed, main, notes, page, questions, script_minutes
+from slides.build.markdown import read_deck
+from slides.build.rich_text import SLIDES
+from slides.instructor import collect, openings
+from slides.instructor.collect import checks, demos, main, page, script_minutes
+from slides.instructor.contents import goals, guessed, notes, questions
 from slides.instructor.schedule import Stop, timetable
 
 SOURCES = sources(HERE / "source")
@@ -22,7 +27,7 @@ def test_notebook_pages_have_all_instructor_sections(
     source: Path,
 ) -> None:
     told = notes(source)
-    assert {"Script", "Board", "Goes wrong"} <= set(told)
+    assert {"Script", "Leave out", "Board", "Goes wrong"} <= set(told)
     assert sorted(guessed(told.get("Guesses", ""))) == sorted(questions(source))
 
 
@@ -32,17 +37,58 @@ def test_script_takes_as_long_as_the_core(source: Path) -> None:
     assert abs(sum(script_minutes(notes(source)["Script"])) - core.minutes) <= 2
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=number)
+def test_each_core_exercise_checks_a_goal(source: Path) -> None:
+    core, extra = parts(source)
+    keys = {key for goal in goals(source) for key in goal.checks}
+    assert core.exercises.keys() <= keys
+    assert keys <= {*core.exercises, *extra.exercises, *questions(source)}
+    assert len(list(checks(source))) == 2 + len(goals(source)) > 3
+
+
+def test_table_of_checks_names_exercises_and_what_they_check() -> None:
+    _, _, first, *_ = checks(next(path for path in SOURCES if number(path) == "02"))
+    assert "| 2.1 *Read the progress bar*, 02a, 02b | Check events per epoch" in first
+
+
+def test_each_notebook_has_three_opening_slides(tmp_path: Path) -> None:
+    path = tmp_path / "openings.md"
+    path.write_text(openings.deck(), "utf-8")
+    first, *slides = read_deck(path).slides
+    notebooks = [source for source in SOURCES if number(source).isdecimal()]
+    links = [int(link) for link in re.findall(r"#/(\d+)", first.text)]
+    assert [slides[link - 1].heading[:2] for link in links] == [*map(number, notebooks)]
+    assert len(slides) == 3 * len(notebooks)
+    for source, question in zip(notebooks, slides[2::3], strict=True):
+        assert question.heading == next(iter(questions(source).values())).text
+    assert all(len(slide.text.split()) < 80 for slide in slides)
+
+
+def test_eight_questions_have_one_answer_and_explain_the_others() -> None:
+    text = (SLIDES / "instructor" / "questions.md").read_text("utf-8")
+    sheet, key = text.split("# Answers")
+    asked = re.findall(r"^\*\*(\d)\.\*\*.*?((?:^- .*\n)+)", sheet, re.MULTILINE | re.DOTALL)
+    answers = re.findall(r"^\| (\d) \| ([A-D]) \| (.*) \| (\d\d) \|$", key, re.MULTILINE)
+    assert [number for number, _ in asked] == [number for number, *_ in answers] == [*"12345678"]
+    for (_, options), (_, right, why, _) in zip(asked, answers, strict=True):
+        assert re.findall(r"^- (\w): ", options, re.MULTILINE) == [*"ABCD"]
+        assert sorted([right, *re.findall(r"\*\*([A-D])\*\*", why)]) == [*"ABCD"]
+
+
 def test_each_demo_appears_in_a_notebook_script() -> None:
     rows = [row for row in demos(SOURCES) if row.startswith("| `")]
     assert rows
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
-def test_instructor_cells_are_merged_with_running_times(tmp_path: Path) -> None:
+def test_instructor_cells_are_merged_with_times_of_a_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "90_a.py"
     source.write_text(NOTEBOOK, "utf-8")
+    monkeypatch.setattr(collect, "in_class", lambda *_: 14)
     text = "\n".join(page(source))
-    assert "- 0–2 min: Begin.\n- 2–7 min: Go on.\n### What people guess" in text
+    assert "- 0–4 min: Begin.\n- 4–14 min: Go on.\n### What people guess" in text
     assert "- **90a** *How long?* They say 1.\n- **90b** *Where?* They say here." in text
 
 
@@ -54,8 +100,9 @@ def test_instructor_cell_without_first_line_is_reported(tmp_path: Path) -> None:
 
 
 def test_only_full_days_have_lunch() -> None:
-    rows = list(timetable([Stop(f"{n:02}", 60) for n in range(6)]))
+    rows = list(timetable([Stop(f"{n:02}", 40, 60) for n in range(6)]))
     assert [what for *_, what in rows if isinstance(what, str)] == [
+        "*arrive, run* `course check`",
         "*break*",
         "*break*",
         "*lunch*",
@@ -63,7 +110,7 @@ def test_only_full_days_have_lunch() -> None:
         "*break*",
     ]
     assert all(end == begin for (_, end, _), (begin, _, _) in pairwise(rows))
-    short = timetable([Stop("00", 80), Stop("01", 80), Stop("02", 60)])
+    short = timetable([Stop("00", 60, 80), Stop("01", 60, 80), Stop("02", 40, 60)])
     assert "*lunch*" not in [what for *_, what in short]
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from slides.build.markdown import DeckError, read_deck, to_html
+from slides.build.page import page
 
 FRONT = "---\ntitle: A talk\nsubtitle: Short\nminutes: 3\n---\n"
 TITLE = "# A talk\n\nNote:\n**1 min.**\n\n*Say:* Welcome.\n---\n"
@@ -36,6 +37,21 @@ def test_deck_has_slides_with_notes_and_minutes(tmp_path: Path) -> None:
     ]
     assert deck.slides[1].notes == NOTES.rstrip()
     assert deck.slides[1].spoken.split() == ["*Say:*", "It", "is", "new.", "*Ask:*", "Why?"]
+
+
+def test_head_names_speaker_and_place(tmp_path: Path) -> None:
+    path = tmp_path / "talk.md"
+    path.write_text(FRONT + TITLE + SLIDE.format(""), "utf-8")
+    deck = read_deck(path, title="Mine", name="Ada", place=None)
+    assert (deck.title, deck.by) == ("Mine", "Ada")
+    shown = page(deck, [])
+    assert "<h1>Mine</h1>" in shown
+    assert '<p class="subtitle">Ada</p>' in shown
+    assert '<section data-minutes="1.5" data-skip>' in shown
+
+
+def test_book_is_linked(html) -> None:
+    assert 'href="https://fast-data-loaders.github.io' in html(":::book")
 
 
 def test_plus_bullets_are_fragments_and_comments_are_hidden(html) -> None:

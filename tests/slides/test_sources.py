@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,15 @@ def test_slide_lists_the_sources_of_its_claims(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", decks())
 def test_deck_has_no_findings(name: str) -> None:
     assert list(findings(read_deck(SLIDES / f"{name}.md"), read_all_claims())) == []
+
+
+def test_first_deck_fits_its_slots_with_time_for_the_room() -> None:
+    slides = read_deck(SLIDES / "fast_data_loaders.md").slides
+    assert sum(slide.minutes for slide in slides) <= 55
+    assert sum(slide.minutes for slide in slides if not slide.skippable) <= 40
+    for slide in slides:
+        asks = "*Ask:*" in slide.spoken or ":::demo" in slide.text
+        assert slide.minutes >= 1.5 * asks, slide.where
+        assert len(slide.spoken.split()) <= 100 * slide.minutes, slide.where
+    live = re.findall(r"^:::demo (\w+)$", "".join(slide.text for slide in slides), re.MULTILINE)
+    assert live == ["wait", "clinic", "duplicates"]
