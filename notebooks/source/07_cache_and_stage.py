@@ -48,7 +48,7 @@ cu.ready("07")
 # The shared storage of the cluster is slower than all of these. How long does an epoch of 2,000 events
 # in random order take from each place? We emulate four storages and use two real places. Our files
 # were read before, so they are in the page cache. `stage_to_shm` *stages* them, which means that it
-# copies them to `/dev/shm`. All bars contain the same Python time, measured on the page cache. The
+# copies them to `/dev/shm`. All times contain the same Python time, measured on the page cache. The
 # emulated storages add the waiting that their clock counts.
 
 # %%
@@ -567,6 +567,8 @@ cu.reveal("07e", stretches["cut, then cached"])
 # - **[3FS](https://github.com/deepseek-ai/3FS)** of DeepSeek connects the SSDs of many nodes by a fast
 #   network. A read test on 180 storage nodes gave 6.6 TiB/s. Its authors say that data then need no shuffling in advance,
 #   because the hardware makes random access fast.
+# - **[CernVM-FS](https://cernvm.cern.ch/fs/)** shows software in the read-only folder `/cvmfs`. A node fetches a file over
+#   HTTP when it is first used, and caches it. Use it for environments with many small files, and not for training data.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
