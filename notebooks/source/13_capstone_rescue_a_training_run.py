@@ -201,8 +201,8 @@ plot_learning(recorded(), learning_curves(real_job, "12 s on your machine"))
 cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 
 # %% [markdown]
-# The orange curve is your script, which trained for a few seconds on a tenth of the data. The blue
-# curves are from a complete training with the fixed script, which we recorded. The right picture shows
+# The curve of 2,000 events is your script, which trained for a few seconds on a tenth of the data. The
+# blue curves are from a complete training with the fixed script, which we recorded. The right picture shows
 # the second task, and the error of a *line fit*. This traditional method of physics assumes that a point
 # moves along a straight line at constant speed, and fits the line to the places and times of the pulses.
 # With the same samples, a slow loader and a fast loader give the same curve.
