@@ -1,8 +1,7 @@
 """HTTP server that answers only requests with the right token.
 
-The object store and the leaderboard are built on it. The server does not log requests, because a
-URL may contain the token. It has no protection against clients that send one byte a minute
-(slowloris) to keep connections open.
+The object store and the wall are built on it. The server does not log requests, because a URL may
+contain the token. With `patience_s` it closes the connections of clients that send too slowly.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from tornado.httpserver import HTTPServer
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.log import app_log
 from tornado.web import Application, HTTPError, RequestHandler
 
@@ -25,6 +24,7 @@ from course_utils.errors import CourseError
 LOOPBACK = "127.0.0.1"
 _WAITING = 128  # connections in the queue: a whole class may connect at once
 _LONGEST_BODY = 64 * 1024  # bytes read of a request body; longer bodies are rejected
+_MOST_CONNECTIONS = 300  # of one address
 
 
 class TokenHandler(RequestHandler):
@@ -32,6 +32,7 @@ class TokenHandler(RequestHandler):
 
     SUPPORTED_METHODS: tuple[str, ...] = ("GET", "HEAD")
     called = "server"
+    wrong_token = 403  # status
     sentences: ClassVar[Mapping[int, str]] = {}  # by status; 500 is the default
 
     def set_default_headers(self) -> None:
@@ -55,9 +56,16 @@ class TokenHandler(RequestHandler):
             self.set_header("WWW-Authenticate", "Bearer")
             needed = "A token is required. Send the header Authorization: Bearer TOKEN, or ?token=."
             raise HTTPError(401, reason=needed)
-        if not hmac.compare_digest(given.strip().encode(), self.settings["token"].encode()):
+        is_right = [
+            hmac.compare_digest(given.strip().encode(), one.encode()) for one in self.tokens()
+        ]
+        if not any(is_right):
             wrong = f"Wrong token for this {self.called}. Copy the token again."
-            raise HTTPError(403, reason=wrong)
+            raise HTTPError(self.wrong_token, reason=wrong)
+
+    def tokens(self) -> list[str]:
+        """Return the tokens that this handler accepts."""
+        return [self.settings["token"]]
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with one sentence of plain text."""
@@ -81,6 +89,7 @@ def serve_with_token(
     ready: Callable[[int], None],
     port: int = 0,
     address: str = LOOPBACK,
+    patience_s: float = 3600,
     **settings: Any,
 ) -> None:
     """Serve `handlers`, which must all be `TokenHandler`, until the process is interrupted.
@@ -91,6 +100,7 @@ def serve_with_token(
         ready: Called with the port once the server accepts requests.
         port: Port to listen on; 0 selects a free port.
         address: Address of this machine to listen on.
+        patience_s: Longest time for a client to send a request.
         settings: Additional entries for `self.settings` of the handlers.
 
     Raises:
@@ -101,13 +111,26 @@ def serve_with_token(
             "A token may contain only letters, digits and ._~+/-. Choose a different token."
         )
     settings |= {"token": token, "address": address, "log_function": lambda handler: None}
-    asyncio.run(_serve(Application([*handlers], **settings), _listen(port, address), ready))
+    server = _Server(
+        Application([*handlers], **settings),
+        max_body_size=_LONGEST_BODY,
+        idle_connection_timeout=patience_s,
+        body_timeout=patience_s,
+    )
+    asyncio.run(_serve(server, _listen(port, address), ready))
 
 
-async def _serve(
-    application: Application, line: socket.socket, ready: Callable[[int], None]
-) -> None:
-    server = HTTPServer(application, max_body_size=_LONGEST_BODY)
+class _Server(HTTPServer):
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        """Serve a connection, unless its address has too many."""
+        open_ones = (getattr(one.context, "address", None) for one in self._connections)
+        if sum(bool(one) and one[0] == address[0] for one in open_ones) < _MOST_CONNECTIONS:
+            super().handle_stream(stream, address)
+        else:
+            stream.close()
+
+
+async def _serve(server: HTTPServer, line: socket.socket, ready: Callable[[int], None]) -> None:
     server.add_socket(line)
     ready(line.getsockname()[1])
     try:

@@ -111,7 +111,7 @@ def test_dynamic_imports_from_higher_layers_are_listed() -> None:
     assert dynamic_imports(modules()) == {
         "course_utils.teaching.exercise loads course_exercises",
         "course_stories.lecture.show loads course_stories.lecture.programs",
-        "course_utils.command.cli loads course_stories.leaderboard",
+        "course_utils.command.cli loads course_stories.wall",
         "course_utils.command.cli loads course_stories.lecture",
     }
 

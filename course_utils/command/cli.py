@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from course_utils import paths
 from course_utils.command import lab, workfolder
@@ -20,7 +21,6 @@ from keepfed.files import replace_file
 from keepfed.formatting import plural, size, wrap
 
 _FIRST = "work/00_start_here.ipynb"
-_LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
 _SHARDS = "shards.json"  # written by `write_shards`, whose module imports torch
 _STOP = "Press Ctrl-C to stop."
 
@@ -74,11 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_serve)
     command = commands.add_parser(
-        "leaderboard",
-        help="show a class who has solved the capstone",
+        "wall",
+        help="show a class its guesses, its pace and who has solved the capstone",
         epilog="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
-    command.add_argument("--file", metavar="PATH", help="default: work/leaderboard.json")
     command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")
     command.add_argument(
         "--lan",
@@ -87,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="serve the local network, at this address of the machine (default: detected)",
     )
-    command.set_defaults(command=_leaderboard)
+    command.add_argument("--demo", type=int, default=0, metavar="N", help="invent N learners")
+    command.add_argument("--keep", action="store_true", help="add sums to work/guesses.csv")
+    command.set_defaults(command=_wall)
     light.add_watch(commands)
     light.add_audit(commands)
     light.add_why(commands)
@@ -266,24 +267,30 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _leaderboard(arguments: argparse.Namespace) -> int:
-    board = import_module("course_stories.leaderboard")
-
-    path = Path(arguments.file or paths.course_home() / "work" / "leaderboard.json")
+def _wall(arguments: argparse.Namespace) -> int:
+    wall = import_module("course_stories.wall")
     here = arguments.lan is None
-    address = "127.0.0.1" if here else arguments.lan or board.network_address()
-    # short, and without similar letters, because learners copy it from a blackboard
-    token = os.environ.get("COURSE_TOKEN") or "".join(map(secrets.choice, [_LEGIBLE] * 8))
 
-    def show(port: int) -> None:
+    def show(addresses: Any) -> None:
         reach = "this machine only; add --lan for a class" if here else "everyone with the token"
-        _say(f"Leaderboard, for {reach}: {board.board_address(port, address, token)}")
-        _say(f"  It is stored in {path}. To remove a name, delete its line.", indent=2)
+        _say(f"Wall, for {reach}: {addresses.wall}")
+        print(f"  Desk, for you: {addresses.desk}\n  Phones: {addresses.phone}")
+        print(f"  Write on the board: {addresses.join}")
+        if addresses.seats:
+            _say(f"It continues with {plural(addresses.seats, 'seat')} of an interrupted wall.")
         _say(_STOP)
 
-    with contextlib.suppress(KeyboardInterrupt):
-        board.serve_board(path, token=token, ready=show, port=arguments.port, address=address)
-    _say(f"The leaderboard has stopped. It is stored in {path}.")
+    wall.serve_wall(
+        paths.course_home(),
+        ready=show,
+        token=os.environ.get("COURSE_TOKEN", ""),
+        port=arguments.port,
+        address="127.0.0.1" if here else arguments.lan or wall.network_address(),
+        demo=arguments.demo,
+        keep=arguments.keep,
+    )
+    kept = " Sums are in work/guesses.csv." if arguments.keep else ""
+    _say(f"The wall has stopped. Its posts are deleted.{kept} The leaderboard is kept.")
     return 0
 
 

@@ -312,9 +312,9 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # %% [markdown]
 # ## A board for a class
 #
-# A class can compare its results. Run `course leaderboard` in a terminal. It prints an address and serves
-# a page that follows the class. With `--lan`, everybody in your network can open the page. Without it,
-# only this machine can.
+# A class can compare its results. Run `course wall` in a terminal. It prints the address of the
+# wall, and its page `/board` follows the class. With `--lan`, everybody in your network can open the
+# page. Without it, only this machine can.
 #
 # Choose any name, and enter the address with its token. The board receives this name, the figures of
 # your best result and its time, and nothing else. Your first post returns a word. Pass it as `word=` in
@@ -331,7 +331,7 @@ print(post(name, best(seed_of(script)), board, word=word))
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
-# **Background.** `course leaderboard --lan` stores the board in `work/leaderboard.json` and continues
+# **Background.** `course wall --lan` stores the board in `work/leaderboard.json` and continues
 # with it after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
 # remove a name, or to let somebody post again who lost their word, delete the line in that file. The
 # board may run while you edit. It uses plain HTTP, so in a network that you do not trust, use it on one

@@ -1,4 +1,4 @@
-"""Blocks of a deck: figures, timelines, demos, columns and source lines."""
+"""Blocks of a deck: figures, timelines, demos, guesses, columns and source lines."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from course_stories.lecture import demos, load_finding
+from course_stories.wall import deck_question
 from course_utils.paths import recording
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate
@@ -59,6 +60,8 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
             return _timeline(block)
         case "demo":
             return _demo(block, inner)
+        case "guess":
+            return _guess(block)
         case "columns":
             columns = "".join(f"<div>{column}</div>" for column in inner)
             return f'<div class="columns">{columns}</div>'
@@ -132,6 +135,17 @@ def _book() -> str:
         drawn = import_module("segno").make(address, micro=False).svg_inline(scale=9, light="white")
         code = f'<figure role="img" aria-label="QR code of the book">{drawn}</figure>'
     return f'{code}<p><a href="{escape(address)}">{shown}</a></p>'
+
+
+def _guess(block: Block) -> str:
+    """Return a question, below which the deck shows the wall of the class if there is one."""
+    question = deck_question(block.argument, block.lines)
+    answers = "".join(f"<li>{escape(choice)}</li>" for choice in question.choices)
+    unit = f" ({question.unit})" if question.unit else ""
+    return (
+        f'<div class="guess" data-key="{escape(question.key)}">{render(question.text + unit)}'
+        f"{f'<ul>{answers}</ul>' if answers else ''}</div>"
+    )
 
 
 def _timeline(block: Block) -> str:

@@ -59,8 +59,25 @@ function fit(box) {
   }
 }
 
-// Show or hide the recording of a demo, which covers the slide.
+// Show the wall of the class below the question of the current slide, if its address is known.
+const stored = { get wall() { try { return localStorage.getItem("wall") ?? ""; } catch { return ""; } } };
+function setWall(address) {
+  try { localStorage.setItem("wall", address); } catch { /* a browser may forbid it for files */ }
+  showWall();
+}
+function showWall() {
+  document.querySelectorAll(".guess iframe").forEach((frame) => frame.remove());
+  const guess = deck.getCurrentSlide()?.querySelector(".guess"), wall = URL.canParse(stored.wall) && new URL(stored.wall);
+  if (!guess || !wall || follows || paper) return;
+  const frame = document.createElement("iframe");
+  frame.src = new URL(`/?${new URLSearchParams({ token: wall.searchParams.get("token"), key: guess.dataset.key })}`, wall);
+  frame.title = "Wall";
+  guess.append(frame);
+}
+
+// Show or hide the recording of a demo, which covers the slide, or the measured values of the wall.
 function unfold() {
+  deck.getCurrentSlide().querySelector(".guess iframe")?.contentWindow.postMessage("uncover", "*");
   const folded = deck.getCurrentSlide().querySelector(".demo details");
   if (folded) folded.open = !folded.open;
 }
@@ -148,7 +165,8 @@ const deck = new Reveal({
 });
 window.Reveal = deck;
 for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the notes window
-deck.addKeyBinding({ keyCode: 82, key: "R", description: "Show the recording of a demo" }, unfold);
+deck.addKeyBinding({ keyCode: 82, key: "R", description: "Show the recording of a demo, or uncover the wall" }, unfold);
+deck.addKeyBinding({ keyCode: 87, key: "W", description: "Address of the wall" }, () => setWall(prompt("Address of the desk or the wall, or nothing", stored.wall) ?? stored.wall));
 deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light theme" }, () => setTheme(!root.classList.contains("dark")));
 const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();
@@ -158,6 +176,9 @@ deck.on("fragmentshown", stepAll);
 deck.on("fragmenthidden", stepAll);
 deck.on("slidechanged", stepAll);
 deck.on("slidechanged", () => boxes.forEach(fit));
+deck.on("slidechanged", showWall);
+if (asked.has("wall")) setWall(asked.get("wall"));
+showWall();
 stepAll();
 await allReady();
 boxes.forEach(fit);

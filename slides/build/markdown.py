@@ -22,6 +22,12 @@
 
     :::source Somebody, Journal 1 (2026)
 
+    :::guess fast-3
+    A question that the room can answer on its wall. The block is explained in
+    `course_stories/wall/questions.py`.
+    unit: times
+    :::
+
 A block ends with a line `:::`. A source, a demo or `:::book` may be a single line without it.
 `blocks.py` defines the blocks. The front matter may also have the `name` of the speaker and the
 `place` of the talk.

@@ -9,15 +9,16 @@ from playwright.sync_api import BrowserContext, expect
 
 from course_stories.leaderboard import post
 from tests.browser.lab_page import SHOTS, GuardedPage
-from tests.stories.leaderboard.helpers import GOOD, running_board
+from tests.stories.leaderboard.helpers import GOOD
+from tests.stories.wall.helpers import running_wall
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with running_board(tmp_path / "leaderboard.json") as (_, url):
-        yield url
+    with running_wall(tmp_path) as wall:
+        yield wall.wall.replace("/?", "/board?")
 
 
 @pytest.fixture
@@ -68,15 +69,15 @@ def test_page_updates_and_shows_names_as_text(guarded: GuardedPage, url: str) ->
 
 
 def test_page_reports_stopped_board_and_recovers(chromium: BrowserContext, tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
-    with running_board(path) as (_, url):
+    with running_wall(tmp_path) as wall:
+        url = wall.wall.replace("/?", "/board?")
         post("Marie", GOOD, url)
         guarded = GuardedPage(chromium, allowed="http://127.0.0.1")
         guarded.page.goto(url)
         status = guarded.page.get_by_role("status")
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")
-    expect(status).to_have_text("The board does not answer. This page keeps trying.")
+    expect(status).to_have_text("The server does not answer. This page keeps trying.")
     expect(guarded.page.get_by_role("cell", name="Marie")).to_be_visible()
-    with running_board(path, "--port", url.rpartition(":")[2].partition("/")[0]):
+    with running_wall(tmp_path, "--port", url.rpartition(":")[2].partition("/")[0]):
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")
     guarded.close()

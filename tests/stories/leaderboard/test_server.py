@@ -1,4 +1,4 @@
-"""The leaderboard server: `course leaderboard` in a subprocess, with real sockets."""
+"""The leaderboard of `course wall`, in a subprocess with real sockets."""
 
 import json
 import os
@@ -7,48 +7,42 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from course_stories.leaderboard import network_address, post
+from course_stories.leaderboard import post
+from course_stories.wall import network_address
 from course_utils.command import cli
 from keepfed.errors import KeepfedError
-from tests.stories.leaderboard.helpers import GOOD, TOKEN, post_fields, running_board
+from tests.stories.leaderboard.helpers import GOOD, post_fields
+from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("class") / "leaderboard.json"
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("class")
 
 
 @pytest.fixture(scope="module")
-def url(path: Path) -> Iterator[str]:
-    with running_board(path) as (_, url):
-        yield url
+def path(home: Path) -> Path:
+    return home / "work" / "leaderboard.json"
 
 
-def ask(
-    url: str, path: str, *, method: str = "GET", token: str = TOKEN, body: bytes = b"", **more: str
-) -> tuple[int, dict[str, str], str]:
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        connection.request(method, path, body, headers | more)
-        answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read().decode()
-    finally:
-        connection.close()
+@pytest.fixture(scope="module")
+def wall(home: Path) -> Iterator[RunningWall]:
+    with running_wall(home) as wall:
+        yield wall
 
 
 def names_on_board(path: Path) -> list[str]:
     return [line["name"] for line in json.loads(path.read_text("utf-8"))["results"]]
 
 
-def test_sixty_concurrent_posts_are_all_stored(url: str, path: Path) -> None:
+def test_sixty_concurrent_posts_are_all_stored(wall: RunningWall, path: Path) -> None:
+    url = wall.wall
     first, *others = a_class = [f"Learner {number}" for number in range(61)]
     post(first, GOOD, url)
     with ThreadPoolExecutor(60) as pool:
@@ -57,12 +51,12 @@ def test_sixty_concurrent_posts_are_all_stored(url: str, path: Path) -> None:
             assert first in names_on_board(path)  # the file is complete at any moment
     assert sorted(names_on_board(path)) == sorted(a_class)
     assert all(f": {GOOD.points} points, place " in one.result() for one in posts)
-    assert "word" not in json.loads(ask(url, "/leaderboard.json")[2])["results"][0]
-    assert len(json.loads(ask(url, "/leaderboard.json")[2])["results"]) == 61
+    assert "word" not in json.loads(wall.ask("/leaderboard.json")[2])["results"][0]
+    assert len(json.loads(wall.ask("/leaderboard.json")[2])["results"]) == 61
 
 
 def test_answered_posts_survive_a_kill(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
+    path = tmp_path / "work" / "leaderboard.json"
     answered: list[str] = []
     many = threading.Event()
 
@@ -75,33 +69,34 @@ def test_answered_posts_survive_a_kill(tmp_path: Path) -> None:
             if len(answered) >= 40:
                 many.set()
 
-    with running_board(path) as (server, url), ThreadPoolExecutor(4) as pool:
+    with running_wall(tmp_path) as wall, ThreadPoolExecutor(4) as pool:
+        url = wall.wall
         for who in "ABCD":
             pool.submit(post_on, who)
         assert many.wait(30)
-        server.kill()
+        wall.process.kill()
     assert {*names_on_board(path)} >= {*answered}
-    with running_board(path) as (_, url):
-        assert "points, place" in post("E", GOOD, url)
+    with running_wall(tmp_path) as wall:
+        assert "points, place" in post("E", GOOD, wall.wall)
 
 
-def test_requests_without_valid_token_are_rejected(url: str, path: Path) -> None:
+def test_requests_without_valid_token_are_rejected(wall: RunningWall, path: Path) -> None:
     body = json.dumps(post_fields("Guest")).encode()
     for token, status, said in (
         ("", 401, "A token is required"),
-        ("wrong", 403, "Wrong token for"),
+        ("wrong", 401, "Wrong token for"),
     ):
-        for method, at in (("GET", "/"), ("GET", "/leaderboard.json"), ("GET", "/x")):
-            got, _, sentence = ask(url, at, method=method, token=token)
+        for method, at in (("GET", "/board"), ("GET", "/leaderboard.json"), ("GET", "/x")):
+            got, _, sentence = wall.ask(at, method=method, token=token)
             assert (got, said in sentence) == (status, True)
-        got, _, sentence = ask(url, "/results", method="POST", token=token, body=body)
+        got, _, sentence = wall.ask("/results", body, token=token)
         assert (got, said in sentence) == (status, True)
     assert not path.exists() or "Guest" not in names_on_board(path)
 
 
-def test_foreign_host_header_is_rejected(url: str) -> None:
-    status, headers, said = ask(url, "/leaderboard.json", Host="evil.example")
-    assert (status, "The address of this board is 127.0.0.1" in said) == (403, True)
+def test_foreign_host_header_is_rejected(wall: RunningWall) -> None:
+    status, headers, said = wall.ask("/leaderboard.json", Host="evil.example")
+    assert (status, "The address of this wall is 127.0.0.1" in said) == (403, True)
     assert "Access-Control-Allow-Origin" not in headers
 
 
@@ -124,24 +119,30 @@ BAD: list[tuple[bytes, int, str]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "said"), BAD, ids=range(len(BAD)))
-def test_invalid_post_gets_clear_error(url: str, body: bytes, status: int, said: str) -> None:
-    got, headers, sentence = ask(url, "/results", method="POST", body=body)
+def test_invalid_post_gets_clear_error(
+    wall: RunningWall, body: bytes, status: int, said: str
+) -> None:
+    got, headers, sentence = wall.ask("/results", body)
     assert (got, headers["Content-Type"]) == (status, "text/plain; charset=utf-8")
     assert sentence.startswith(said)
     assert sentence.endswith(".\n")
     assert "Set-Cookie" not in headers
 
 
-def test_unknown_pages_and_methods_get_clear_error(url: str) -> None:
-    wrong = [("GET", "/results", 405), ("POST", "/", 405), ("DELETE", "/leaderboard.json", 405)]
+def test_unknown_pages_and_methods_get_clear_error(wall: RunningWall) -> None:
+    wrong = [
+        ("GET", "/results", 405),
+        ("POST", "/board", 405),
+        ("DELETE", "/leaderboard.json", 405),
+    ]
     for method, at, status in [*wrong, ("GET", "/../work", 404), ("POST", "/x", 404)]:
-        got, _, said = ask(url, at, method=method)
+        got, _, said = wall.ask(at, method=method)
         assert got == status, (method, at)
-        assert said.endswith("The board is at /, and results are posted to /results.\n")
+        assert said.endswith("The wall is at /, the leaderboard is at /board.\n")
 
 
-def test_page_allows_only_its_script_and_contains_no_token(url: str) -> None:
-    status, headers, page = ask(url, "/")
+def test_page_allows_only_its_script_and_contains_no_token(wall: RunningWall) -> None:
+    status, headers, page = wall.ask("/board")
     assert status == 200
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -150,48 +151,48 @@ def test_page_allows_only_its_script_and_contains_no_token(url: str) -> None:
     assert page.count(f'nonce="{nonce}"') == 2
     assert TOKEN not in page
     assert "innerHTML" not in page
-    assert ask(url, "/")[1]["Content-Security-Policy"] != policy
+    assert wall.ask("/board")[1]["Content-Security-Policy"] != policy
 
 
 def test_damaged_board_is_reported_and_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
-    with running_board(path) as (_, url):
-        assert "place 1 of 1" in post("A", GOOD, url)
+    path = tmp_path / "work" / "leaderboard.json"
+    with running_wall(tmp_path) as wall:
+        assert "place 1 of 1" in post("A", GOOD, wall.wall)
         path.write_text("{", "utf-8")
         said = "Not posted. leaderboard.json is not a leaderboard, or it is damaged"
-        assert post("B", GOOD, url).startswith(said)
-        assert ask(url, "/leaderboard.json")[0] == 500
+        assert post("B", GOOD, wall.wall).startswith(said)
+        assert wall.ask("/leaderboard.json")[0] == 500
         assert path.read_text("utf-8") == "{"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")
 def test_interrupted_board_resumes_with_its_results(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
+    path = tmp_path / "work" / "leaderboard.json"
     for name in ("A", "B"):
-        with running_board(path) as (server, url):
-            post(name, GOOD, url)
-            server.send_signal(signal.SIGINT)
-            rest, error = server.communicate(timeout=20)
-            assert (server.returncode, error) == (0, "")
-            assert f"It is stored in {path}." in rest
+        with running_wall(tmp_path) as wall:
+            post(name, GOOD, wall.wall)
+            wall.process.send_signal(signal.SIGINT)
+            rest, error = wall.process.communicate(timeout=20)
+            assert (wall.process.returncode, error) == (0, "")
+            assert "The leaderboard is kept." in rest
     assert names_on_board(path) == ["A", "B"]
 
 
-def test_board_is_reachable_from_network_only_with_lan(path: Path, url: str) -> None:
+def test_wall_is_reachable_from_network_only_with_lan(tmp_path: Path, wall: RunningWall) -> None:
     other = "127.0.0.2"  # represents a network address of this machine
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((other, urlsplit(url).port or 0), 5)
-    with running_board(path.with_name("lan.json"), "--lan", other) as (_, url):
-        assert urlsplit(url).hostname == other
-        assert "place 1 of 1" in post("A", GOOD, url)
-        assert ask(url, "/leaderboard.json", token="")[0] == 401
-        assert ask(url, "/leaderboard.json", Host="evil.example")[0] == 403
+        socket.create_connection((other, urlsplit(wall.wall).port or 0), 5)
+    with running_wall(tmp_path, "--lan", other) as lan:
+        assert urlsplit(lan.wall).hostname == other
+        assert "place 1 of 1" in post("A", GOOD, lan.wall)
+        assert lan.ask("/leaderboard.json", token="")[0] == 401
+        assert lan.ask("/leaderboard.json", Host="evil.example")[0] == 403
 
 
-def test_invalid_arguments_stop_board_with_error(
+def test_invalid_arguments_stop_wall_with_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "leaderboard.json"
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     cannot = [
         (["--lan", "203.0.113.9"], TOKEN, "Cannot listen on port 8765 of 203.0.113.9"),
         (["--port", "99999"], TOKEN, "Cannot listen on port 99999"),
@@ -199,10 +200,10 @@ def test_invalid_arguments_stop_board_with_error(
     ]
     for options, token, said in cannot:
         monkeypatch.setenv("COURSE_TOKEN", token)
-        assert cli.main(["leaderboard", "--file", str(path), *options]) == 1
+        assert cli.main(["wall", *options]) == 1
         assert capsys.readouterr().err.startswith(f"course: {said}")
-    path.write_text("{", "utf-8")
-    assert cli.main(["leaderboard", "--file", str(path)]) == 1
+    (tmp_path / "work" / "leaderboard.json").write_text("{", "utf-8")
+    assert cli.main(["wall"]) == 1
     assert "leaderboard.json is not a leaderboard, or it is damaged" in capsys.readouterr().err
 
 

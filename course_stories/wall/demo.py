@@ -1,0 +1,59 @@
+"""Invented seats, which play a class in notebook 02 for a rehearsal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from course_stories.wall.questions import Question
+from course_stories.wall.room import Room
+
+_NOTEBOOK = "02"
+_PAUSE_S = 1.0
+
+
+async def play(room: Room, seats: int) -> None:
+    """Post as `seats` learners, most of it at once and the rest one seat at a time."""
+    random, rest = Random(seats), []
+    for number in range(seats):
+        posts = list(_posts(room, f"demo{_letters(number)}", random))
+        now = len(posts) if number % 4 else len(posts) // 2
+        rest += posts[now:]
+        for post in posts[:now]:
+            room.take(room.read(post))
+    for post in rest:
+        await asyncio.sleep(_PAUSE_S)
+        room.take(room.read(post))
+
+
+def _posts(room: Room, seat: str, random: Random) -> Iterator[dict[str, Any]]:
+    yield {"seat": seat, "kind": "at", "notebook": random.choice(["01", *[_NOTEBOOK] * 6, "03"])}
+    questions = [one for key, one in room.course.questions.items() if key.startswith(_NOTEBOOK)]
+    for question in questions[: random.randint(1, 3)]:
+        about = {"seat": seat, "key": question.key}
+        yield {**about, "kind": "guess", "value": _value(question, random, spread=0.8)}
+        yield {**about, "kind": "measured", "value": _value(question, random, spread=0.06)}
+    places = [
+        place
+        for place, sentence in room.course.mistakes.items()
+        if place.startswith(f"nb{_NOTEBOOK}/ex1") and sentence.endswith(".") and len(sentence) > 60
+    ]
+    for exercise in sorted(one for one in room.course.exercises if one.startswith(_NOTEBOOK))[:2]:
+        status = random.choice(["right", "right", "wrong", "todo"])
+        about = {"seat": seat, "kind": "verdict", "exercise": exercise}
+        yield {**about, "status": status, "misconception": random.choice([*places[:3], ""])}
+    yield {"seat": seat, "kind": "hand", "up": random.random() < 0.06}
+
+
+def _value(question: Question, random: Random, *, spread: float) -> float | str:
+    if question.choices:
+        return random.choice(question.choices) if spread > 0.5 else question.choices[-1]
+    value = 1.0 + 30 * Random(question.key).random()  # the same for all seats
+    value *= random.lognormvariate(0.0, spread)
+    return round(min(value, 100.0) if question.unit == "%" else value, 1)
+
+
+def _letters(number: int) -> str:
+    return "".join("abcdefghjk"[int(digit)] for digit in f"{number:03}")

@@ -1,0 +1,38 @@
+const EVERY_MS = 2000, asked = new URLSearchParams(location.search), token = asked.get("token");
+const byId = (id) => document.getElementById(id);
+
+// Texts are untrusted, so everything is inserted as text, never as HTML.
+function make(tag, content, attributes = {}, space = "http://www.w3.org/1999/xhtml") {
+  const node = document.createElementNS(space, tag);
+  node.append(...[content].flat());
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
+function say(id, sentence) {  // a screen reader reads every change
+  if (byId(id).textContent !== sentence) byId(id).textContent = sentence;
+}
+
+// Return the answer of the server, or throw an error with its sentence.
+async function ask(path, body, bearer = token) {
+  const post = body && { method: "POST", body: JSON.stringify(body) };
+  const answer = await fetch(path, { headers: { Authorization: `Bearer ${bearer}` }, ...post });
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.status === 204 ? null : answer.json();
+}
+
+const failure = (error) => (error instanceof TypeError ? "The server does not answer. This page keeps trying." : error.message);
+
+// Refresh the page at once, and then every two seconds.
+async function follow(refresh) {
+  try {
+    await refresh();
+  } catch (error) {
+    say("state", failure(error));
+  }
+  setTimeout(() => follow(refresh), EVERY_MS);
+}
+
+function row(name, value, most, shown = String(value)) {
+  return make("div", [make("span", name), make("meter", [], { max: Math.max(1, most), value, "aria-hidden": true }), make("span", shown)], { class: "row" });
+}

@@ -1,0 +1,189 @@
+"""What a class has posted: the last value of each seat for each kind and key."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from course_stories.wall.questions import Course
+
+MOST_SEATS = 500
+_SEAT = re.compile(r"[a-z2-9]{4,16}")
+_LARGEST = 1e15
+_IDLE_S = 600
+_NO_PLACE = "An error in the code, or another mistake"
+
+
+class RoomFull(Exception):
+    """The room has its largest number of seats."""
+
+
+@dataclass
+class Post:
+    """A valid post, without unknown fields."""
+
+    seat: str
+    kind: str
+    key: str  # of the question or exercise, or ""
+    fields: dict[str, Any]
+    number: int = 0  # order of arrival
+    time: float = 0.0
+
+    def line(self) -> str:
+        """Return the post as JSON."""
+        return json.dumps({"seat": self.seat, "kind": self.kind, **self.fields})
+
+
+class Room:
+    """The posts of a class, in memory."""
+
+    def __init__(self, course: Course, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with an empty room."""
+        self.course = course
+        self._clock = clock
+        self._posts = defaultdict[tuple[str, str], dict[str, Post]](dict)
+        self._last_key: dict[str, str] = {}  # that each seat guessed
+        self._came: dict[str, float] = {}
+        self._count = 0
+
+    def read(self, given: Mapping[str, Any]) -> Post:
+        """Return a valid post.
+
+        Raises:
+            ValueError: If the post is not valid. The message gives the reason.
+        """
+        course, seat, kind = self.course, given.get("seat"), given.get("kind")
+        if not isinstance(seat, str) or not _SEAT.fullmatch(seat):
+            raise ValueError("'seat' must have 4 to 16 characters of a-z and 2-9.")
+        match kind:
+            case "at":
+                return Post(seat, kind, "", _field(given, "notebook", course.notebooks))
+            case "hand":
+                if not isinstance(given.get("up"), bool):
+                    raise ValueError("'up' must be true or false.")
+                return Post(seat, kind, "", {"up": given["up"]})
+            case "guess" | "measured":
+                key = _field(given, "key", course.questions)
+                return Post(seat, kind, key["key"], key | self._value(given, kind))
+            case "verdict":
+                fields = _field(given, "exercise", course.exercises)
+                fields |= _field(given, "status", ("right", "wrong", "todo"))
+                place = given.get("misconception")
+                # a learner may have another version of the course, with other lines
+                known = place if isinstance(place, str) and place in course.mistakes else ""
+                return Post(seat, kind, fields["exercise"], fields | {"misconception": known})
+        raise ValueError("'kind' must be at, guess, measured, verdict or hand.")
+
+    def take(self, post: Post) -> str:
+        """Store a post, and return its line, or "" if it changes nothing.
+
+        Raises:
+            RoomFull: If there are too many seats.
+        """
+        if post.seat not in self._came and len(self._came) >= MOST_SEATS:
+            raise RoomFull
+        now, some = self._clock(), self._posts[post.kind, post.key]
+        old = some.get(post.seat)
+        if old and old.fields == post.fields:
+            if post.kind == "verdict":
+                old.time = now
+            return ""
+        self._came.setdefault(post.seat, now)
+        self._count += 1
+        post.number, post.time = self._count, now
+        some.pop(post.seat, None)  # hands are in the order in which they were raised
+        some[post.seat] = post
+        if post.kind == "guess":
+            self._last_key[post.seat] = post.key
+        return post.line()
+
+    def lines(self) -> list[str]:
+        """Return the posts that restore this state, in the order of arrival."""
+        posts = [post for some in self._posts.values() for post in some.values()]
+        return [post.line() for post in sorted(posts, key=lambda one: one.number)]
+
+    @property
+    def seats(self) -> int:
+        """The number of seats."""
+        return len(self._came)
+
+    def answered(self) -> list[str]:
+        """Return the keys with guesses, in the order of the course."""
+        return [key for key in self.course.questions if self._of("guess", key)]
+
+    def followed(self) -> str:
+        """Return the key that most seats guessed last, or "" without guesses."""
+        return max(Counter(self._last_key.values()).items(), key=lambda one: one[1], default=("",))[
+            0
+        ]
+
+    def values(self, kind: str, key: str) -> list[Any]:
+        """Return the guesses or the measured values of all seats for a key."""
+        return [post.fields["value"] for post in self._of(kind, key)]
+
+    def pace(self) -> dict[str, Any]:
+        """Return the seats in each notebook, and for each exercise how many have passed."""
+        at = Counter(post.fields["notebook"] for post in self._of("at"))
+        passed = [[key, counts["right"]] for key, counts, _ in self._verdicts()]
+        titles = self.course.notebooks.items()
+        notebooks = [[number, title, at[number]] for number, title in titles if at[number]]
+        return {"notebooks": notebooks, "passed": passed, "learners": at.total()}
+
+    def mistakes(self) -> Counter[str]:
+        """Return how many seats have each mistake now, by its place in the source."""
+        return sum((places for _, __, places in self._verdicts()), Counter[str]())
+
+    def trouble(self) -> dict[str, Any]:
+        """Return the verdicts and mistakes of each exercise, idle seats, and raised hands."""
+        now, exercises = self._clock(), []
+        for key, counts, places in self._verdicts():
+            sentence = self.course.mistakes.get
+            slips = [[n, sentence(at, _NO_PLACE), at] for at, n in places.most_common()]
+            recent = sum(now - post.time < _IDLE_S for post in self._of("verdict", key))
+            exercises.append({"exercise": key, **counts, "slips": slips, "recent": recent})
+        exercises.sort(key=lambda one: -one["recent"])
+        last = dict(self._came)
+        for (kind, _), posts in self._posts.items():
+            if kind == "verdict":
+                last |= {seat: max(last[seat], post.time) for seat, post in posts.items()}
+        at = {post.seat: post.fields["notebook"] for post in self._of("at")}
+        idle = Counter(number for seat, number in at.items() if now - last[seat] >= _IDLE_S)
+        raised = [post for post in self._of("hand") if post.fields["up"]]
+        hands = [[post.seat, at.get(post.seat, ""), int(now - post.time)] for post in raised]
+        questions = [[one.key, one.text] for one in self.course.questions.values()]
+        idle_seats = sorted(idle.items())
+        return {"exercises": exercises, "idle": idle_seats, "hands": hands, "questions": questions}
+
+    def _of(self, kind: str, key: str = "") -> list[Post]:
+        return [*self._posts.get((kind, key), {}).values()]
+
+    def _verdicts(self) -> Iterator[tuple[str, Counter[str], Counter[str]]]:
+        """Yield each exercise with its statuses, and the places of its mistakes."""
+        for key in sorted(self.course.exercises):
+            if all_of_it := [post.fields for post in self._of("verdict", key)]:
+                wrong = (one["misconception"] for one in all_of_it if one["status"] == "wrong")
+                yield key, Counter(one["status"] for one in all_of_it), Counter(wrong)
+
+    def _value(self, given: Mapping[str, Any], kind: str) -> dict[str, Any]:
+        question, value = self.course.questions[given["key"]], given.get("value")
+        if question.choices:
+            return _field(given, "value", question.choices)
+        if type(value) not in (int, float) or not abs(value) <= _LARGEST:  # rejects NaN too
+            raise ValueError("'value' must be a number that is not too large.")
+        if kind == "guess" and question.unit and value < 0:
+            raise ValueError(f"A number in {question.unit} cannot be negative.")
+        if kind == "guess" and question.unit == "%" and value > 100:
+            raise ValueError("A share must be between 0 and 100 %.")
+        return {"value": float(value)}
+
+
+def _field(given: Mapping[str, Any], name: str, known: Container[str]) -> dict[str, Any]:
+    value = given.get(name)
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name!r} is not one of this course.")
+    return {name: value}

@@ -1,0 +1,254 @@
+"""Serve the wall of a class: the projector's page, the desk, a page for phones, and the posts.
+
+The server is open to this machine only, or to its local network. Everyone with the token of the
+class can see the wall and post to it. Only the token of the desk can choose what the wall shows.
+The server uses plain HTTP, so anyone who can listen to the network can read the tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tornado.web import HTTPError
+
+from course_stories.leaderboard import Board, PostLimits
+from course_stories.wall.board import BOARD_ROUTES
+from course_stories.wall.demo import play
+from course_stories.wall.handlers import PageHandler, WallHandler
+from course_stories.wall.journal import Journal, read_journal
+from course_stories.wall.picture import draw
+from course_stories.wall.questions import read_course
+from course_stories.wall.room import Room, RoomFull
+from course_stories.wall.sums import add_sums
+from course_utils.errors import CourseError
+from course_utils.token_server import LOOPBACK, serve_with_token
+from keepfed.files import temporary_folder
+
+_LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"  # because learners copy the token from a blackboard
+_LONGEST_POST = 1000
+_PATIENCE_S = 20
+_PACE = "pace"
+
+
+class WallAddresses(NamedTuple):
+    """The addresses of a running wall."""
+
+    wall: str
+    desk: str
+    phone: str
+    join: str  # command for learners
+    seats: int  # that an interrupted wall left
+
+
+class _Hall:
+    """The state of the server."""
+
+    journal: Journal
+    addresses: WallAddresses
+    playing: asyncio.Task[None] | None = None
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.address_limits = PostLimits(burst=300, a_second=30)
+        self.seat_limits = PostLimits(burst=20, a_second=5)
+        self.key = ""  # that the desk shows; "" follows the room
+        self.uncovered: set[str] = set()
+        self.turn = 0  # number of choices of the desk
+
+    def picture(self, key: str, *, uncover: bool) -> dict[str, Any]:
+        """Return what the wall shows, for a key or for the one that the desk shows."""
+        room, key = self.room, key or self.key or self.room.followed()
+        uncovered = uncover or key in self.uncovered
+        shown = {"key": key, "uncovered": uncovered, "keys": [*room.answered(), _PACE]}
+        if question := room.course.questions.get(key):
+            guesses, measured = room.values("guess", key), room.values("measured", key)
+            shown |= question._asdict() | draw(question, guesses, measured if uncovered else ())
+            shown |= {"guessed": len(guesses), "measured": len(measured)}
+        shown |= {"seats": room.seats, "turn": self.turn, "pace": room.pace()}
+        shown |= {"join": self.addresses.join, "phone": self.addresses.phone}
+        return shown | {"is_demo": self.playing is not None}
+
+
+class _WallPage(PageHandler):
+    page = "wall"
+    policy = ""  # a slide may frame the wall
+
+
+class _DeskPage(PageHandler):
+    page = "desk"
+
+    def tokens(self) -> list[str]:
+        return [self.settings["desk"]]
+
+
+class _PhonePage(PageHandler):
+    page = "guess"
+
+
+class _Picture(WallHandler):
+    def get(self) -> None:
+        hall: _Hall = self.settings["hall"]
+        uncover = bool(self.get_query_argument("uncover", ""))
+        self.set_header("Cache-Control", "no-cache")
+        shown = hall.picture(self.get_query_argument("key", ""), uncover=uncover)
+        self.write(shown | {"is_desk": self.is_desk})
+
+
+class _Desk(WallHandler):
+    SUPPORTED_METHODS = ("GET", "POST")
+
+    def tokens(self) -> list[str]:
+        return [self.settings["desk"]]
+
+    def get(self) -> None:
+        self.set_header("Cache-Control", "no-cache")
+        self.write(self.settings["hall"].room.trouble())
+
+    def post(self) -> None:
+        """Show a key ("" follows the room), and uncover or cover its measured values."""
+        hall: _Hall = self.settings["hall"]
+        given = _read_json(self.request.body)
+        key = given.get("key")
+        if not isinstance(key, str) or key not in {"", _PACE, *hall.room.course.questions}:
+            raise HTTPError(400, reason="'key' is not one of this course.")
+        hall.key, hall.turn = key, hall.turn + 1
+        (hall.uncovered.add if given.get("uncover") is True else hall.uncovered.discard)(key)
+        self.set_status(204)
+
+
+class _Posts(WallHandler):
+    SUPPORTED_METHODS = ("POST",)
+
+    async def post(self) -> None:
+        hall: _Hall = self.settings["hall"]
+        given = _read_json(self.request.body)
+        said = hall.address_limits.refusal(self.request.remote_ip or "", given.get("seat"))
+        try:
+            post = hall.room.read(given)
+            if said := said or hall.seat_limits.refusal(post.seat, ""):
+                raise HTTPError(429, reason=said)
+            if line := hall.room.take(post):
+                await hall.journal.append(line)
+        except ValueError as error:
+            raise HTTPError(400, reason=str(error)) from None
+        except RoomFull:
+            raise HTTPError(429, reason="The wall is full.") from None
+        except OSError as error:
+            said = f"The wall cannot be written ({error.strerror}). Post again later."
+            raise HTTPError(507, reason=said) from None
+        self.set_status(204)
+
+
+class _Nothing(WallHandler):
+    SUPPORTED_METHODS = ("GET", "HEAD", "POST")
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise HTTPError(404, reason=self.sentences[404])
+
+
+def serve_wall(
+    home: Path,
+    *,
+    ready: Callable[[WallAddresses], None],
+    token: str = "",
+    port: int = 0,
+    address: str = LOOPBACK,
+    demo: int = 0,
+    keep: bool = False,
+) -> None:
+    """Serve the wall until the process is interrupted.
+
+    Args:
+        home: Folder of the user. The leaderboard and the journal are in its folder `work`.
+        ready: Called with the addresses when the server is running.
+        token: Token of the class; "" for that of an interrupted wall, or a new one.
+        port: Port to listen on; 0 for a free port.
+        address: Address to listen on, for this machine only or for its network.
+        demo: Number of invented seats, which leave nothing in `home`.
+        keep: Whether to add sums to `work/guesses.csv` at the end.
+
+    Raises:
+        CourseError: If the server cannot start with these arguments.
+        OSError: If the folder cannot be written.
+    """
+    work = (temporary_folder() if demo else home) / "work"
+    board, room = Board(work / "leaderboard.json"), Room(read_course())
+    path = work / f"wall-{port}.jsonl"
+    earlier = read_journal(path)
+    tokens = {"token": token or _new_token(8), "desk": _new_token(12)}
+    if earlier and {*earlier[0]} == {*tokens}:
+        tokens = earlier[0] | ({"token": token} if token else {})
+    for given in earlier[1:]:
+        with suppress(ValueError, RoomFull):  # the course may have changed
+            room.take(room.read(given))
+    hall = _Hall(room)
+
+    def start(port: int) -> None:
+        # now that the port is ours, no other wall writes the journal
+        hall.journal = Journal(path, [json.dumps(tokens), *room.lines()])
+        if demo:
+            hall.playing = asyncio.get_running_loop().create_task(play(room, demo))
+        at = f"{address}:{port}"
+        hall.addresses = WallAddresses(
+            f"http://{at}/?token={tokens['token']}",
+            f"http://{at}/desk?token={tokens['desk']}",
+            f"http://{at}/guess?token={tokens['token']}",
+            f"course join {at} {tokens['token']}",
+            room.seats,
+        )
+        ready(hall.addresses)
+
+    pages = [(r"/", _WallPage), (r"/desk", _DeskPage), (r"/guess", _PhonePage)]
+    answers = [(r"/wall\.json", _Picture), (r"/desk\.json", _Desk), (r"/posts", _Posts)]
+    with suppress(KeyboardInterrupt):
+        serve_with_token(
+            [*pages, *answers, *BOARD_ROUTES, (r"(?s).*", _Nothing)],
+            token=tokens["token"],
+            desk=tokens["desk"],
+            ready=start,
+            port=port,
+            address=address,
+            patience_s=_PATIENCE_S,
+            hall=hall,
+            board=board,
+            limits=PostLimits(),
+        )
+    if keep:
+        add_sums(work / "guesses.csv", room)
+    hall.journal.delete()
+
+
+def network_address() -> str:
+    """Return the address of this machine in its local network.
+
+    Raises:
+        CourseError: If there is no network.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
+        way.connect(("192.0.2.1", 9))  # a reserved address, as this only selects a route
+        return str(way.getsockname()[0])
+    raise CourseError("This machine is not connected to a network. Connect it, or omit --lan.")
+
+
+def _new_token(length: int) -> str:
+    return "".join(secrets.choice(_LEGIBLE) for _ in range(length))
+
+
+def _read_json(body: bytes) -> dict[str, Any]:
+    if len(body) > _LONGEST_POST:
+        raise HTTPError(413, reason=f"A post must have at most {_LONGEST_POST:,} bytes.")
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPError(400, reason="The post is not a JSON object.")
+    return given

@@ -1,0 +1,164 @@
+"""The wall's pages with invented seats: what fits, what the keys do, and what the desk steers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from slides.build.markdown import read_deck
+from slides.build.page import page as deck_page
+from tests.browser.lab_page import SHOTS, GuardedPage
+from tests.stories.wall.helpers import RunningWall, running_wall
+
+pytestmark = pytest.mark.browser
+
+PROJECTOR, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
+SIZES = """() => [...document.body.querySelectorAll("*")]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => [...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim()))
+  .map((one) => parseFloat(getComputedStyle(one).fontSize))"""
+DECK = """---
+title: A talk
+subtitle: Short
+minutes: 2
+---
+# A talk
+
+Note:
+**1 min.**
+
+*Say:* Welcome.
+---
+## A question
+
+:::guess fast-1
+How many times longer is a step?
+unit: times
+:::
+
+Note:
+**1 min.**
+
+*Say:* Guess.
+"""
+
+
+@pytest.fixture
+def wall(tmp_path: Path) -> Iterator[RunningWall]:
+    with running_wall(tmp_path, "--demo", "60") as wall:
+        yield wall
+
+
+@pytest.fixture
+def guarded(chromium: BrowserContext, wall: RunningWall) -> Iterator[GuardedPage]:
+    SHOTS.mkdir(exist_ok=True)
+    page = GuardedPage(chromium, allowed=wall.wall.partition("?")[0])
+    yield page
+    assert (page.external, page.js_errors) == ([], [])
+    page.close()
+
+
+def fits(page: Page) -> bool:
+    box = page.evaluate("[document.body.scrollWidth, document.body.scrollHeight]")
+    size = page.viewport_size or PROJECTOR
+    return bool(box[0] <= size["width"] and box[1] <= size["height"])
+
+
+def shoot(page: Page, name: str) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=SHOTS / f"wall-{name}-{scheme}.png")
+
+
+def test_wall_fits_and_is_readable_from_the_last_row(
+    guarded: GuardedPage, wall: RunningWall
+) -> None:
+    page = guarded.page
+    page.set_viewport_size(PROJECTOR)
+    page.goto(wall.wall)
+    status = page.get_by_role("status")
+    expect(status).to_contain_text("of 60 have guessed")
+    assert page.locator("circle.dot").count() > 20
+    assert page.locator(".mark").count() == 0
+    shoot(page, "guesses")
+    page.keyboard.press("r")
+    expect(page.locator(".median")).to_have_count(1)
+    expect(page.locator("#sentence")).to_contain_text("Measured: ")
+    shoot(page, "uncovered")
+    assert fits(page)
+    assert min(page.evaluate(SIZES)) >= 28
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(100)
+    expect(page.locator("h1")).to_have_text("Where we are")
+    assert fits(page)
+    assert min(page.evaluate(SIZES)) >= 28
+    shoot(page, "pace")
+    page.keyboard.press("ArrowLeft")
+    expect(status).to_contain_text("have guessed")
+    wall.post(seat="aaaa", kind="guess", key="02f", value=wall.picture("?key=02f")["choices"][0])
+    assert wall.steer(key="02f") == 204  # the desk overrules the keys of a page
+    expect(page.locator(".row")).to_have_count(len(wall.picture("?key=02f")["choices"]))
+    shoot(page, "choices")
+    page.set_viewport_size(PHONE)
+    wall.steer(key="02a", uncover=True)
+    expect(page.locator(".median")).to_have_count(1)
+    shoot(page, "narrow")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_desk_and_phone_follow_each_other(
+    guarded: GuardedPage, chromium: BrowserContext, wall: RunningWall
+) -> None:
+    phone = guarded.page
+    desk = chromium.new_page()
+    for page in (phone, desk):
+        page.set_viewport_size(PHONE)
+    desk.goto(wall.desk)
+    desk.get_by_label("Question").select_option("02f")
+    phone.goto(wall.phone)
+    choice = wall.picture("?key=02f")["choices"][0]
+    phone.get_by_role("button", name=choice).click()
+    expect(phone.get_by_role("status")).to_contain_text(f"Saved: {choice}")
+    expect(desk.get_by_role("status")).to_contain_text("1 of 61 have guessed")
+    desk.get_by_label("Question").select_option("02a")
+    expect(phone.locator("h1")).to_contain_text("page cache")
+    field = phone.get_by_label("Your guess")
+    for text, said in (("about", "Enter a number"), ("40,5", "Saved: 40.5 %")):
+        field.fill(text)
+        phone.get_by_role("button", name="Send").click()
+        expect(phone.get_by_role("status")).to_contain_text(said)
+    phone.screenshot(path=SHOTS / "wall-phone.png")
+    desk.get_by_role("button", name="Uncover").click()
+    expect(desk.get_by_role("button", name="Cover")).to_be_visible()
+    assert wall.picture()["uncovered"]
+    desk.get_by_role("button", name="Next question").click()
+    expect(phone.locator("h1")).to_contain_text("How many times longer")
+    expect(desk.get_by_role("heading", name="Hands")).to_be_visible()
+    desk.screenshot(path=SHOTS / "wall-desk.png", full_page=True)
+    for page in (phone, desk):
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    desk.close()
+
+
+def test_slide_shows_the_wall_and_gives_phones_its_question(
+    chromium: BrowserContext, wall: RunningWall, tmp_path: Path
+) -> None:
+    source = tmp_path / "talk.md"
+    source.write_text(DECK, "utf-8")
+    html = tmp_path / "talk.html"
+    html.write_text(deck_page(read_deck(source), []), "utf-8")
+    page = chromium.new_page()
+    page.set_viewport_size(PROJECTOR)
+    page.goto(html.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("How many times longer is a step? (times)")).to_be_visible()
+    assert page.locator("iframe").count() == 0
+    page.on("dialog", lambda dialog: dialog.accept(wall.desk))
+    page.keyboard.press("w")
+    frame = page.frame_locator(".guess iframe")
+    expect(frame.get_by_role("status")).to_contain_text("60 seats")
+    page.screenshot(path=SHOTS / "wall-slide.png")
+    page.close()
