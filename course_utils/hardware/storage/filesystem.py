@@ -6,8 +6,9 @@
 
 The data come from local files, and their timing from a calendar that all processes share. Workers
 receive the file system by pickling; `fsspec.open("slow:///path", **fs.storage_options)` also works.
-Every `read()` is one request. The file system reads ahead only on request
-(`cache_type="readahead"`). It emulates delays by sleeping, so it uses almost no CPU time.
+Every `read()` is one request. So are up to `preset.ranges` ranges of `cat_ranges`, a vector read.
+The file system reads ahead only on request (`cache_type="readahead"`). It emulates delays by
+sleeping, so it uses almost no CPU time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,7 +43,8 @@ def slow_storage(
 
     Args:
         root: Folder of local files. Paths are absolute or relative to it.
-        preset: "laptop SSD", "HDD", "NFS", "busy Lustre", "S3", or your own `StoragePreset`.
+        preset: "laptop SSD", "HDD", "NFS", "busy Lustre", "S3", "XRootD", or your own
+            `StoragePreset`.
         cache_mb: Size of the page cache in 10^6 bytes, instead of the preset's; 0 for no cache.
 
     Raises:
@@ -87,6 +92,7 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         self.device = attach(state)
         self.preset = self.device.preset
         self.root = Path(self.device.state.settings["root"])
+        self._handles: dict[str, SlowFile] = {}  # files of vector reads, which stay open
 
     def __repr__(self) -> str:
         return f"SlowFileSystem({self.preset} over {self.root})"
@@ -145,6 +151,29 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
             entries = [_entry(name, local.stat())]
         return entries if detail else [entry["name"] for entry in entries]
 
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        """Return a range of a file. With vector reads, the file is opened only once."""
+        if self.preset.ranges == 1 or start is None or end is None:
+            return bytes(super().cat_file(path, start, end, **kwargs))
+        return self.cat_ranges([path], [start], [end])[0]
+
+    def cat_ranges(
+        self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any
+    ) -> list[bytes]:
+        """Return ranges of files. A vector read gets many ranges of a file with one request."""
+        if (most := self.preset.ranges) == 1:
+            return list(super().cat_ranges(paths, starts, ends, *args, **kwargs))
+        found: list[bytes] = []
+        for path, some in groupby(zip(paths, starts, ends, strict=True), itemgetter(0)):
+            if path not in self._handles:
+                self._handles[path] = self.open(path)
+            ranges = [(start, end) for _, start, end in some]
+            for first in range(0, len(ranges), most):
+                found += self._handles[path].fetch_ranges(ranges[first : first + most])
+        return found
+
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> SlowFile:
         if mode != "rb":
             self._refuse()
@@ -192,18 +221,27 @@ class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
         self._file = hash((status.st_dev, status.st_ino, status.st_mtime_ns))
         self._in_hand = -1
 
-    def _fetch_range(self, start: int, end: int) -> bytes:
-        end = min(end, self.size)
-        if start >= end:
-            return b""
+    def fetch_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return all ranges, which share one request."""
+        lengths = [max(0, min(end, self.size) - start) for start, end in ranges]
+        if not (length := sum(lengths)):
+            return [b""] * len(ranges)
         self.fs._mention()  # the file may be older than this recording
-        device = self.fs.device
-        done = device.reserve(self._file, start, end, size=self.size, in_hand=self._in_hand)
-        self._in_hand = (end - 1) // BLOCK
+        device, start = self.fs.device, ranges[0][0]
+        done = device.reserve(
+            self._file, start, start + length, size=self.size, in_hand=self._in_hand
+        )
+        self._in_hand = (start + length - 1) // BLOCK
+        found = []
         with self._local.open("rb") as file:
-            file.seek(start)
-            data = file.read(end - start)
+            for (start, _), length in zip(ranges, lengths, strict=True):
+                file.seek(start)
+                found.append(file.read(length))
         device.wait(done)
+        return found
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        (data,) = self.fetch_ranges([(start, end)])
         return data
 
 

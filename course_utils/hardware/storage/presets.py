@@ -21,6 +21,7 @@ class StoragePreset:
     stream_mb_s: float  # one request alone
     readahead: bool  # a read that continues an earlier one skips request_ms
     cache_mb: float  # page cache of the reading machine; 0 for none
+    ranges: int = 1  # byte ranges of a file in one request, if more than 1 a vector read
 
     def __str__(self) -> str:
         cache = f"page cache of {self.cache_mb:,.0f} MB" if self.cache_mb else "no page cache"

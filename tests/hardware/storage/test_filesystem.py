@@ -79,6 +79,20 @@ def test_each_read_is_one_request_for_the_requested_bytes(folder, cache_mb):
     assert seen.bytes_read == (3 * BLOCK if cache_mb else 3_000)
 
 
+def test_vector_read_gets_many_ranges_of_a_file_with_one_request(folder):
+    whole = (folder / "pulses.npy").read_bytes()
+    paths = ["pulses.npy"] * 5 + ["sub/lines.csv"]
+    starts, ends = [0, 500, 300, 9_000, len(whole) - 3, 1], [10, 600, 300, 9_900, 10**9, 5]
+    wanted = [(folder / p).read_bytes()[a:b] for p, a, b in zip(paths, starts, ends, strict=True)]
+    for ranges, requests in ((1, 5), (2, 4), (1024, 2)):  # the third range is empty
+        fs = slow_storage(folder, replace(INSTANT, ranges=ranges, cache_mb=0))
+        assert fs.cat_ranges(paths, starts, ends) == wanted
+        assert fs.counters().requests == requests
+    before = fs.counters()
+    assert fs.cat_file("pulses.npy", 500, 600) == wanted[1]
+    assert (fs.counters().opens, fs.counters().requests) == (before.opens, before.requests + 1)
+
+
 def test_counting_storage_counts_each_read_but_not_readahead(folder):
     storage = counting_storage(folder)
     clock = VirtualClock(storage, computing=lambda: 0)
