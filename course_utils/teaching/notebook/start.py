@@ -40,7 +40,7 @@ PRELOAD = (
     "course_utils.teaching.explorer",
 )
 
-DATA_SETS = ("events", "images", "volumes", "tokens")
+DATA_SETS = ("events", "images", "volumes", "tokens", "collisions")
 _READS = {
     "00": ("events",),
     "03": ("events",),
@@ -51,6 +51,7 @@ _READS = {
     "11": ("events",),
     "12": ("tokens",),
     "13": ("events",),
+    "14": ("collisions",),
     "A": (),
     "B": ("events",),
 }  # all other notebooks need events and images
@@ -118,13 +119,14 @@ def make_data(name: str, size: str | None = None) -> int:
     """Create a data set or check it, print the result, and return an exit code."""
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}. Choose one of {', '.join(DATA_SETS)}.")
-    from course_data import make_events, make_images, make_tokens, make_volumes
+    from course_data import make_collisions, make_events, make_images, make_tokens, make_volumes
 
     makers: dict[str, Callable[[Sequence[str]], int]] = {
         "events": make_events.main,
         "images": make_images.main,
         "volumes": make_volumes.main,
         "tokens": make_tokens.main,
+        "collisions": make_collisions.main,
     }
     size = data_size(size)
     return makers[name](["--size", size, "--out", str(data_root() / f"{name}-{size}")])

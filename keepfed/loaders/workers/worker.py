@@ -195,7 +195,7 @@ class LazyFile(Generic[F]):
         return {"opener": self.opener, "args": self.args, "kwargs": self.kwargs}
 
     def __del__(self) -> None:
-        if os:  # None while Python exits, which closes files itself
+        if os and not sys.is_finalizing():  # Python closes files itself when it exits
             self.close()
 
 

@@ -1,0 +1,189 @@
+"""Read ROOT files a cluster at a time: TTree or RNTuple, local or remote.
+
+    files = RootFiles(sorted(folder.glob("*.root")), ["part_energy", "part_deta"], ["weight"])
+    stream = ClusterStream(files, buffer=2000)
+    loader = DataLoader(stream, 64, num_workers=2, collate_fn=RaggedCollate("values"))
+    for batch in loader: ...  # {"values": Ragged, "index": (64,), "weight": (64,)}
+
+A cluster is the smallest part of a file in which all columns begin and end with the same entry. A
+basket of a TTree, or a page of an RNTuple, is compressed as a whole, so one entry costs as much as
+a whole cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from keepfed.loaders.contract import WorkerSlot
+from keepfed.loaders.stream import ShardedStream, interleave
+from keepfed.loaders.workers import LazyFile
+from keepfed.measure.spans import stage
+
+
+class Cluster(NamedTuple):
+    """Entries of one file that are stored together."""
+
+    file: int
+    start: int
+    stop: int
+
+
+class Entries(NamedTuple):
+    """Entries of a file: entry i has the rows `offsets[i]` to `offsets[i + 1]`."""
+
+    values: NDArray[np.float32]  # (rows, columns)
+    offsets: NDArray[np.int64]  # (entries + 1,)
+    fields: Mapping[str, NDArray[Any]]  # each (entries,)
+
+
+class RootFiles(Dataset[dict[str, Any]]):
+    """The entries of ROOT files with the same layout. Only the named columns are read.
+
+    A sample has the rows of an entry as `values`, its position in all files as `index`, and its
+    fields.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        rows: Sequence[str],
+        fields: Sequence[str] = (),
+        *,
+        tree: str = "",
+        fs: Any = None,
+    ):
+        """Read where the clusters of each file are.
+
+        Args:
+            paths: Files, in the order of their entries. Without `fs`, they may be URLs.
+            rows: Ragged columns of one collection, such as the particles of a jet.
+            fields: Columns with one number per entry.
+            tree: Name of the TTree or RNTuple. "": the only one of a file.
+            fs: fsspec file system to read from, such as `slow_storage(...)`.
+
+        Raises:
+            OSError: If a file is missing, is not a ROOT file, or lacks the tree or a column.
+        """
+        self.rows, self.fields = list(rows), list(fields)
+        self._files = [LazyFile(_open, str(path), tree, fs) for path in paths]
+        edges = [_edges(file.file, [*self.rows, *self.fields]) for file in self._files]
+        self.clusters = [
+            Cluster(file, *pair) for file, own in enumerate(edges) for pair in pairwise(own)
+        ]
+        # index of the first entry of each file
+        self.firsts = np.cumsum([0, *(own[-1] for own in edges)]).tolist()
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = range(len(self))[index]
+        file = int(np.searchsorted(self.firsts, index, "right")) - 1
+        entry = index - self.firsts[file]
+        return next(self.samples(Cluster(file, entry, entry + 1)))
+
+    def samples(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
+        """Read a cluster, and yield its samples."""
+        values, offsets, fields = self.read(cluster)
+        rows = torch.from_numpy(values).split(np.diff(offsets).tolist())
+        first = self.firsts[cluster.file] + cluster.start
+        for entry, part in enumerate(rows):
+            own = {name: column[entry] for name, column in fields.items()}
+            yield {"values": part, "index": first + entry, **own}
+
+    def read(self, cluster: Cluster) -> Entries:
+        """Read a cluster, or any other range of a file."""
+        import awkward
+
+        names = [*self.rows, *self.fields]
+        with stage("read"):  # and decompress
+            tree = self._files[cluster.file].file
+            array = tree.arrays(names, entry_start=cluster.start, entry_stop=cluster.stop)
+        with stage("decode"):
+            flat = [awkward.flatten(array[name]).to_numpy() for name in self.rows]
+            offsets = np.cumsum([0, *awkward.num(array[self.rows[0]])], dtype=np.int64)
+            values = np.stack(flat, axis=1).astype(np.float32, copy=False)
+            return Entries(values, offsets, {name: array[name].to_numpy() for name in self.fields})
+
+    def close(self) -> None:
+        """Close the files in this process. The next read opens them again."""
+        for file in self._files:
+            file.close()
+
+
+class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
+    """The samples of ROOT files. Exactly one worker of one rank reads each cluster, once per epoch.
+
+    A worker holds `together` clusters, and `buffer` samples.
+    """
+
+    def __init__(
+        self,
+        files: RootFiles,
+        *,
+        together: int = 1,
+        buffer: int = 1000,
+        shuffle_shards: bool = True,
+        seed: int = 0,
+        slot: WorkerSlot | None = None,
+    ):
+        """Read nothing yet.
+
+        Args:
+            files: Files and columns to read.
+            together: Clusters that a worker reads alternately, one sample from each.
+            buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle.
+            shuffle_shards: Whether the order of the clusters is random. False: the order on disk.
+            seed: Determines the order, together with the epoch.
+            slot: Rank that this stream serves. None: the rank of the process.
+        """
+        self.files, self.together = files, together
+        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "seed": seed}
+        super().__init__(files.clusters, buffer=buffer, slot=slot, **order)
+
+    def read(self, shards: Sequence[Cluster]) -> Iterator[dict[str, Any]]:
+        """Yield the samples of `together` clusters alternately."""
+        return interleave(map(self.files.samples, shards), self.together)
+
+    def size(self, shard: Cluster) -> int:
+        """Return the number of entries of a cluster."""
+        return shard.stop - shard.start
+
+    def close(self) -> None:
+        """Close the files in this process. The next loop opens them again."""
+        super().close()
+        self.files.close()
+
+
+def _open(path: str, tree: str, fs: Any) -> Any:
+    import uproot
+
+    where, options = (fs.unstrip_protocol(path), fs.storage_options) if fs else (path, {})
+    file = uproot.open(where, array_cache=None, object_cache=None, **options)
+    names = sorted({*file.keys(filter_classname=["TTree", "ROOT::RNTuple"], cycle=False)})
+    if (tree not in names) if tree else (len(names) != 1):
+        file.close()
+        found = ", ".join(names) or "no tree"
+        raise OSError(f"{path} contains {found}. Pass the name of the tree to read as `tree`.")
+    return file[tree or names[0]]
+
+
+def _edges(tree: Any, columns: list[str]) -> list[int]:
+    """Return the entries at which clusters begin, and the number of entries."""
+    known = tree.keys(recursive=True)
+    if missing := sorted({*columns} - {*known}):
+        raise OSError(
+            f"There is no column {', '.join(missing)} in {tree.name}. Use {', '.join(known)}."
+        )
+    if hasattr(tree, "common_entry_offsets"):  # a TTree
+        return [int(edge) for edge in tree.common_entry_offsets(filter_name=columns)]
+    firsts = [int(cluster.num_first_entry) for cluster in tree.cluster_summaries]
+    return [*firsts, int(tree.num_entries)]

@@ -1,0 +1,157 @@
+"""ROOT files read by cluster, including files that other code has written."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+import pytest
+import uproot
+from torch.utils.data import DataLoader
+
+from course_data import make_collisions
+from course_utils.hardware.storage import VirtualClock, slow_storage
+from course_utils.loading.root_files import Cluster, ClusterStream, RootFiles
+from keepfed.loaders.ragged import RaggedCollate
+
+PARTICLES = ["part_energy", "part_deta"]
+JETS = 300  # in a file: clusters of 125, 125 and 50
+
+
+@pytest.fixture(scope="module", params=["ttree", "rntuple"])
+def paths(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return two files, the first with signal."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for kind in ("signal", "background"):
+        jets = make_collisions.draw_jets(kind, JETS, np.random.default_rng([7, len(kind)]))
+        make_collisions.WRITERS[request.param](folder / f"{kind}.root", jets)
+    return [folder / "signal.root", folder / "background.root"]
+
+
+@pytest.mark.parametrize("preset", [None, "NFS", "XRootD"])
+def test_clusters_have_the_values_that_were_written(paths: list[Path], preset: str | None) -> None:
+    fs = slow_storage(paths[0].parent, preset, cache_mb=0) if preset else None
+    if fs:
+        VirtualClock(fs)
+    files = RootFiles(paths, PARTICLES, ["weight", "label_Hbb"], fs=fs)
+    assert (len(files), len(files.clusters)) == (2 * JETS, 6)
+    assert files.clusters[:3] == [Cluster(0, 0, 125), Cluster(0, 125, 250), Cluster(0, 250, JETS)]
+    for path, first in zip(paths, (0, 3), strict=True):
+        truth = uproot.open(path)["tree"].arrays()
+        found = [files.read(cluster) for cluster in files.clusters[first : first + 3]]
+        values = np.concatenate([entries.values for entries in found])
+        for column, name in zip(values.T, PARTICLES, strict=True):
+            np.testing.assert_array_equal(column, ak.flatten(truth[name]))
+        lengths = np.concatenate([np.diff(entries.offsets) for entries in found])
+        np.testing.assert_array_equal(lengths, ak.num(truth["part_energy"]))
+        for name in ("weight", "label_Hbb"):
+            fields = np.concatenate([entries.fields[name] for entries in found])
+            np.testing.assert_array_equal(fields, truth[name])
+
+
+def test_one_entry_equals_the_same_entry_of_its_cluster(paths: list[Path]) -> None:
+    files = RootFiles(paths, PARTICLES, ["weight"])
+    for index in (0, 124, 125, JETS, -1):
+        alone = files[index]
+        place = index % len(files)
+        cluster = next(c for c in files.clusters if place in _indices(files, c))
+        within = [*files.samples(cluster)][place - _indices(files, cluster).start]
+        assert (alone["index"], alone["weight"]) == (place, within["weight"])
+        assert (alone["values"] == within["values"]).all()
+    with pytest.raises(IndexError):
+        files[len(files)]
+
+
+def _indices(files: RootFiles, cluster: Cluster) -> range:
+    first = files.firsts[cluster.file]
+    return range(first + cluster.start, first + cluster.stop)
+
+
+def test_uproot_reads_a_cluster_of_a_ttree_at_once_but_pages_one_by_one(paths: list[Path]) -> None:
+    fs = slow_storage(paths[0].parent, "XRootD")
+    VirtualClock(fs)
+    files = RootFiles(paths, PARTICLES, ["weight"], fs=fs)
+    assert fs.counters().opens == len(paths)
+    fs.reset_counters()
+    for cluster in files.clusters:
+        files.read(cluster)
+    requests = fs.counters().requests / len(files.clusters)
+    assert requests == 1 if paths[0].parent.name.startswith("ttree") else requests > 5
+    assert fs.counters().opens == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stream_serves_every_entry_once_and_mixes_the_files(
+    paths: list[Path], workers: int
+) -> None:
+    files = RootFiles(paths, PARTICLES, ["label_Hbb"])
+    stream = ClusterStream(files, together=2, buffer=100)
+    loader = DataLoader(stream, 32, num_workers=workers, collate_fn=RaggedCollate("values"))
+    batches = [*loader]
+    indices = [int(index) for batch in batches for index in batch["index"]]
+    assert sorted(indices) == [*range(2 * JETS)]
+    assert indices[:JETS] != sorted(indices[:JETS])
+    for batch in batches:
+        labels = (batch["index"] < JETS).long()
+        assert (batch["label_Hbb"].long() == labels).all()
+        assert batch["values"].values.shape[1] == len(PARTICLES)
+    files.close()
+
+
+def _counters(path: Path, events: dict[str, Any]) -> None:
+    """Write a counter for each ragged column, as in many private files."""
+    with uproot.recreate(path, compression=uproot.ZLIB(1)) as file:
+        file.mkdir("analysis")
+        types = {name: ak.type(column).content for name, column in events.items()}
+        tree = file.mktree("Events", types)
+        for part in (slice(0, 7), slice(7, 100)):
+            tree.extend({name: column[part] for name, column in events.items()})
+
+
+def _compressed_once(path: Path, events: dict[str, Any]) -> None:
+    """Write all entries as one cluster, by assignment."""
+    with uproot.recreate(path, compression=uproot.LZMA(1)) as file:
+        file["Events"] = events
+
+
+def _doubles(path: Path, events: dict[str, Any]) -> None:
+    """Write float64 and int64 columns without compression, next to a histogram."""
+    with uproot.recreate(path, compression=None) as file:
+        file["h"] = np.histogram([1.0, 2.0])
+        file.mktree("Events", {name: ak.values_astype(c, "float64") for name, c in events.items()})
+
+
+@pytest.mark.parametrize("write", [_counters, _compressed_once, _doubles])
+def test_file_of_other_code_is_read_unchanged(
+    write: Callable[[Path, dict[str, Any]], None], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(0, 4, 100)  # some events have no muon
+    events = {
+        "genWeight": ak.Array(rng.normal(size=100)),
+        "Muon_pt": ak.unflatten(rng.exponential(size=lengths.sum()).astype("f4"), lengths),
+        "Muon_charge": ak.unflatten(rng.choice([-1, 1], lengths.sum()), lengths),
+    }
+    write(tmp_path / "mine.root", events)
+    files = RootFiles([tmp_path / "mine.root"], ["Muon_pt", "Muon_charge"], ["genWeight"])
+    samples = [*ClusterStream(files, buffer=1, shuffle_shards=False)]
+    assert [len(sample["values"]) for sample in samples] == lengths.tolist()
+    assert [sample["genWeight"] for sample in samples] == events["genWeight"].tolist()
+    found = np.concatenate([sample["values"] for sample in samples])
+    np.testing.assert_array_equal(found[:, 0], ak.flatten(events["Muon_pt"]))
+    np.testing.assert_array_equal(found[:, 1], ak.flatten(events["Muon_charge"]))
+
+
+def test_unclear_tree_and_unknown_column_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "two.root"
+    muons = ak.Array([[1.0], [], [2.0, 3.0]])
+    with uproot.recreate(path) as file:
+        for name in ("Events", "Runs"):
+            file.mktree(name, {"pt": muons, "jet": muons[::-1], "weight": np.arange(3.0)})
+    with pytest.raises(OSError, match=r"contains Events, Runs\. Pass the name"):
+        RootFiles([path], ["pt"])
+    with pytest.raises(OSError, match=r"no column mass in Events\. Use .*weight"):
+        RootFiles([path], ["pt", "mass"], tree="Events")
+    with pytest.raises(FileNotFoundError):
+        RootFiles([tmp_path / "none.root"], ["pt"])
