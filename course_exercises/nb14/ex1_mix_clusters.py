@@ -1,0 +1,146 @@
+"""Exercise 14.1: read each cluster once, and mix the events in a limited memory."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.probes import process_unchanged
+from course_exercises.nb14.problem import (
+    COMPLETE,
+    CUT,
+    NEVER,
+    TWICE,
+    Indices,
+    expect_random,
+    ledger,
+    read_batches,
+)
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+Mix = Callable[[list[int], Callable[[int], Indices], int, int, np.random.Generator], Iterable[Any]]
+
+AGAIN, BEYOND = "clusters read again", "events beyond the memory"
+UNUSED, APART = "scatter with unused memory", "scatter"
+MOST_SCATTER = 2.6  # 16 pure clusters that are served completely give 2.2
+WANTED = {**COMPLETE, **dict.fromkeys((AGAIN, BEYOND, UNUSED, APART), 0)}
+
+
+class ClusterCase(NamedTuple):
+    """Sizes of the clusters, the size of a batch, and the events that fit into memory."""
+
+    sizes: tuple[int, ...]
+    batch_size: int
+    memory: int
+
+    def __str__(self) -> str:
+        sizes = f"{min(self.sizes)} to {max(self.sizes)} events"
+        return f"{len(self.sizes)} clusters of {sizes} and batches of {self.batch_size}"
+
+
+SORTED = ClusterCase((100,) * 200, 64, 1_600)  # the first quarter is signal
+CASES = (
+    ClusterCase((4, 4, 4), 2, 6),
+    ClusterCase((5,), 2, 7),
+    ClusterCase((6, 1, 9, 2, 8, 3), 4, 13),  # just enough memory for a cluster and a batch
+    ClusterCase((10,) * 12, 7, 1_000),  # everything fits
+    ClusterCase((30, 20) * 8, 16, 100),
+    SORTED,
+)
+SLIPS = (
+    Slip(
+        lambda _, got, __: got[AGAIN],
+        "With {case}, {got[clusters read again]} clusters are read more than once. Each read is a "
+        "request over the network.",
+        "Call read once for each cluster, and keep its events until they are served.",
+    ),
+    Slip(
+        lambda _, got, __: got[TWICE],
+        "With {case}, {got[served twice]} events are served twice.",
+        "Remove the events of a batch from memory when you yield it.",
+    ),
+    Slip(
+        lambda _, got, __: got[NEVER],
+        "With {case}, {got[never served]} events are never served.",
+        "After the last cluster, serve what is left in memory, even if the last batch is smaller.",
+    ),
+    Slip(
+        lambda _, got, __: got[CUT],
+        "With {case}, {got[incomplete batches before the last]} batches are too small, although "
+        "more events follow.",
+        "Keep the rest of the events until the next cluster is read.",
+    ),
+    Slip(
+        lambda _, got, __: got[BEYOND],
+        "With {case}, {got[events beyond the memory]} events more than allowed are in memory.",
+        "Yield batches before you read a cluster: while the held events and sizes[cluster] exceed "
+        "`memory`.",
+    ),
+    Slip(
+        lambda _, got, __: got[UNUSED],
+        "The signal share of a batch scatters {got[scatter with unused memory]:.1f} times as much "
+        "as in a full shuffle, and much of the memory is unused.",
+        "Read clusters until the next one does not fit.",
+    ),
+    Slip(
+        lambda _, got, __: got[APART],
+        "The signal share of a batch scatters {got[scatter]:.1f} times as much as in a full "
+        "shuffle, because neighbours in a file stay together.",
+        "Read the clusters in a random order, and permute all events in memory after each read.",
+    ),
+)
+
+
+@exercise("14.1", title="Mix whole clusters", seconds=30)
+def mix_clusters(mixed_batches: Mix) -> Verdict:
+    """Count reads, memory and events of several epochs, and measure how well they are mixed."""
+    compare(partial(_epoch, mixed_batches), lambda _: WANTED, CASES, *SLIPS, show=str)
+    expect_random(
+        lambda seed: np.concatenate(_run(mixed_batches, SORTED, seed)[0]).tolist(),
+        lambda event: event // SORTED.sizes[0],
+    )
+    return right(
+        "Each cluster is read once, and 8 % of the events in memory mix signal and background well."
+    )
+
+
+def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
+    batches, reads, held = _run(mixed_batches, case, 0)
+    events = np.arange(sum(case.sizes))
+    signal, scatter = events < len(events) // 4, 0.0
+    if case is SORTED:
+        share = [signal[batch].mean() for batch in batches if len(batch) == case.batch_size]
+        scatter = float(np.std(share) / signal.std() * case.batch_size**0.5)
+    return {
+        **ledger(batches, events, case.batch_size),
+        AGAIN: len(reads) - len({*reads}),
+        BEYOND: max(0, held - case.memory),
+        UNUSED: scatter if scatter > MOST_SCATTER and held < 0.8 * case.memory else 0,
+        APART: scatter if scatter > MOST_SCATTER else 0,
+    }
+
+
+def _run(mixed_batches: Mix, case: ClusterCase, seed: int) -> tuple[list[Indices], list[int], int]:
+    """Return the batches of an epoch, the clusters it read, and the most events it held."""
+    edges, sizes = np.cumsum([0, *case.sizes]), [*case.sizes]
+    reads, batches, held, most = list[int](), list[Any](), 0, 0
+
+    def read(cluster: int) -> Indices:
+        nonlocal held, most
+        reads.append(int(cluster))
+        most = max(most, held := held + case.sizes[cluster])
+        return np.arange(edges[cluster], edges[cluster + 1])
+
+    with process_unchanged(sizes):
+        rng = np.random.default_rng(seed)
+        for batch in mixed_batches(sizes, read, case.batch_size, case.memory, rng):
+            batches.append(batch)
+            held -= np.size(batch)
+            expect(
+                len(batches) <= edges[-1],
+                f"With {case}, there are more batches than events.",
+                "End the generator after the last event.",
+            )
+    return read_batches(batches, np.arange(edges[-1])), reads, most

@@ -1,0 +1,50 @@
+"""Facts about the batches of one epoch, for the checks of notebook 14."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_exercises.judging.compare import short
+from course_exercises.judging.probes import expect_mixed
+from course_utils.teaching.exercise import expect
+
+Indices = NDArray[np.int64]
+TWICE, NEVER, CUT = "served twice", "never served", "incomplete batches before the last"
+COMPLETE = dict.fromkeys((TWICE, NEVER, CUT), 0)
+
+
+def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:
+    """Return the batches as arrays of known indices; refuse anything else."""
+    found = [np.asarray(batch) for batch in batches]
+    for batch in found:
+        expect(
+            batch.ndim == 1 and batch.dtype.kind in "iu" and np.isin(batch, known).all(),
+            f"A batch is {short(batch)}, but each batch must be an array of event indices.",
+            "Serve entries of the arrays that you got, not positions in them or other numbers.",
+        )
+    return found
+
+
+def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[str, Any]:
+    """Return how many events were served twice or never, and how many batches are incomplete."""
+    counts = np.bincount(np.concatenate(batches), minlength=known.max() + 1)[known]
+    cut = sum(len(batch) != batch_size for batch in batches[:-1])
+    return {TWICE: int((counts > 1).sum()), NEVER: int((counts == 0).sum()), CUT: cut}
+
+
+def expect_random(
+    order: Callable[[int], Sequence[int]], cluster: Callable[[int], int] = int
+) -> None:
+    """Refuse orders that do not depend on the given generator alone; `order` gets its seed.
+
+    Events of the same `cluster` may stay close to each other.
+    """
+    first, second = ([*dict.fromkeys(map(cluster, order(seed)))] for seed in (1, 2))
+    expect(
+        order(1) == order(1),
+        "The same generator gives another order. Your answer draws from a second generator.",
+        "Draw only from rng.",
+    )
+    expect_mixed([first, second], sorted(first))

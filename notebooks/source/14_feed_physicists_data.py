@@ -1,0 +1,478 @@
+# %% [markdown]
+# # 14 · Feed physicists' data
+#
+# **You will do:** read jets from ROOT files over a network in three ways, mix signal and background, and use event weights.
+#
+# **You will learn:**
+#
+# - what one event costs in a ROOT file, and what a whole cluster costs;
+# - how well clusters mix, from the number of clusters in memory;
+# - when conversion pays;
+# - which changes of event weights are allowed.
+#
+# **You need:** notebooks 05 and 06. A CPU is enough.
+#
+# **Minutes:** {minutes}.
+
+# %%
+import course_utils as cu
+
+cu.ready("14")
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Script.**
+#
+# - *4 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
+# - *3 min* **One event or a cluster.** Prediction 14a.
+# - *14 min* **Mix clusters.** Prediction 14b, then the law on the board, then exercise 14.1.
+# - *4 min* **Convert once.** Prediction 14c, then the picture.
+# - *9 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
+#
+# **Board.** Draw eight files as bars, two red and six blue, and cut them into clusters. Let somebody draw lots for eight
+# clusters. How many are red? This scatter is the subject of the notebook.
+#
+# **Goes wrong.**
+#
+# - Time is short. Leave out *Convert once*.
+
+# %% [markdown]
+# ## Your files
+#
+# Suppose your data are in ROOT files, with signal and background in separate files and a weight for each event. The
+# files are at a computing centre on another continent, and you read them over
+# [XRootD](https://xrootd.org), a protocol for remote files. Our jets imitate
+# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set. Each jet has a few numbers and a list of
+# particles, whose length varies.
+
+# %%
+import uproot
+
+folder = cu.data_path("collisions", "S") / "ttree"  # the small set: 8,000 jets
+for path in sorted(folder.glob("*.root")):
+    tree = uproot.open(path)["tree"]
+    print(f"{path.name:18} {tree.num_entries:,} jets, {path.stat().st_size / 1e3:.0f} kB")
+print(*tree.keys(), sep=", ")
+
+# %% [markdown]
+# A ROOT file stores each column in **baskets**, which are compressed as a whole. Entries whose baskets begin and end
+# together form a **cluster**. `RootFiles` reads clusters, from a TTree or from its successor RNTuple. You name the
+# columns, and it reads nothing else. Here it reads from an emulated storage that takes 100 ms for each request. <!-- given -->
+
+# %%
+from course_utils.hardware.storage import VirtualClock
+from course_utils.loading.root_files import RootFiles
+
+PARTICLES = ["part_energy", "part_deta", "part_dphi", "part_charge"]
+storage = cu.slow_storage(folder, "XRootD")
+clock = VirtualClock(storage)  # adds up the waits, so that you need not wait
+paths = sorted(folder.glob("*.root"))
+jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight", "jet_pt"], fs=storage)
+print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
+
+# %% [markdown]
+# uproot returns awkward arrays. You need no loop over jets to get the two arrays that a model needs: the **flat values**
+# of all particles, and the **offsets** at which each jet begins.
+
+# %%
+import awkward as ak
+import numpy as np
+
+energy = uproot.open(paths[0])["tree"]["part_energy"].array(entry_stop=4)
+flat = ak.flatten(energy).to_numpy()
+offsets = np.cumsum([0, *ak.num(energy)])
+print(energy.type, "->", flat.dtype, flat.shape, "offsets", offsets)
+
+# %% [markdown]
+# ## One event or a whole cluster
+#
+# A shuffled `DataLoader` asks for one jet after another. `ClusterStream` reads whole clusters in random order. Both read
+# in one process.
+
+# %%
+cu.predict(
+    "14a",
+    "A random epoch reads jet by jet. How many times as many requests does it send as an epoch "
+    "that reads each cluster once?",
+    unit="times",
+)
+
+# %%
+from torch.utils.data import DataLoader
+
+from course_stories.reading_root import read_epoch
+from course_utils.loading.root_files import ClusterStream
+from keepfed.loaders.ragged import RaggedCollate
+
+entries = [jets.read(cluster).fields for cluster in jets.clusters]
+signal, weight, pt = (
+    np.concatenate([entry[name] for entry in entries]) for name in ("label_Hbb", "weight", "jet_pt")
+)
+collate = RaggedCollate("values")
+shuffled = DataLoader(jets, 64, shuffle=True, collate_fn=collate)
+alone = read_epoch(storage, shuffled, signal, memory=64, batches=2)  # scaled up
+
+
+def read(memory):
+    stream = DataLoader(ClusterStream(jets, buffer=memory), 64, collate_fn=collate)
+    return read_epoch(storage, stream, signal, memory=memory)
+
+
+one = read(memory=1)
+print("jet by jet:", alone, "\n\ncluster by cluster:", one)
+
+# %%
+cu.reveal("14a", alone.requests / one.requests)
+
+# %% [markdown]
+# Each jet costs a request, and the storage sends its whole cluster for it. The factor is the number of jets in a
+# cluster. In real files, it is in the thousands. By default, the cluster of an RNTuple has
+# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html).
+#
+# ## Mix clusters
+#
+# The ledger is right for both. But signal and background are in different files, so a cluster contains only one of them.
+
+# %%
+cu.predict(
+    "14b",
+    "A batch has 64 jets from one or two clusters. For its share of signal, how many independent "
+    "jets is it worth?",
+    unit="jets",
+)
+
+# %%
+cu.reveal("14b", one.mixing.worth)
+
+# %% [markdown]
+# If a batch of B jets is drawn from k clusters of one class each, its share of signal scatters √(1 + B/k) times as much
+# as in a full shuffle. So keep many clusters in memory. A shuffle buffer is even better than this. It still contains jets
+# of older clusters, and mixes like twice as many.
+
+# %%
+buffered = {memory: read(memory) for memory in (500, 1000, 2000)}
+for memory, way in buffered.items():
+    k = 2 * memory / 125
+    print(f"{memory:5} jets: scatter {way.mixing.ratio:.2f}, predicted {(1 + 64 / k) ** 0.5:.2f}")
+
+# %% [markdown]
+# ### Exercise 14.1 · 10 min · ●●○
+#
+# Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and cluster
+# c has `sizes[c]` events. `read(c)` returns the indices of its events and costs one request. Your targets:
+#
+# - every event is served once, and every cluster is read once;
+# - all batches have `batch_size` events, except for the last one;
+# - at most `memory` events have been read but not yet yielded. This is enough for a cluster and a batch;
+# - signal and background are mixed as well as this memory allows, in a new order for each `rng`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Keep the held events in one array. Before you read a cluster, yield batches until the cluster fits.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Read the clusters in the order `rng.permutation(len(sizes))`, and permute the held events after each read.
+#
+# </details>
+
+
+# %%
+def mixed_batches(sizes, read, batch_size, memory, rng):
+    ### BEGIN SOLUTION
+    held = np.empty(0, int)
+    for cluster in rng.permutation(len(sizes)):
+        while len(held) + sizes[cluster] > memory:
+            yield held[:batch_size]
+            held = held[batch_size:]
+        held = rng.permutation(np.concatenate([held, read(cluster)]))
+    while len(held):
+        yield held[:batch_size]
+        held = held[batch_size:]
+    ### END SOLUTION
+
+
+# %%
+cu.check("14.1", mixed_batches)
+
+# %% [markdown]
+# ROOT's own [RDataLoader](https://github.com/root-project/root/pull/21888) also reads whole clusters in random order into
+# a buffer. It shuffles the buffer, and serves it before it reads the next clusters.
+#
+# ## Convert once
+#
+# The third way reads everything once and writes it locally, as flat values and offsets. `RaggedLoader` then draws
+# every batch from the whole file.
+
+# %%
+cu.predict(
+    "14c",
+    "Converting reads every cluster once and writes one file. From which epoch on is it faster in "
+    "total than the buffer of 2,000 jets?",
+)
+
+# %%
+import tempfile
+from pathlib import Path
+
+from keepfed.loaders.ragged import RaggedLoader
+
+start = clock()
+room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+parts = [jets.read(cluster) for cluster in jets.clusters]  # with more data, write part by part
+np.save(Path(room.name) / "values.npy", np.concatenate([part.values for part in parts]))
+ends = np.cumsum([0, *np.concatenate([np.diff(part.offsets) for part in parts])])
+fields = {"index": np.arange(len(jets)), "label_Hbb": signal, "weight": weight}
+once_s = (clock() - start) / 1e9
+
+# %%
+from course_stories.reading_root import plot_ways
+
+local = RaggedLoader(Path(room.name) / "values.npy", ends, 64, fields=fields)
+converted = read_epoch(storage, local, signal, memory=64)
+ways = {
+    "random jets": alone,
+    "cluster by cluster": one,
+    "buffer of 2,000": buffered[2000],
+    "converted": converted,
+}
+plot_ways(ways, {"converted": once_s})
+
+# %%
+saved_s = buffered[2000].seconds - converted.seconds  # in each epoch
+cu.reveal("14c", once_s // saved_s + 1)
+
+# %% [markdown]
+# Left: random jets mix ideally, but need thousands of requests. Clusters need few, and memory buys mixing. The converted
+# file mixes ideally without any request. Right: conversion costs one epoch of reading, so it pays from the second
+# epoch. It does not pay if you read only one epoch, if the copy does not fit on your disk, if your selection changes every
+# day, or if enough workers already hide the reading behind the steps.
+#
+# ## Weights
+#
+# The weights of simulated events say how often each event occurs in real data. Generators beyond leading order also
+# produce negative weights, [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x). Negative weights
+# subtract what other events count twice.
+#
+# The sum of n equal weights has a relative error of 1/√n. For other weights, the **effective sample size** is
+# (Σw)² / Σw²: the number of equal weights with this relative error.
+
+# %%
+cu.predict(
+    "14d",
+    "All background weights have the same size, and a fifth of them is negative. What is the "
+    "effective size of 100 background jets?",
+    unit="jets",
+)
+
+# %%
+background = weight[signal == 0].astype(float)
+effective = background.sum() ** 2 / (background**2).sum()
+print(f"negative: {(background < 0).mean():.0%}")
+cu.reveal("14d", 100 * effective / len(background))
+
+# %% [markdown]
+# With a share f of negative weights of the same size, (1 − 2f)² remains. A training uses weights in one of two places: in
+# the **loss**, ΣwL / Σw, or in the **sampler**, which draws an event in proportion to its weight. A sampler cannot
+# draw an event with a negative probability.
+#
+# ### Exercise 14.3 · 5 min · ●○○
+#
+# The loss of an epoch is ΣwL / Σw over all events, where L is the loss of one event. Which of these changes leave its expectation the same? Fill in
+# `"same"` or `"changed"` for each letter. The constant in front does not matter.
+#
+# - **a** Multiply all weights by 1,000.
+# - **b** Drop the events with negative weights.
+# - **c** Replace each weight w by its absolute value.
+# - **d** Draw events with probability proportional to |w|, and use only the sign of w in the loss.
+# - **e** Draw events with probability proportional to |w|, and keep w in the loss.
+# - **f** Draw signal events three times as often, and divide their weights by three.
+# - **g** Keep a random quarter of all events, and multiply their weights by four.
+# - **h** Divide the loss of each batch by the sum of the weights in this batch.
+#
+# <details><summary>Hint</summary>
+#
+# How often is an event drawn, times its weight in the loss? The product must stay the same.
+#
+# </details>
+
+# %%
+changes = {}
+changes["a"] = "same"  ### SOLUTION
+changes["b"] = "changed"  ### SOLUTION
+changes["c"] = "changed"  ### SOLUTION
+changes["d"] = "same"  ### SOLUTION
+changes["e"] = "changed"  ### SOLUTION
+changes["f"] = "same"  ### SOLUTION
+changes["g"] = "same"  ### SOLUTION
+changes["h"] = "changed"  ### SOLUTION
+
+# %%
+cu.check("14.3", changes)
+
+# %% [markdown]
+# Change d is a good choice if weights differ widely, because few draws are wasted on small weights. Change f is the usual
+# way to show a rare signal more often.
+#
+# ## You now can
+#
+# - count what one event and one cluster cost in a ROOT file;
+# - predict how well clusters mix, and write a reader that mixes them in a limited memory;
+# - decide when to convert;
+# - tell which changes of event weights are allowed.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **14a** Most say 10 to 1,000. It is the number of jets in a cluster, 125.
+# - **14b** People who trust random order say 64. It is between 1 and 2.
+# - **14c** Many say 5 or 10. It is 2, because conversion is one epoch of reading.
+# - **14d** People who subtract say 60 or 80. It is 36.
+#
+# **Goes wrong.**
+#
+# - In 14.1, some fill the memory, serve all of it, and lose the rest of each filling. Ask what `len(held) % 64` is.
+# - In 14.3, h is hard. Let them write down two batches, one with a small sum of weights.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook needs the sections below, and each section needs only the core.
+#
+# ## A fixed share of signal in each batch
+#
+# Even a full shuffle leaves the number of signal jets in a batch to chance. You can fix it. Batches with the same share
+# as the data neither repeat nor drop an event.
+#
+# ### Exercise 14.2 · 10 min · ●●○
+#
+# Write `fixed_shares`. It returns a list of batches of event indices. `signal` and `background` contain the indices of
+# the two classes. Your targets:
+#
+# - every event is served once, and all batches have `batch_size` events, except for the last one;
+# - the number of signal events in a batch differs from its share by at most 1;
+# - both classes are in a new random order for each `rng`.
+#
+# <details><summary>Hint 1</summary>
+#
+# After b batches, how many events were served in total, and how many of them should be signal? Round this number.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `np.split(array, ends)` cuts an array at the positions `ends`.
+#
+# </details>
+
+
+# %%
+def fixed_shares(signal, background, batch_size, rng):
+    ### BEGIN SOLUTION
+    total = len(signal) + len(background)
+    ends = np.arange(batch_size, total, batch_size)  # events served after each batch
+    of_signal = np.round(ends * len(signal) / total).astype(int)
+    ours = np.split(rng.permutation(signal), of_signal)
+    others = np.split(rng.permutation(background), ends - of_signal)
+    return [rng.permutation(np.concatenate(pair)) for pair in zip(ours, others, strict=True)]
+    ### END SOLUTION
+
+
+# %%
+cu.check("14.2", fixed_shares)
+
+# %% [markdown]
+# For a stream, use two `ClusterStream`s, one for each class, and let them take turns. `take_turns` of exercise 12.3 decides
+# whose turn it is, and `proportional_order` is the course's version:
+
+# %%
+from course_utils.loading.tokens.blend import proportional_order
+
+counts = [int(signal.sum()), int((signal == 0).sum())]
+turns, _ = proportional_order(counts, sum(counts))  # 0: signal, 1: background
+in_batches = (turns == 0).reshape(-1, 64).sum(axis=1)
+print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in_batches.sum())
+
+# %% [markdown]
+# If a batch must have *more* signal than the data, then either the signal repeats or background is left out. Change f of
+# exercise 14.3 keeps the expectation: divide the weights of the signal by the factor.
+#
+# ## Weighted sampling on several ranks
+#
+# `DistributedSampler` accepts no weights. A `WeightedRandomSampler` on each rank has its own generator. If all ranks have
+# the same seed, they draw the same events. With different seeds, they draw independently, which is right on average, but
+# the result depends on the number of ranks, and nobody can repeat it with another number. Draw on all ranks with the
+# *same* seed, and let each rank take its part:
+
+
+# %%
+def weighted_indices(weights, count, epoch, rank, world_size):
+    rng = np.random.default_rng(epoch)  # the same on all ranks
+    drawn = rng.choice(len(weights), count, p=np.abs(weights) / np.abs(weights).sum())
+    return drawn[rank::world_size]
+
+
+for world_size in (1, 2, 4):
+    ranks = [weighted_indices(weight, 4000, 3, rank, world_size) for rank in range(world_size)]
+    together = np.sort(np.concatenate(ranks))
+    print(f"{world_size} ranks: {len(together):,} draws, sum of indices {together.sum():,}")
+print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
+
+# %% [markdown]
+# Drawing with replacement is not an epoch. The ledger shows jets that were drawn twice, and others that were never drawn.
+#
+# ## Vector reads
+#
+# You rarely need all columns. The baskets of two columns are not next to each other, so a cluster needs several byte
+# ranges. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given --> Other protocols send a request
+# for each range. uproot merges ranges with small gaps, so we read two columns of eight clusters at once:
+
+# %%
+from dataclasses import replace
+
+from course_utils.hardware.storage import PRESETS
+
+for ranges in (1, 1024):
+    fs = cu.slow_storage(folder, replace(PRESETS["XRootD"], ranges=ranges))
+    VirtualClock(fs)
+    few = uproot.open(fs.unstrip_protocol(str(paths[0])), **fs.storage_options)["tree"]
+    fs.reset_counters()
+    few.arrays(["weight", "part_charge"])
+    print(f"at most {ranges:5,} ranges in a request:", fs.counters())
+
+# %% [markdown]
+# ## TTree or RNTuple, ours or uproot's
+#
+# RNTuple is the successor of TTree. It calls its baskets *pages*. `RootFiles` reads both in the same way, and
+# [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) does, too. It reads
+# the files one after another and does not shuffle, so it suits an analysis, but not a training:
+
+# %%
+for kind in ("ttree", "rntuple"):
+    fs = cu.slow_storage(folder.parent / kind, "XRootD")
+    VirtualClock(fs)
+    same = RootFiles(sorted((folder.parent / kind).glob("*.root")), PARTICLES, ["weight"], fs=fs)
+    fs.reset_counters()
+    rows = sum(len(same.read(cluster).values) for cluster in same.clusters)
+    print(f"{kind:8} {rows:,} particles, {fs.counters()}")
+
+# %% [markdown]
+# ## Your own files
+#
+# `RootFiles(paths, rows, fields)` reads any TTree or RNTuple. `rows` are ragged columns of one collection, such as
+# `["Muon_pt", "Muon_eta"]`, and `fields` are columns with one number for each event. Paths may be `root://` addresses, for
+# which uproot needs [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several workers, each worker
+# reads its own clusters:
+#
+# ```python
+# files = RootFiles(paths, ["Muon_pt", "Muon_eta"], ["genWeight"], tree="Events")
+# loader = DataLoader(ClusterStream(files, buffer=10_000), 256, num_workers=4, collate_fn=RaggedCollate("values"))
+# ```
+#
+# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) offers a `DataLoader` for ROOT and HDF5 with selections.
+
+# %%
+room.cleanup()
