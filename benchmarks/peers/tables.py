@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.peers import events
 from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
+from benchmarks.peers.root import ROOT_PEERS
 from course_stories.peers.libraries import ALL
 from course_stories.peers.measure import TASKS
 from course_stories.peers.peer import Peer, Peers, numbered
@@ -81,6 +82,14 @@ TABLES: dict[str, Table] = {
         4_096,
         1_024,
         partial(_numbered, rows=128),
+    ),
+    "ROOT": Table(
+        "entries of 32 x 4 float32 in ROOT files",
+        ROOT_PEERS,
+        20_000,
+        20_000,
+        256,
+        partial(_numbered, rows=32),
     ),
     "images, float": _images(_FLOATS, 400, 350, 4_096, 128),
     "images, uint8": _images(_BYTES, 400, 350, 4_096, 128),

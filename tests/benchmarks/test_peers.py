@@ -71,6 +71,13 @@ def test_every_event_loader_serves_every_event_once(name: str, folder: Path) -> 
     assert all(loaded.run(number).books.complete for number in (0, 1, 2))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES["ROOT"].peers)
+def test_every_root_loader_serves_every_entry_once(name: str, folder: Path) -> None:
+    loaded = Loaded(name, TABLES["ROOT"].cut(EVENTS), folder)
+    assert all(loaded.run(number).books.complete for number in (0, 1, 2))
+
+
 @pytest.mark.full
 @pytest.mark.slow
 def test_loaders_alternate_and_a_failing_one_is_named(tmp_path: Path) -> None:
