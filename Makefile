@@ -1,5 +1,6 @@
 # One verb per line; `make help` lists them.
 PYTHON ?= python3
+override PYTHON := $(PYTHON:3.%=python3.%)
 VENV := .venv/bin/python
 READY := .venv/.ready
 DEVELOP := .venv/.develop
@@ -10,7 +11,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book bundle bench peers gpu-check
+.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -63,8 +64,11 @@ slides: $(DEVELOP) ## build the slides: one HTML file and one PDF for each deck
 book: $(DEVELOP) ## build the book, offline pages that need no Python to read
 	@$(VENV) -m docs.book.build
 
-bundle: $(DEVELOP) ## everything in build/bundle, to install without a network
-	@$(VENV) docs/bundle.py
+gallery: $(DEVELOP) ## show all pictures in light, dark and grey (WITH="02 07" runs these notebooks)
+	@$(VENV) -m docs.gallery $(WITH)
+
+bundle: $(DEVELOP) ## everything in build/bundle, to install offline (FOR="linux windows macos" PYTHON=3.12)
+	@$(VENV) docs/bundle.py --python $(PYTHON) $(FOR)
 
 bench: $(DEVELOP) ## measure what the course claims
 	@$(VENV) -m benchmarks.run

@@ -1,21 +1,81 @@
-"""The README and the install script of a bundle."""
+"""The parts of a bundle: its wheels for other systems, its README and its install scripts."""
 
 import subprocess
+import zipfile
+from pathlib import Path
 
 import pytest
 
-from docs.bundle import INSTALL, readme
+from course_utils.paths import REPO
+from docs.bundle import INSTALL, INSTALL_ON_WINDOWS, SYSTEMS, download, pins_for, readme
+from docs.install import requirements
+
+LOCK = """\
+pure==1.0
+native==1.0
+appnope==1.0 ; sys_platform == 'darwin'
+colorama==1.0 ; os_name == 'nt'
+old==1.0 ; python_full_version < '3.11.5'
+"""
+TAGS = {
+    "linux": "cp312-cp312-manylinux_2_24_x86_64",
+    "windows": "cp312-cp312-win_amd64",
+    "macos": "cp312-cp312-macosx_11_0_arm64",
+}
+
+
+def test_pins_follow_markers_of_the_other_system() -> None:
+    everywhere = ["pure==1.0", "native==1.0"]
+    assert pins_for(LOCK, "linux", "3.12") == everywhere
+    assert pins_for(LOCK, "macos", "3.11") == [*everywhere, "appnope==1.0"]
+    assert pins_for(LOCK, "windows", "3.12") == [*everywhere, "colorama==1.0"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_course_lock_contains_torch_for_each_system(system: str) -> None:
+    lock = (REPO / "requirements.lock").read_text("utf-8")
+    pins = pins_for(requirements(lock, cpu=True), system, "3.12")
+    assert any(pin.startswith("torch==") for pin in pins)
+    assert not any(pin.startswith(("nvidia", "cuda", "triton", "pytest")) for pin in pins)
+
+
+def test_pip_downloads_wheels_of_other_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, folder = tmp_path / "shop", tmp_path / "wheelhouse"
+    shop.mkdir()
+    for tag in ("py3-none-any", *TAGS.values()):
+        _wheel(shop, "pure" if tag.endswith("any") else "native", tag)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shop))
+    for system in SYSTEMS:
+        command = download(folder, ["pure==1.0", "native==1.0"], system, "3.12")
+        subprocess.run(command, check=True, capture_output=True)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(p.name for p in shop.iterdir())
+    command = download(folder, ["native==1.0"], "windows", "3.13")
+    assert subprocess.run(command, capture_output=True).returncode, "there is no such wheel"
+
+
+def _wheel(folder: Path, name: str, tag: str) -> None:
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-1.0-{tag}.whl", "w") as wheel:
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        wheel.writestr(f"{about}/RECORD", "")
 
 
 @pytest.mark.parametrize("cuda", [True, False])
-def test_readme_names_platform_and_missing_parts(cuda: bool) -> None:
-    text = readme("Linux, x86_64", cuda=cuda, built={"slides": True, "book": False})
-    assert "on Linux, x86_64." in text
+def test_readme_names_systems_and_missing_parts(cuda: bool) -> None:
+    text = readme(["linux", "windows"], "3.12", cuda=cuda, built={"slides": True, "book": False})
+    assert "Python 3.12 on linux, windows." in text
     assert ("gigabytes of CUDA" in text) == cuda
     assert "| `slides` | the three lectures" in text
     assert "| `book` | missing" in text
 
 
-def test_install_script_is_valid_shell() -> None:
-    subprocess.run(["sh", "-n"], input=INSTALL, text=True, check=True)
-    assert "PIP_NO_INDEX=1" in INSTALL
+def test_install_scripts_use_only_the_wheelhouse() -> None:
+    script = INSTALL.format(python="3.12")
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    for text in script, INSTALL_ON_WINDOWS.format(python="3.12"):
+        assert "PIP_NO_INDEX=1" in text
+        assert "3.12 " in text or "3.12}" in text
