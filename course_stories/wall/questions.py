@@ -1,7 +1,7 @@
 """Questions that a class can guess: those of the notebooks' `cu.predict`, and those of the decks.
 
-A question in a deck is a block with a key of its own. The last two lines are optional, and a
-question has a unit or choices:
+A question in a deck is a block. Its key is new, or that of a prediction such as 02b, whose guesses
+it then shows. A question has a unit or choices, or neither:
 
     :::guess fast-3
     How many times longer is a step?
@@ -26,7 +26,7 @@ from course_utils.teaching.exercise import judge_modules
 from course_utils.teaching.wall import sentences
 
 _BLOCK = re.compile(r"^:::guess (\S+)\n(.*?)^:::$", re.MULTILINE | re.DOTALL)
-_KEY = re.compile(r"[a-z]+-\d+")
+_KEY = re.compile(r"[a-z]+-\d+|\d\d[a-z]")
 _FIELD = re.compile(r"\{[^{}]*\}")
 
 
@@ -58,7 +58,7 @@ def read_course() -> Course:
         questions |= {one.key: one for one in _predictions(cells)}
     for path in sorted(shipped("slides").glob("*.md")):
         for key, lines in _BLOCK.findall(path.read_text("utf-8")):
-            questions[key] = deck_question(key, lines.splitlines())
+            questions.setdefault(key, deck_question(key, lines.splitlines()))
     home = find_spec("course_exercises")
     mistakes = {
         f"{path.parent.name}/{path.stem}:{line}": _FIELD.sub("…", sentence)

@@ -99,6 +99,7 @@ class Room:
         some.pop(post.seat, None)  # hands are in the order in which they were raised
         some[post.seat] = post
         if post.kind == "guess":
+            self._last_key.pop(post.seat, None)
             self._last_key[post.seat] = post.key
         return post.line()
 

@@ -23,7 +23,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def guarded(chromium: BrowserContext, url: str) -> Iterator[GuardedPage]:
-    page = GuardedPage(chromium, allowed=url.partition("?")[0])
+    page = GuardedPage(chromium, allowed=url.rpartition("/")[0])
     page.page.goto(url)
     yield page
     page.close()

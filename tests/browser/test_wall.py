@@ -32,7 +32,7 @@ Note:
 ---
 ## A question
 
-:::guess fast-1
+:::guess 02b
 How many times longer is a step?
 unit: times
 :::
@@ -154,11 +154,15 @@ def test_slide_shows_the_wall_and_gives_phones_its_question(
     page.goto(html.as_uri())
     page.wait_for_selector("html[data-ready]")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("How many times longer is a step? (times)")).to_be_visible()
+    expect(page.locator(".guess p")).to_be_visible()
     assert page.locator("iframe").count() == 0
     page.on("dialog", lambda dialog: dialog.accept(wall.desk))
     page.keyboard.press("w")
     frame = page.frame_locator(".guess iframe")
-    expect(frame.get_by_role("status")).to_contain_text("60 seats")
+    expect(frame.get_by_role("status")).to_contain_text("of 60 have guessed (times, log)")
+    expect(frame.locator("h1")).to_be_hidden()
+    assert wall.picture()["key"] == "02b"  # so that phones show it
+    page.keyboard.press("r")
+    expect(frame.locator(".median")).to_have_count(1)
     page.screenshot(path=SHOTS / "wall-slide.png")
     page.close()

@@ -70,6 +70,7 @@ def test_lines_restore_the_room_in_order_of_arrival(room: Room, clock: Clock) ->
         other.take(other.read(json.loads(line)))
     assert other.lines() == room.lines()
     assert (other.followed(), other.pace()) == (room.followed(), room.pace())
+    assert other.answered() == room.answered()
     assert other.trouble() == room.trouble()
 
 

@@ -131,7 +131,7 @@ def test_flood_of_one_client_stops_nobody_else(tmp_path: Path) -> None:
             body = {"seat": seat(number % 5000), **GUESS, "value": number % 100}
             return wall.ask("/posts", json.dumps(body).encode())[0]
 
-        statuses = list(pool.map(flood, range(2000)))
+        statuses = list(pool.map(flood, range(1000)))
         assert {*statuses} == {204, 429}
         shown = wall.picture()
         assert shown["seats"] <= 100
@@ -153,6 +153,7 @@ def test_slow_clients_do_not_block_others(wall: RunningWall) -> None:
     finally:
         for one in slow:
             one.close()
+    time.sleep(0.5)
     assert wall.picture()["seats"] > 0
 
 
@@ -253,6 +254,7 @@ def test_failed_write_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.Mo
             await journal.append('{"a": 3}')
         monkeypatch.setattr(journal, "_write", write)
         await asyncio.gather(*(journal.append(f'{{"a": {number}}}') for number in (4, 5)))
+        assert [line["a"] for line in read_journal(path)] == [1, 2, 4, 5]
+        journal.delete()
 
     asyncio.run(run())
-    assert [line["a"] for line in read_journal(path)] == [1, 2, 4, 5]
