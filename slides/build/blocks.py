@@ -120,7 +120,8 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
     finding = load_finding(recording(f"demos/{name}.json"))
     return (
         f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
-        f"<details><summary>{optional} as recorded: R</summary>{_framed(finding.timeline())}"
+        f"<details><summary>{optional and 'optional, '}as recorded: R</summary>"
+        f"{_framed(finding.timeline())}"
         f'<p class="recorded">Recorded on {escape(finding.about["machine"])}</p></details></div>'
     )
 

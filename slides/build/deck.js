@@ -6,12 +6,13 @@ const setTheme = (dark) => root.classList.toggle("dark", dark && !paper);
 setTheme(asked.get("theme") === "dark");
 
 // Hide details for which a slide has no space, and enlarge the letters to 24 pt. The smallest have 11 pixels.
-const ZOOM = 2.91, ON_A_SLIDE = new CSSStyleSheet();
+const ZOOMS = [2.91, 2.4, 1.95], ON_A_SLIDE = new CSSStyleSheet();
 ON_A_SLIDE.replaceSync(`
   .tl { margin: 0; padding: 0; border: 0; background: transparent; }
+  .controls fieldset { margin: 0; }
   .facts, .controls legend, .legend, .bar, details { display: none; }
-  .choice span { padding: 2px 7px; font-size: 11px; }
-  .tl .sentence { margin-top: 2px; min-height: 2.6em; font-size: 11px !important; line-height: 1.3; }
+  .choice span { padding: 1px 6px; min-height: 0; font-size: 11px; }
+  .tl .sentence { margin-top: 3px; min-height: 2.6em; font-size: 11px !important; line-height: 1.3; }
   .sentence b { white-space: nowrap; }
   .printed { margin: 0 !important; font-size: 11px !important; font-weight: 600; }
 `);
@@ -40,11 +41,12 @@ function inState(section, state) {
 
 const boxes = [...document.querySelectorAll(".timeline")];
 for (const box of boxes) {
-  box.style.zoom = ZOOM;
+  box.style.zoom = ZOOMS[0];
+  if (box.closest("details")) box.style.setProperty("--used-lanes", 1);
   view(box).root.getRootNode().adoptedStyleSheets = [ON_A_SLIDE];
 }
 
-// Make lanes as high as the slide permits, above its number or its source.
+// Make lanes as high as the slide permits, above its number or its source, and a recording with many lanes smaller.
 function fit(box) {
   if (!box.checkVisibility()) return; // the slide is hidden, or the recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
@@ -52,10 +54,14 @@ function fit(box) {
   const parts = folded ? [timeline.root] : [...slide.children].filter((part) => part !== source);
   const bottom = (part) => part.getBoundingClientRect().bottom;
   const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
-  for (let lane = 26; lane >= 9; lane--) {
-    box.style.setProperty("--lane-height", lane);
-    timeline.resize();
-    if (Math.max(...parts.map(bottom)) <= end) return;
+  for (const zoom of folded ? ZOOMS : ZOOMS.slice(0, 1)) {
+    box.style.zoom = zoom;
+    box.style.setProperty("--zoom", zoom);
+    for (let lane = 26; lane >= 9; lane -= 0.5) {
+      box.style.setProperty("--lane-height", lane);
+      timeline.resize();
+      if (Math.max(...parts.map(bottom)) <= end) return;
+    }
   }
 }
 
@@ -183,7 +189,7 @@ stepAll();
 await allReady();
 boxes.forEach(fit);
 for (const fold of folds) fold.addEventListener("toggle", () => { boxes.forEach(fit); sendState(); });
-for (const box of boxes) view(box).form.addEventListener("change", sendState);
+for (const box of boxes) view(box).form.addEventListener("change", () => { fit(box); sendState(); });
 addEventListener("message", receiveState);
 addEventListener("message", showLateness);
 sendState();

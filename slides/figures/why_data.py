@@ -260,11 +260,11 @@ def training_data() -> Figure:
     figure, panel = plt.subplots(figsize=(12.3, 4.9))
     said = dict(zip(sizes, names, strict=True))
     sized = dict(zip(models, sizes, strict=True))
-    log_dots(panel, sized, "samples", said.__getitem__, list(colours))
-    for row, (subject, colour) in enumerate(
-        {"language, images": BLUE, "biology": GREEN, "physics, tables": VERMILION}.items()
-    ):
-        panel.text(2e12, 0.3 + 0.9 * row, subject, color=colour, weight="bold")
+    log_dots(panel, sized, "items", said.__getitem__, list(colours))
+    subjects = {"language, images": BLUE, "biology": GREEN, "physics, tables": VERMILION}
+    for subject, colour in subjects.items():
+        panel.plot([], [], "o", color=colour, markersize=12, label=subject)
+    panel.legend(loc="upper right")
     return figure
 
 

@@ -110,9 +110,11 @@ export class View {
   resize() {
     const width = this.stage.clientWidth;
     if (!width || !this.traces.length) return; // the timeline is hidden in another tab or on another slide
-    const sharp = Math.max(2, window.devicePixelRatio || 1);
-    const lane = parseFloat(getComputedStyle(this.host).getPropertyValue("--lane-height")) || undefined; // set by slides
-    this.scene = arrange(this.traces, width, this.lanes, lane);
+    const sharp = Math.max(2, (window.devicePixelRatio || 1) * (this.host.currentCSSZoom ?? 1));
+    const style = getComputedStyle(this.host);
+    const lane = parseFloat(style.getPropertyValue("--lane-height")) || undefined; // set by slides
+    const lanes = style.getPropertyValue("--used-lanes") ? undefined : this.lanes; // set by lecture demos
+    this.scene = arrange(this.traces, width, lanes, lane);
     this.canvas.width = width * sharp;
     this.canvas.height = this.scene.height * sharp;
     this.canvas.style.height = `${this.scene.height}px`;
