@@ -73,7 +73,7 @@ def draw_jets(kind: str, count: int, rng: np.random.Generator) -> Columns:
         "part_dphi": apart[prong, jet] * np.sin(angle) + rng.normal(scale=0.1, size=len(jet)),
         "part_charge": rng.integers(-1, 2, len(jet)),
     }
-    weight = 1 - 2 * (rng.random(count) < NEGATIVE[kind])
+    weight = np.where(rng.permutation(count) < NEGATIVE[kind] * count, -1, 1)
     jets = {"jet_pt": pt, "jet_eta": eta, "weight": weight, "label_Hbb": kind == "signal"}
     return {
         **{name: np.full(count, column, np.float32) for name, column in jets.items()},

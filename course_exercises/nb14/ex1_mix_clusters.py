@@ -68,8 +68,8 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: got[CUT],
-        "With {case}, {got[incomplete batches before the last]} batches are too small, although "
-        "more events follow.",
+        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
+        "may be smaller.",
         "Keep the rest of the events until the next cluster is read.",
     ),
     Slip(

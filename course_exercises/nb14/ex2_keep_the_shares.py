@@ -59,8 +59,8 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: got[CUT],
-        "With {case}, {got[incomplete batches before the last]} batches before the last do not "
-        "have the full size.",
+        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
+        "may be smaller.",
         "After batch b, serve (b + 1) * batch_size events in total: some of the signal, and the "
         "rest from the background.",
     ),

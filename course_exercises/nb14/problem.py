@@ -11,7 +11,7 @@ from course_exercises.judging.probes import expect_mixed
 from course_utils.teaching.exercise import expect
 
 Indices = NDArray[np.int64]
-TWICE, NEVER, CUT = "served twice", "never served", "incomplete batches before the last"
+TWICE, NEVER, CUT = "served twice", "never served", "batches of a wrong size"
 COMPLETE = dict.fromkeys((TWICE, NEVER, CUT), 0)
 
 
@@ -28,9 +28,11 @@ def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:
 
 
 def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[str, Any]:
-    """Return how many events were served twice or never, and how many batches are incomplete."""
-    counts = np.bincount(np.concatenate(batches), minlength=known.max() + 1)[known]
+    """Return how many events were served twice or never. Only the last batch may be smaller."""
+    served = np.concatenate([known[:0], *batches])
+    counts = np.bincount(served, minlength=known.max() + 1)[known]
     cut = sum(len(batch) != batch_size for batch in batches[:-1])
+    cut += sum(len(batch) > batch_size for batch in batches[-1:])
     return {TWICE: int((counts > 1).sum()), NEVER: int((counts == 0).sum()), CUT: cut}
 
 

@@ -5,9 +5,9 @@
 #
 # **You will learn:**
 #
-# - what one event costs in a ROOT file, and what a whole cluster costs;
-# - how well clusters mix, from the number of clusters in memory;
-# - when conversion pays;
+# - what one event costs in a ROOT file, and what a whole cluster costs; <!-- 14a -->
+# - how well clusters mix, from the number of clusters in memory; <!-- 14b 14.1 -->
+# - when conversion pays; <!-- 14c -->
 # - which changes of event weights are allowed.
 #
 # **You need:** notebooks 05 and 06. A CPU is enough.
@@ -29,6 +29,8 @@ cu.ready("14")
 # - *14 min* **Mix clusters.** Prediction 14b, then the law on the board, then exercise 14.1.
 # - *4 min* **Convert once.** Prediction 14c, then the picture.
 # - *9 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
+#
+# **Leave out.** *Convert once*. Show only its picture.
 #
 # **Board.** Draw eight files as bars, two red and six blue, and cut them into clusters. Let somebody draw lots for eight
 # clusters. How many are red? This scatter is the subject of the notebook.
@@ -110,6 +112,9 @@ signal, weight, pt = (
     np.concatenate([entry[name] for entry in entries]) for name in ("label_Hbb", "weight", "jet_pt")
 )
 collate = RaggedCollate("values")
+
+
+# %%
 shuffled = DataLoader(jets, 64, shuffle=True, collate_fn=collate)
 alone = read_epoch(storage, shuffled, signal, memory=64, batches=2)  # scaled up
 
@@ -204,13 +209,15 @@ cu.check("14.1", mixed_batches)
 # ## Convert once
 #
 # The third way reads everything once and writes it locally, as flat values and offsets. `RaggedLoader` then draws
-# every batch from the whole file.
+# every batch from the whole file. Suppose that a step takes 20 ms. <!-- given --> Steps overlap with reading, but not
+# with the conversion.
 
 # %%
 cu.predict(
     "14c",
-    "Converting reads every cluster once and writes one file. From which epoch on is it faster in "
+    "Converting reads every cluster once and writes one file. After how many epochs is it faster in "
     "total than the buffer of 2,000 jets?",
+    unit="epochs",
 )
 
 # %%
@@ -238,17 +245,25 @@ ways = {
     "buffer of 2,000": buffered[2000],
     "converted": converted,
 }
-plot_ways(ways, {"converted": once_s})
+steps_s = 0.020 * len(jets) / 64  # in an epoch
+plot_ways(ways, {"converted": once_s}, steps_s=steps_s)
+
 
 # %%
-saved_s = buffered[2000].seconds - converted.seconds  # in each epoch
-cu.reveal("14c", once_s // saved_s + 1)
+def break_even(workers):
+    with_buffer = max(buffered[2000].seconds / workers, steps_s)
+    saved_s = with_buffer - max(converted.seconds, steps_s)  # in each epoch
+    return int(once_s // saved_s) + 1 if saved_s > 0 else None
+
+
+print("with 1 worker:", break_even(1), "  with 4 workers:", break_even(4))
+cu.reveal("14c", break_even(1))
 
 # %% [markdown]
-# Left: random jets mix ideally, but need thousands of requests. Clusters need few, and memory buys mixing. The converted
-# file mixes ideally without any request. Right: conversion costs one epoch of reading, so it pays from the second
-# epoch. It does not pay if you read only one epoch, if the copy does not fit on your disk, if your selection changes every
-# day, or if enough workers already hide the reading behind the steps.
+# The left panel shows that random jets mix ideally, but need thousands of requests. Clusters need few, and memory buys
+# mixing. The converted file mixes ideally without any request. The right panel shows that conversion costs about one
+# epoch of reading, so it pays from the second epoch. It never pays if enough workers hide the reading behind the steps, as
+# four do here. It also does not pay if the copy does not fit on your disk, or if your selection changes every day.
 #
 # ## Weights
 #
@@ -330,7 +345,7 @@ cu.check("14.3", changes)
 #
 # - **14a** Most say 10 to 1,000. It is the number of jets in a cluster, 125.
 # - **14b** People who trust random order say 64. It is between 1 and 2.
-# - **14c** Many say 5 or 10. It is 2, because conversion is one epoch of reading.
+# - **14c** Many say 5 or 10. It is 2, because conversion is one epoch of reading. Ask what four workers change.
 # - **14d** People who subtract say 60 or 80. It is 36.
 #
 # **Goes wrong.**
@@ -448,7 +463,7 @@ for ranges in (1, 1024):
 #
 # RNTuple is the successor of TTree. It calls its baskets *pages*. `RootFiles` reads both in the same way, and
 # [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) does, too. It reads
-# the files one after another and does not shuffle, so it suits an analysis, but not a training:
+# the files one after another and does not shuffle, so it suits an analysis, but not a training. Compare the requests:
 
 # %%
 for kind in ("ttree", "rntuple"):
@@ -460,6 +475,9 @@ for kind in ("ttree", "rntuple"):
     print(f"{kind:8} {rows:,} particles, {fs.counters()}")
 
 # %% [markdown]
+# The particles are the same. But uproot 5.7 requests each page of an RNTuple separately, and reads the next cluster, too.
+# ROOT itself merges the pages of a cluster. Over a network, count before you convert.
+#
 # ## Your own files
 #
 # `RootFiles(paths, rows, fields)` reads any TTree or RNTuple. `rows` are ragged columns of one collection, such as

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+import awkward as ak
 import numpy as np
 import pytest
+import uproot
 from PIL import Image
 from tokenizers import Tokenizer
 
-from course_data import files, make_events, make_images, make_tokens, make_volumes
+from course_data import files, make_collisions, make_events, make_images, make_tokens, make_volumes
 from course_data.make_volumes import SHAPES, density
 from course_utils.loading.tokens import END, END_TEXT, Corpus
 
@@ -122,6 +124,28 @@ def test_tokens_have_the_requested_number_and_decode_to_the_text(made: Path) -> 
         assert text.endswith(END_TEXT)
         if len(corpus) > 1:  # the last document is truncated
             assert tokenizer.encode(text).ids == corpus[0].tolist()
+
+
+def test_collisions_have_the_same_jets_in_both_formats_and_for_the_same_seed(
+    tmp_path: Path,
+) -> None:
+    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
+    for folder, seed in ((first, "1"), (again, "1"), (other, "2")):
+        assert make_collisions.main(["--size", "S", "--seed", seed, "--out", str(folder)]) == 0
+    assert make_collisions.main(["--check", "--out", str(first)]) == 0
+    columns: dict[str, float] = {"signal": 0, "background": 0}
+    for path in sorted((first / "ttree").glob("*.root")):
+        jets = uproot.open(path)["tree"].arrays()
+        for place in (first / "rntuple", again / "ttree", again / "rntuple"):
+            same = uproot.open(place / path.name)["tree"].arrays()
+            assert all(ak.array_equal(jets[name], same[name]) for name in same.fields)
+        assert not ak.array_equal(jets, uproot.open(other / "ttree" / path.name)["tree"].arrays())
+        kind = path.name.partition("_")[0]
+        assert ak.all(jets["label_Hbb"] == (kind == "signal"))
+        assert ak.mean(jets["weight"] < 0) == make_collisions.NEGATIVE[kind]
+        assert ak.min(jets["jet_nparticles"]) >= 1
+        columns[kind] += float(ak.sum(jets["weight"]))
+    assert columns == pytest.approx(make_collisions.EXPECTED, rel=1e-4)
 
 
 def test_tokenizer_decodes_unknown_text() -> None:

@@ -28,4 +28,4 @@ def test_random_jets_need_more_requests_and_mix_better_than_clusters(tmp_path: P
     assert alone.seconds > 50 * clusters.seconds
     assert alone.mixing.ratio < 2 < 4 < clusters.mixing.ratio
     assert "8 requests" in str(clusters)
-    assert len(plot_ways({"a": alone, "b": clusters}, {"b": 1.0}).axes) == 2
+    assert len(plot_ways({"a": alone, "b": clusters}, {"b": 1.0}, steps_s=1).axes) == 2
