@@ -25,10 +25,8 @@ def locate(message: str, module: str) -> str:
     if not module.startswith("course_exercises."):
         return ""
     own = Path(str(sys.modules[module].__file__))
-    shared = own.parents[1] / "judging"
-    found = ""
-    longest = _SHORTEST - 1
-    for path in (own, *sorted(own.parent.glob("ex*.py")), *sorted(shared.glob("*.py"))):
+    found, longest = "", _SHORTEST - 1
+    for path in (own, *sorted(own.parents[1].glob("judging/*.py"))):
         for line, sentence in sentences(path).items():
             parts = _FIELD.split(sentence)
             if (length := sum(map(len, parts))) > longest and _contains(message, parts):
