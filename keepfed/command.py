@@ -77,6 +77,7 @@ def add_watch(commands: Commands) -> None:
     command.add_argument("--live", action="store_true", help="show a line while it runs")
     command.add_argument("--lines", action="store_true", help="name the slowest lines of code")
     command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
+    command.add_argument("--price", type=float, default=0.0, help="euros per hour of this machine")
     command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
@@ -88,10 +89,11 @@ def add_audit(commands: Commands) -> None:
     command = commands.add_parser(
         "audit",
         help="run a training and check that its loaders serve the right samples",
-        usage="%(prog)s [--log FILE] python train.py ...\n"
+        usage="%(prog)s [--log FILE] [--after FILE] python train.py ...\n"
         "       %(prog)s show FILE [--step N] [--sample ID] [--rank R]",
     )
     command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
+    command.add_argument("--after", metavar="FILE", help="log of the run that this run resumes")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_audit)
 
@@ -129,14 +131,16 @@ def _watch(arguments: argparse.Namespace) -> int:
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
     out = Path(arguments.out or default)
-    return run_watched(program, out, live=arguments.live, lines=arguments.lines)
+    return run_watched(
+        program, out, live=arguments.live, lines=arguments.lines, price=arguments.price
+    )
 
 
 def _audit(arguments: argparse.Namespace) -> int:
     from keepfed.auditing.program import main as run
 
     words = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
-    return run(words, arguments.log)
+    return run(words, arguments.log, arguments.after)
 
 
 def _why(arguments: argparse.Namespace) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -12,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.auditing.record import UNSEEN, Audited, EpochRecord
+from keepfed.auditing.report import AuditFinding, AuditReport, name_of
+from keepfed.auditing.values import VALUE_CHECKS, check_scales
+from keepfed.errors import KeepfedError
 from keepfed.formatting import percent, plural
 
 FEW = 32  # minimum number of samples to check an order or a share
@@ -20,49 +22,11 @@ ONE_CLASS = 0.5  # maximum share of batches with a single class
 CLUSTERED = 0.4  # minimum mean distance within a batch, compared with a shuffled batch
 
 
-@dataclass(frozen=True)
-class AuditFinding:
-    """One fault of the samples of a loader, or a useful note about them."""
+def check(loaders: Sequence[Audited], more: Iterable[AuditFinding] = ()) -> AuditReport:
+    """Check the loaders of all ranks, and report the findings together with `more`.
 
-    kind: str
-    says: str  # what is wrong, with the evidence
-    change: str  # what to change
-    entry: str = ""  # entry of the field guide
-    fault: bool = True
-
-    def __str__(self) -> str:
-        more = f" See: keepfed why {self.entry}" if self.entry else ""
-        return f"{self.says}\n  Change: {self.change}{more}"
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """Result of an audit: the faults, then notes, then what was checked and what was not."""
-
-    findings: tuple[AuditFinding, ...]
-    checked: tuple[str, ...]
-    unchecked: tuple[str, ...]
-
-    @property
-    def right(self) -> bool:
-        """Whether no fault was found."""
-        return not any(finding.fault for finding in self.findings)
-
-    def __str__(self) -> str:
-        faults = [finding for finding in self.findings if finding.fault]
-        notes = [finding for finding in self.findings if not finding.fault]
-        head = "Right: no fault in the samples was found." if not faults else ""
-        lines = [head, *map(str, faults), *(f"Note: {note}" for note in notes)]
-        lines.append(f"Checked: {'; '.join(self.checked)}.")
-        if self.unchecked:
-            lines.append(f"Not checked: {'; '.join(self.unchecked)}.")
-        return "\n".join(filter(None, lines))
-
-    __repr__ = __str__
-
-
-def check(loaders: Sequence[Audited]) -> AuditReport:
-    """Check the loaders of all ranks. The loaders of one place in the program share a name."""
+    The loaders of one place in the program share a name.
+    """
     findings = [
         finding
         for audited in loaders
@@ -70,6 +34,7 @@ def check(loaders: Sequence[Audited]) -> AuditReport:
         for finding in one(audited)
     ]
     findings += [finding for one in PROGRAM_CHECKS for finding in one(loaders)]
+    findings += more
     first: dict[tuple[str, str], AuditFinding] = {}
     for finding in findings:  # the first epoch that shows a fault is enough
         first.setdefault((finding.kind, finding.says.split(",")[0]), finding)
@@ -103,12 +68,6 @@ def _unchecked(loaders: Sequence[Audited]) -> Iterator[str]:
             yield f"batches of {audited.name} whose workers sent no description"
 
 
-def _name(audited: Audited, epoch: EpochRecord | None = None) -> str:
-    rank = f", rank {audited.rank}" if audited.ranks > 1 else ""
-    number = f", epoch {epoch.number}" if epoch else ""
-    return f"{audited.name}{rank}{number}"
-
-
 def _ids(epoch: EpochRecord) -> NDArray[Any]:
     """Return the identities of the samples of an epoch: indices, or fingerprints of a stream."""
     return np.asarray(epoch.prints if epoch.indices is None else epoch.indices)
@@ -135,7 +94,7 @@ def _repeated(audited: Audited) -> Iterator[AuditFinding]:
             where = " and ".join(str(_batch_of(epoch, int(place))) for place in places)
             yield AuditFinding(
                 "served twice",
-                f"{_name(audited, epoch)}: {plural(len(twice), 'sample')} served more than once, "
+                f"{name_of(audited, epoch)}: {plural(len(twice), 'sample')} served more than once, "
                 f"for example sample {twice[0]} in batches {where}.",
                 "let the sampler yield each index once.",
                 "repeated samples",
@@ -146,7 +105,7 @@ def _repeated(audited: Audited) -> Iterator[AuditFinding]:
             if missing > allowed and not padded:
                 yield AuditFinding(
                     "left out",
-                    f"{_name(audited, epoch)}: {missing} of {audited.expected} samples were left "
+                    f"{name_of(audited, epoch)}: {missing} of {audited.expected} samples were left "
                     "out.",
                     "let the sampler yield every index, and keep the last batch "
                     "(drop_last=False) in validation.",
@@ -168,7 +127,7 @@ def _workers_alike(audited: Audited) -> Iterator[AuditFinding]:
                 both = len(np.intersect1d(own[one], own[other]))
                 yield AuditFinding(
                     "served twice",
-                    f"{_name(audited, epoch)}: workers {one} and {other} serve the same "
+                    f"{name_of(audited, epoch)}: workers {one} and {other} serve the same "
                     f"{both} samples, so each sample is served once per worker.",
                     "share the data in __iter__: worker `get_worker_info().id` of "
                     "`get_worker_info().num_workers` takes every n-th sample or shard.",
@@ -199,8 +158,9 @@ def _one_class(audited: Audited) -> Iterator[AuditFinding]:
         if len(sizes) >= 4 and alone > (ONE_CLASS + expected) / (1 + expected) * len(sizes):
             yield AuditFinding(
                 "not mixed",
-                f"{_name(audited, epoch)}: {alone} of {len(sizes)} batches contain only one class, "
-                f"although there are {len(counts)}. By chance it would be {percent(expected)}.",
+                f"{name_of(audited, epoch)}: {alone} of {len(sizes)} batches contain only one "
+                f"class, although there are {len(counts)}. By chance it would be "
+                f"{percent(expected)}.",
                 "shuffle: `shuffle=True`, or a larger shuffle buffer over several files.",
                 "unmixed batches",
             )
@@ -220,7 +180,7 @@ def _clustered(audited: Audited) -> Iterator[AuditFinding]:
         if quality < CLUSTERED:
             yield AuditFinding(
                 "weakly mixed",
-                f"{_name(audited, epoch)}: neighbours in a batch are {percent(quality)} as far "
+                f"{name_of(audited, epoch)}: neighbours in a batch are {percent(quality)} as far "
                 "apart in the dataset as in a full shuffle.",
                 "mix over more files, or use a larger shuffle buffer, if neighbours are alike.",
                 fault=False,
@@ -233,7 +193,7 @@ def _damaged(audited: Audited) -> Iterator[AuditFinding]:
             number, words = epoch.damage[0]
             yield AuditFinding(
                 "damaged",
-                f"{_name(audited, epoch)}: in batch {number}, {words} "
+                f"{name_of(audited, epoch)}: in batch {number}, {words} "
                 f"({plural(len(epoch.damage), 'batch')} in all).",
                 f"look at the samples of this batch: {_first_ids(epoch, number)}.",
                 "NaN in a batch",
@@ -242,7 +202,7 @@ def _damaged(audited: Audited) -> Iterator[AuditFinding]:
             (first, _), (other, number), *_ = epoch.forms.items()
             yield AuditFinding(
                 "changing dtype",
-                f"{_name(audited, epoch)}: batch {number} has the dtypes {other}, but the first "
+                f"{name_of(audited, epoch)}: batch {number} has the dtypes {other}, but the first "
                 f"has {first}.",
                 "let the dataset convert every sample to the same dtype.",
             )
@@ -261,7 +221,7 @@ def _short_batch(audited: Audited) -> Iterator[AuditFinding]:
         if epoch.complete and len(sizes) > 1 and 0 < sizes[-1] < sizes[0] / 2:
             yield AuditFinding(
                 "small last batch",
-                f"{_name(audited, epoch)}: the last batch has {plural(sizes[-1], 'sample')}, the "
+                f"{name_of(audited, epoch)}: the last batch has {plural(sizes[-1], 'sample')}, the "
                 f"others {sizes[0]}. A mean of the batch means weights these samples "
                 f"{sizes[0] / sizes[-1]:.0f} times as much.",
                 "weight each batch by its size: sum(loss * len(batch)) / sum(len(batch)).",
@@ -276,6 +236,7 @@ EPOCH_CHECKS: tuple[Callable[[Audited], Iterator[AuditFinding]], ...] = (
     _clustered,
     _damaged,
     _short_batch,
+    *VALUE_CHECKS,
 )
 
 # --- Epochs and workers of a loader ---------------------------------------------------------------
@@ -293,14 +254,14 @@ def _same_order(audited: Audited) -> Iterator[AuditFinding]:
         if (np.diff(first) > 0).all():
             yield AuditFinding(
                 "in order",
-                f"{_name(audited)}: every epoch serves the samples in the order of the dataset.",
+                f"{name_of(audited)}: every epoch serves the samples in the order of the dataset.",
                 "set `shuffle=True` for training.",
                 fault=False,
             )
         else:
             yield AuditFinding(
                 "same order",
-                f"{_name(audited)}: epochs {one.number} and {other.number} serve the same random "
+                f"{name_of(audited)}: epochs {one.number} and {other.number} serve the same random "
                 f"order, beginning with samples {', '.join(map(str, first[:4]))}.",
                 "call `loader.sampler.set_epoch(epoch)` before each epoch, or do not seed the "
                 "sampler again.",
@@ -317,7 +278,7 @@ def _same_random_numbers(audited: Audited) -> Iterator[AuditFinding]:
             if before and before == theirs[0] and after == theirs[1] and before != after:
                 yield AuditFinding(
                     "same random numbers",
-                    f"{_name(audited, epoch)}: a generator in the dataset draws the same numbers "
+                    f"{name_of(audited, epoch)}: a generator in the dataset draws the same numbers "
                     f"in workers {one} and {other}, so their augmentations repeat.",
                     "create the generator in the worker (worker_init_fn, or at the first use) and "
                     "seed it with `torch.initial_seed()`.",
@@ -330,7 +291,7 @@ def _same_random_numbers(audited: Audited) -> Iterator[AuditFinding]:
             if before and before != after and first.states[worker] == second.states[worker]:
                 yield AuditFinding(
                     "same random numbers",
-                    f"{_name(audited)}: a generator in the dataset draws the same numbers in "
+                    f"{name_of(audited)}: a generator in the dataset draws the same numbers in "
                     f"epochs {first.number} and {second.number}, because each new worker gets a "
                     "copy of it.",
                     "seed it in the worker with `torch.initial_seed()`, which differs in each "
@@ -348,7 +309,7 @@ def _stale_epoch(audited: Audited) -> Iterator[AuditFinding]:
         if stale:
             yield AuditFinding(
                 "stale epoch",
-                f"{_name(audited, epoch)}: the dataset is at epoch {told}, but its "
+                f"{name_of(audited, epoch)}: the dataset is at epoch {told}, but its "
                 f"copy in worker {stale[0]} is at epoch {epoch.worker_epochs[stale[0]]}.",
                 "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number "
                 "in shared memory, such as torch.zeros(1).share_memory_().",
@@ -423,6 +384,35 @@ def _train_and_validation(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
                 )
 
 
+def shared_groups(one: Audited, other: Audited, groups: Sequence[Any]) -> Iterator[AuditFinding]:
+    """Find groups with samples in both loaders.
+
+    Args:
+        one: Loader of the training.
+        other: Loader of the validation.
+        groups: Group of each row of the dataset below all subsets.
+
+    Raises:
+        KeepfedError: If a row has no group.
+    """
+    mine, theirs = _rows(one), _rows(other)
+    rows = np.concatenate([mine, theirs])
+    if len(rows) and rows.max() >= len(groups):
+        raise KeepfedError(
+            f"`groups` has {len(groups)} entries, but sample {rows.max()} was served. Pass one "
+            "group for each sample of the dataset."
+        )
+    both = {groups[int(row)] for row in mine} & {groups[int(row)] for row in theirs}
+    if both:
+        yield AuditFinding(
+            "shared groups",
+            f"{one.name} and {other.name} share {plural(len(both), 'group')}, for example "
+            f"{min(both)}.",
+            "split by group, not by sample.",
+            "validation leak",
+        )
+
+
 def _rows(audited: Audited) -> NDArray[Any]:
     """Return the rows of the dataset below all subsets that a loader served."""
     known = [np.asarray(epoch.indices) for epoch in audited.epochs if epoch.indices is not None]
@@ -439,4 +429,5 @@ def _contents(audited: Audited) -> NDArray[Any]:
 PROGRAM_CHECKS: tuple[Callable[[Sequence[Audited]], Iterator[AuditFinding]], ...] = (
     _ranks,
     _train_and_validation,
+    check_scales,
 )

@@ -12,25 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from keepfed.errors import KeepfedError
+from keepfed.formatting import wrap
 from keepfed.measure.watch.attach import PATCH, prepare
 from keepfed.measure.watch.program import run_program
 
 FAULT = 1  # exit code if the program succeeded, but its samples have a fault
 
 
-def run_audited(program: Sequence[str], *, log: Path | None = None) -> int:
+def run_audited(
+    program: Sequence[str], *, log: Path | None = None, after: Path | None = None
+) -> int:
     """Run `program`, print what is wrong with its samples, and return an exit code.
 
     Args:
         program: Command and its arguments. This Python runs a file that ends in .py.
         log: File to which every batch appends a line with its samples.
+        after: Log of the interrupted run that this run resumes.
+
+    Raises:
+        KeepfedError: If `after` cannot be read. The program is not started.
 
     Returns:
         The exit code of the program, or `FAULT` if the program succeeded and a fault was found.
     """
     from keepfed.auditing.checks import check
     from keepfed.auditing.loops import ENDING, LOG
+    from keepfed.auditing.resume import check_resume
 
+    before = [] if after is None else _rows(after)
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     folder = Path(tempfile.mkdtemp(prefix="keepfed-audit-"))
     try:
@@ -44,14 +53,24 @@ def run_audited(program: Sequence[str], *, log: Path | None = None) -> int:
     if not loaders:
         print("keepfed audit: No DataLoader returned a batch.", file=sys.stderr)
         return code
-    report = check(loaders)
-    print(f"\n{report}", file=sys.stderr)
+    report = check(loaders, check_resume(before, loaders))
+    print(wrap(f"\n{report}", indent=4), file=sys.stderr)
     return code or (0 if report.right else FAULT)
 
 
 def _read(path: Path) -> list[Any]:
     found: list[Any] = pickle.loads(path.read_bytes())  # written by the watched process
     return found
+
+
+def _rows(log: Path) -> list[dict[str, Any]]:
+    try:
+        with log.open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+    except (OSError, ValueError) as error:
+        raise KeepfedError(
+            f"Cannot read {log}: {error}. Pass the file of `keepfed audit --log FILE`."
+        ) from None
 
 
 def show(
@@ -68,14 +87,7 @@ def show(
     Raises:
         KeepfedError: If the file cannot be read, or no batch matches.
     """
-    try:
-        with log.open(encoding="utf-8") as file:
-            rows = [json.loads(line) for line in file]
-    except (OSError, ValueError) as error:
-        raise KeepfedError(
-            f"Cannot read {log}: {error}. Pass the file of `keepfed audit --log FILE`."
-        ) from None
-    found = 0
+    rows, found = _rows(log), 0
     for row in rows:
         samples = [str(one) for one in row["samples"]]
         if step is not None and row["step"] != step:
@@ -92,7 +104,7 @@ def show(
         raise KeepfedError(f"No batch in {log} matches. It has {len(rows)} batches.")
 
 
-def main(words: Sequence[str], log: str | None) -> int:
+def main(words: Sequence[str], log: str | None, after: str | None = None) -> int:
     """Run `keepfed audit` with the words after its options."""
     if words[:1] == ["show"]:
         import argparse
@@ -103,8 +115,9 @@ def main(words: Sequence[str], log: str | None) -> int:
         parser.add_argument("--sample", help="index or fingerprint of a sample")
         parser.add_argument("--rank", type=int, help="rank (default: all)")
         for line in show(**vars(parser.parse_args(words[1:]))):
-            print(line)
+            print(wrap(line, indent=2))
         return 0
     if not words:
         raise KeepfedError("The program is missing. Example: `keepfed audit python train.py`.")
-    return run_audited(words, log=Path(log) if log else None)
+    paths = [Path(file) if file else None for file in (log, after)]
+    return run_audited(words, log=paths[0], after=paths[1])

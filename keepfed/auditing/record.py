@@ -19,12 +19,22 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from keepfed.auditing.samples import damage, fingerprint, form, generator_states, label_of
+from keepfed.auditing.samples import (
+    Spread,
+    damage,
+    fingerprint,
+    form,
+    generator_states,
+    label_of,
+    spreads,
+)
 from keepfed.measure.hook import Listener, attach_report, detach_report, listen
 from keepfed.measure.records import MAIN
 
 UNSEEN = 0  # fingerprint of a sample whose content was not inspected
-MAX_COST = 0.03  # maximum share of a worker's time for optional fingerprints
+MAX_COST = 0.02  # maximum share of a worker's time for optional fingerprints
+SURE_BATCHES = 32  # batches of a process that are inspected in detail at any cost
+MAX_SPREADS = 10_000  # of an epoch
 MAX_SAMPLES = 10_000_000  # samples of an epoch above which only one in `1 << thin` is kept
 
 
@@ -41,7 +51,7 @@ class AuditListener(Listener):
         self._labels: list[Any] = []
         self.report: tuple[Any, ...] | None = None
         self._started, self._spent = perf_counter(), 0.0
-        self._first = True
+        self._batches = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_dataset": None}
@@ -54,8 +64,10 @@ class AuditListener(Listener):
 
     def _has_time(self) -> bool:
         """Return whether the audit has used less than its share of the time so far."""
-        first, self._first = self._first, False
-        return first or self._spent < MAX_COST * (perf_counter() - self._started)
+        self._batches += 1
+        return self._batches <= SURE_BATCHES or self._spent < MAX_COST * (
+            perf_counter() - self._started
+        )
 
     def fetch_begins(self, index: Any) -> None:
         """Remember the indices, and the states of the dataset's random generators."""
@@ -89,6 +101,7 @@ class AuditListener(Listener):
             epoch if isinstance(epoch, int) else None,
             damage(batch),
             form(batch),
+            spreads(batch) if self._thorough else [],
         )
         self._spent += perf_counter() - begun
         if self.worker != MAIN:
@@ -124,6 +137,7 @@ class EpochRecord:
     worker_epochs: dict[int, int] = field(default_factory=dict)
     damage: list[tuple[int, str]] = field(default_factory=list)  # number of the batch, words
     forms: dict[str, int] = field(default_factory=dict)  # dtypes: first batch that had them
+    spreads: list[tuple[int, int, Spread]] = field(default_factory=list)  # batch, place in it
     unknown: int = 0  # batches without a description
     thin: int = 0  # bits of a fingerprint that must be zero to be kept
 
@@ -133,7 +147,7 @@ class EpochRecord:
             self.unknown += 1
             self.sizes.append(size)
             return
-        worker, indices, prints, labels, states, epoch, damaged, dtypes = report
+        worker, indices, prints, labels, states, epoch, damaged, dtypes, spread = report
         number = len(self.sizes)
         self.sizes.append(len(prints))
         self.workers.append(worker)
@@ -148,6 +162,14 @@ class EpochRecord:
             self.worker_epochs.setdefault(worker, epoch)
         self.damage += [(number, words) for words in damaged]
         self.forms.setdefault(dtypes, number)
+        if len(self.spreads) < MAX_SPREADS:
+            self.spreads += [(number, place, one) for place, one in spread]
+
+    def samples(self) -> list[int] | list[str]:
+        """Return the identities of the samples as a log lists them."""
+        if self.indices is not None:
+            return [int(one) for one in self.indices]
+        return [f"{int(one):016x}" for one in self.prints]
 
     def pack(self) -> None:
         """Store the samples as arrays of 8 bytes each, or fewer of a very long epoch."""

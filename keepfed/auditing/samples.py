@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 HASHED = 512  # elements of an array that go into its fingerprint
 MAX_LEAVES = 16  # values of a sample that go into its fingerprint
 MAX_OBJECTS = 64  # objects of a dataset that are searched for generators
+MAX_NUMBERS = 2048  # numbers of an array that go into its spread
+READ_ONLY = "read-only"
 LABELS = "label", "labels", "target", "targets", "y", "class"
 
 
@@ -92,8 +94,35 @@ def damage(batch: Any) -> list[str]:
 
 def form(batch: Any) -> str:
     """Return the dtypes of a batch as text, which must not change between batches."""
-    arrays = (as_array(leaf) for leaf in leaves(batch))
-    return ", ".join(str(array.dtype) for array in arrays if array is not None)
+    return ", ".join(
+        str(array.dtype) + ("" if array.flags.writeable else f" ({READ_ONLY})")
+        for array in map(as_array, leaves(batch))
+        if array is not None
+    )
+
+
+class Spread(NamedTuple):
+    """Scale of the numbers in one array of a batch."""
+
+    mean: float
+    std: float
+    size: float  # median magnitude of the numbers that are not 0
+
+
+def spreads(batch: Any) -> list[tuple[int, Spread]]:
+    """Return the place and spread of each array with several floats per sample."""
+    found = []
+    for place, array in enumerate(map(as_array, leaves(batch))):
+        if array is None or array.dtype.kind != "f" or array.ndim < 2 or array[:1].size < 8:
+            continue
+        # multiples of a large odd number spread over all columns and rows
+        at = np.arange(min(array.size, MAX_NUMBERS)) * 2_654_435_761 % array.size
+        numbers = array.reshape(-1)[at].astype(np.float64)
+        if np.isfinite(numbers).all():
+            sizes = np.abs(numbers[numbers != 0])
+            size = float(np.median(sizes)) if len(sizes) else 0.0
+            found.append((place, Spread(float(numbers.mean()), float(numbers.std()), size)))
+    return found
 
 
 def generator_states(dataset: Any) -> tuple[int, ...]:
