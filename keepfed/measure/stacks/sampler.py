@@ -1,8 +1,11 @@
-"""Sample the stack of one thread every few milliseconds, and add up the time of each line.
+"""Sample the stack of one thread every 20 milliseconds, and add up the time of each line.
 
 A thread of the same process takes the samples. Native code has no frames of its own, so its time
 belongs to the Python line that called it. A sample counts for the time since the sample before,
 because a call into native code can delay the sampling thread.
+
+The thread can sample only while it holds the GIL. It asks for the GIL after the switch interval, so
+a long interval would charge native code that holds the GIL to the next call that releases it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import sysconfig
 import threading
 import time
 from collections import defaultdict
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -24,8 +28,9 @@ from keepfed.files import replace_file
 from keepfed.measure.hook import Sink
 
 STACKS = "stacks-"  # beginning of the names of the files
-EVERY_S = 0.01  # s between two samples
-WRITE_EVERY_S = 0.25  # s between two writes of the file
+EVERY_S = 0.02  # s between two samples
+SWITCH_S = 0.0005  # s after which the thread asks for the GIL; the default is 0.005
+WRITE_EVERY_S = 1.0  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
 
 _STDLIB = sysconfig.get_path("stdlib")
@@ -68,21 +73,28 @@ class StackSampler:
         if self._thread is not None:
             return
         self._stop = threading.Event()
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_S, self._interval))
         thread = threading.current_thread()
         targets = threading.get_ident(), thread.native_id
         self._thread = threading.Thread(target=self._run, args=targets, daemon=True)
         self._thread.start()
+        # A thread that outlives the interpreter can abort the process, if it was freeing a tensor.
+        self._at_exit = Finalize(None, self.stop, exitpriority=0)
 
     def stop(self) -> None:
         """Stop sampling, and write the file. Call this before the process forks."""
         if self._thread is not None:
+            self._at_exit.cancel()
             self._stop.set()
             self._thread.join()
             self._thread = None
+            sys.setswitchinterval(self._interval)
             self._write()
 
     def _run(self, thread: int, native: int | None) -> None:
         before = written = time.perf_counter()
+        status = _status_of(native)
         while not self._stop.wait(EVERY_S):
             now = time.perf_counter()
             frame = sys._current_frames().get(thread)
@@ -90,11 +102,13 @@ class StackSampler:
             if place is not None:
                 spent, took = self._spent[place], min(now - before, LONGEST_S)
                 spent[0] += took
-                spent[1] += took * _is_running(native)
+                spent[1] += took * _is_running(status)
             before = now
             if now - written > WRITE_EVERY_S:
                 self._write()
                 written = now
+        if status is not None:
+            os.close(status)
 
     def _write(self) -> None:
         rows = [
@@ -183,10 +197,15 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int]:
     return code.co_firstlineno, code.co_firstlineno, -1, -1
 
 
-def _is_running(native: int | None) -> bool:
-    """Return whether a thread computes or is ready to, and does not wait. True if unknown."""
+def _status_of(native: int | None) -> int | None:
+    """Return an open file with the state of a thread, or None without Linux."""
     try:
-        with open(f"/proc/self/task/{native}/stat", "rb") as file:
-            return file.read(256).rpartition(b") ")[2][:1] == b"R"
+        return os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
     except OSError:
-        return True
+        return None
+
+
+def _is_running(status: int | None) -> bool:
+    """Return whether a thread computes or is ready to, and does not wait. True if unknown."""
+    # one call, because each call that releases the GIL makes both threads wait for it
+    return status is None or os.pread(status, 256, 0).rpartition(b") ")[2][:1] == b"R"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -72,3 +75,37 @@ def test_a_full_disk_costs_the_lines_and_not_the_program(tmp_path: Path) -> None
     with sampler:
         time.sleep(0.05)
     assert read_lines(tmp_path / "missing", "here") == {}
+
+
+SHORT = """
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+from keepfed.measure.stacks import StackSampler
+
+def sample(folder):
+    StackSampler(Path(folder), "short").start()
+    total = 0
+    for number in range(3_000_000):
+        total += number
+
+if __name__ == "__main__":
+    if sys.argv[2] == "main":
+        sample(sys.argv[1])
+    else:
+        process = get_context(sys.argv[2]).Process(target=sample, args=sys.argv[1:2])
+        process.start()
+        process.join()
+        sys.exit(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["main", "spawn", "forkserver", "fork"])
+def test_a_sampler_stops_and_writes_before_its_process_ends(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "short.py"
+    script.write_text(SHORT, "utf-8")
+    words = [sys.executable, str(script), str(tmp_path), method]
+    ran = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
+    assert ran.returncode == 0
+    (file,) = tmp_path.glob("stacks-short-*.json")
+    assert any(row["function"] == "sample" for row in json.loads(file.read_text("utf-8")))
