@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
+from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+_PATIENCE_S = 5.0  # for the item that is being loaded when Python exits
 
 
 class ThreadPrefetcher(Generic[T]):
@@ -46,6 +48,8 @@ class ThreadPrefetcher(Generic[T]):
         # a daemon, so that an unfinished iterator does not stop Python from exiting
         thread = Thread(target=_fill, args=(items, ready, free, stopped), daemon=True)
         thread.start()
+        # A thread that outlives the interpreter can abort the process while it uses a tensor.
+        at_exit = Finalize(None, _end, (thread, stopped, free, _PATIENCE_S), exitpriority=0)
         try:
             for item, error in iter(ready.get, None):
                 if error is not None:
@@ -54,9 +58,8 @@ class ThreadPrefetcher(Generic[T]):
                 yield item
         finally:
             error = None  # breaks the cycle of the error's traceback and this frame
-            stopped.set()
-            free.release()
-            thread.join()
+            at_exit.cancel()
+            _end(thread, stopped, free)
             if hasattr(items, "close"):
                 items.close()
 
@@ -69,3 +72,9 @@ def _fill(items: Iterator[Any], ready: SimpleQueue[Any], free: Semaphore, stoppe
         ready.put(None)
     except BaseException as error:
         ready.put((None, error))
+
+
+def _end(thread: Thread, stopped: Event, free: Semaphore, patience_s: float | None = None) -> None:
+    stopped.set()
+    free.release()
+    thread.join(patience_s)
