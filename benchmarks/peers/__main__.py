@@ -1,9 +1,9 @@
 """Print the throughput of our loaders and of other libraries: `make peers`.
 
-    python -m benchmarks.peers                      all tables, and the limits for our loaders
-    python -m benchmarks.peers events               one table python -m benchmarks.peers --record
-    FILE        all tables, and a file like recordings/peers.json python -m benchmarks.peers
-    --rounds 1           a fast, rough measurement
+    python -m benchmarks.peers                  all tables, and the limits for our loaders
+    python -m benchmarks.peers events           one table
+    python -m benchmarks.peers --record FILE    all tables, and a file like recordings/peers.json
+    python -m benchmarks.peers --rounds 1       a fast, rough measurement
 
 All installed libraries of the extra `peers` take part, including those that appendix B has
 installed in a separate environment. Missing libraries are listed. Each loader runs in separate
