@@ -49,7 +49,7 @@ async () => {
     if (!inSource && box.bottom > floor + 1) found.add(`${word} overflows the slide at the bottom by ${((box.bottom - floor) / scale).toFixed(0)} pixels`);
     for (let at = node; at && at !== slide.parentElement; at = up(at)) {
       const room = at.getBoundingClientRect();
-      if (getComputedStyle(at).display === "inline" || at.namespaceURI.endsWith("svg")) continue;
+      if (/^(inline|contents)$/.test(getComputedStyle(at).display) || at.namespaceURI.endsWith("svg")) continue;
       if (box.right > room.right + 2 || box.left < room.left - 2) {
         found.add(`${word} is wider than its box by ${(Math.max(box.right - room.right, room.left - box.left) / scale).toFixed(0)} pixels`);
         break;
