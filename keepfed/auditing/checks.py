@@ -301,6 +301,17 @@ def _same_random_numbers(audited: Audited) -> Iterator[AuditFinding]:
                 return
 
 
+def _cycled(audited: Audited) -> Iterator[AuditFinding]:
+    if any(epoch.cycled and epoch.training for epoch in audited.epochs):
+        yield AuditFinding(
+            "repeated epoch",
+            f"{name_of(audited)}: `itertools.cycle` keeps all batches of the first epoch, and "
+            "serves them again in the same order with the same augmentations.",
+            "write a generator: `while True: yield from loader`.",
+            "itertools.cycle",
+        )
+
+
 def _stale_epoch(audited: Audited) -> Iterator[AuditFinding]:
     """Find workers that never receive the epoch number."""
     for epoch in audited.epochs:
@@ -322,6 +333,7 @@ LOADER_CHECKS: tuple[Callable[[Audited], Iterator[AuditFinding]], ...] = (
     _same_order,
     _same_random_numbers,
     _stale_epoch,
+    _cycled,
 )
 
 # --- Several loaders and ranks --------------------------------------------------------------------

@@ -128,6 +128,7 @@ class EpochRecord:
     training: bool  # whether gradients were enabled when it began
     dataset_epoch: int | None  # `dataset.epoch` in the main process
     complete: bool = False
+    cycled: bool = False  # whether `itertools.cycle` repeats the batches
     sizes: list[int] = field(default_factory=list)  # samples of each batch
     workers: list[int] = field(default_factory=list)  # worker of each batch
     indices: list[int] | None = field(default_factory=list)  # None: unknown

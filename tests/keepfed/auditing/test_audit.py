@@ -24,6 +24,7 @@ from tests.keepfed.auditing.loaders import CORRECT, FAULTY, Mixed, OwnGenerator,
 
 TRAIN = """
 import sys, torch
+from itertools import cycle, islice
 from torch.utils.data import DataLoader, DistributedSampler, Subset
 from tests.keepfed.auditing.loaders import Mixed
 if __name__ == "__main__":
@@ -116,6 +117,13 @@ def run(script: Path, *options: str, command: tuple[str, ...] = ()) -> tuple[int
             "share 60 of 60 samples of validation",
         ),
         ("sampler=range(8, 320)", "Mixed(50)", 0, 0, "Right"),
+        (
+            "shuffle=True)\n    loader = islice(cycle(loader), 30",
+            "Mixed(50)",
+            0,
+            1,
+            "`itertools.cycle`",
+        ),
     ],
 )
 def test_an_unchanged_program_is_audited(
