@@ -60,3 +60,4 @@ READS_PER_SAMPLE = 12  # read() calls per sample above which it opens a file (me
 SAMPLING_SHARE = 0.5  # share of the main process's loss above which the sampler is named (chosen)
 FILLING_SHARE = 0.5  # share of the start-up that the first fetch takes (chosen)
 BUSY_CORES = 0.5  # cores used by other programs above which the machine is called busy (chosen)
+SLOWS_DOWN = 1.5  # ratio of late to early fetches above which loading slows down (chosen)

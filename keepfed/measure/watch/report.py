@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from keepfed.files import replace_file
@@ -22,7 +21,8 @@ from keepfed.measure.ranks import find_straggler
 from keepfed.measure.records import MAIN, Fetch
 from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
-from keepfed.measure.watch.timing.ring_file import Observation
+from keepfed.measure.watch.page import write_page
+from keepfed.measure.watch.timing.ring_file import Observation, ProgramRun
 from keepfed.measure.watch.watched_loop import WatchedLoop, loops
 
 WIDTH = 96  # characters per line
@@ -31,26 +31,21 @@ LIMITS = (
     "Watching cannot measure the step alone. It also cannot detect growing memory, or thread pools "
     "that slow each other down. Use `diagnose(loader, step)` for these checks."
 )
-_STYLE = """<style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif}
-pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</style>"""
 
 
-def write(
-    seen: Sequence[Observation], folder: Path, command: str, others_cores: float = 0.0
-) -> str:
+def write(seen: Sequence[Observation], folder: Path, run: ProgramRun) -> str:
     """Write the page and the trace into `folder`, and return the report as text."""
-    text = findings(seen, others_cores)
+    text = findings(seen, run.others_cores)
     if not seen:
         return text
     folder.mkdir(parents=True, exist_ok=True)
-    above = f"{_STYLE}<h1>{escape(command)}</h1><pre>{escape(text)}</pre>"
-    page, trace = folder / "timeline.html", folder / "trace.json"
-    replace_file(page, timeline(seen).to_html(f"Watched: {command}", above=above))
+    page, trace = folder / "report.html", folder / "trace.json"
+    found = loops(seen, run.others_cores)
+    said = [*_busy(run.others_cores), _first_advice(found)]
+    write_page(page, run, timeline(seen), text, said, found)
     replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
-    return (
-        f"{text}\n\nTimeline of the last iterations: {page}\n"
-        f"Trace for https://ui.perfetto.dev: {trace}"
-    )
+    where = f"Page to print or forward: {page}", f"Trace for https://ui.perfetto.dev: {trace}"
+    return "\n".join([text, "", *map(_wrap, where)])
 
 
 def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
@@ -69,9 +64,8 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
         )
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_loader_paragraph([loop for loop in found if loop.name == name]) for name in names]
-    busy = busy_machine(Setting(cores=all_cores(), others_cores=others_cores))
     parts = [
-        *busy,
+        *_busy(others_cores),
         _first_advice(found),
         *blocks,
         *_straggler_lines(found),
@@ -79,6 +73,10 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
         LIMITS,
     ]
     return "\n".join(_wrap(line) for line in "\n\n".join(parts).splitlines())
+
+
+def _busy(others_cores: float) -> list[str]:
+    return busy_machine(Setting(cores=all_cores(), others_cores=others_cores))
 
 
 def _wrap(line: str) -> str:
@@ -158,6 +156,12 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
         f"including a wait of {_duration(m.paces.wait_s)}."
     )
     lines = [str(line) for line in lines_of(m, loop.cause)] if loop.cause else []
+    if slowdown := loop.slowdown:
+        early, late = map(_duration, slowdown)
+        lines.append(
+            f"Loading slows down: a fetch takes {early} early in the run, but {late} late in it. "
+            "Look for a list or a cache that grows in the dataset."
+        )
     if loop.cause == "GPU-bound":
         if waits_for_cores(m):
             return [

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean
+from itertools import pairwise
+from statistics import fmean, median
 
 from keepfed.formatting import plural
 from keepfed.measure.advice import (
@@ -31,6 +32,7 @@ from keepfed.measure.advice.thresholds import (
     ENOUGH_TO_SHARE,
     MANY_ITERATIONS,
     READY_NS,
+    SLOWS_DOWN,
     WATCHED_ITERATIONS,
     WATCHED_NS,
 )
@@ -40,7 +42,8 @@ from keepfed.measure.stacks import Lines, read_lines
 from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
 
-PARTS = 4  # number of parts of a run that each predict the gain
+PARTS = 4  # number of parts of a run that are compared
+PART_FETCHES = 16  # minimum number of fetches in a part to compare their times
 _EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that come from the complete run
 
 
@@ -78,7 +81,7 @@ class WatchedLoop:
     def share(self) -> float:
         """Share of the loop's time that the loop, or the device, waited for this loader."""
         totals = self.seen.totals
-        return self.lost_ns / max(totals.waited_ns + totals.worked_ns, 1)
+        return self.lost_ns / max(totals.lasted_ns, 1)
 
     @property
     def stride(self) -> int:
@@ -149,6 +152,17 @@ class WatchedLoop:
                 starts = {name: getattr(whole.paces, name) for name in _EPOCH_FIELDS}
                 gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
         return min(gains), max(gains)
+
+    @property
+    def slowdown(self) -> tuple[float, float] | None:
+        """Seconds of a fetch in the first and the last part, if loading becomes ever slower."""
+        times, length = [fetch.wall_ns for fetch in self._fetches], len(self._fetches) // PARTS
+        if length < PART_FETCHES:
+            return None
+        parts = [median(times[n * length : (n + 1) * length]) for n in range(PARTS)]
+        rises = all(earlier < later for earlier, later in pairwise(parts))
+        slower = rises and parts[-1] > SLOWS_DOWN * parts[0]
+        return (parts[0] / 1e9, parts[-1] / 1e9) if slower else None
 
     def _paces(self) -> Paces:
         totals = self.seen.totals

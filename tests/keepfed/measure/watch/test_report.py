@@ -57,6 +57,13 @@ def test_report_names_change_with_small_gain(monkeypatch: pytest.MonkeyPatch) ->
     assert "Change with a small gain: num_workers=" in said
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_report_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = findings([loop(rank=rank, ranks=2, pid=rank) for rank in range(2)], others_cores=1.3)
+    assert max(map(len, said.splitlines())) <= width
+
+
 def test_report_starts_with_busy_machine() -> None:
     said = findings([loop()], others_cores=1.3)
     assert said.startswith("Other programs kept 1.3 of ")
@@ -73,3 +80,12 @@ def test_report_gives_range_of_gain_if_parts_of_run_differ() -> None:
     said = " ".join(findings([replace(even, iterations=later)]).split())
     low, high = re.findall(r"\(([\d.]+) to ([\d.]+) in different parts of the run\)", said)[0]
     assert float(low) < float(high)
+
+
+def test_report_says_that_loading_slows_down() -> None:
+    slower = {number: 5 + number / 10 for number in range(200)}
+    said = " ".join(findings([loop(count=200, slow=slower)]).split())
+    assert "a fetch takes 7.5 ms early in the run, but 22 ms late in it" in said
+    uneven = {number: 5 + (number % 50) for number in range(200)}
+    for steady in (loop(count=200), loop(count=200, slow=uneven), loop(count=30, slow=slower)):
+        assert "slows down" not in findings([steady])
