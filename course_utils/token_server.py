@@ -123,8 +123,8 @@ def serve_with_token(
 class _Server(HTTPServer):
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         """Serve a connection, unless its address has too many."""
-        open_ones = (getattr(one.context, "address", None) for one in self._connections)
-        if sum(bool(one) and one[0] == address[0] for one in open_ones) < _MOST_CONNECTIONS:
+        others = [getattr(one.context, "remote_ip", "") for one in self._connections]
+        if others.count(address[0]) < _MOST_CONNECTIONS:
             super().handle_stream(stream, address)
         else:
             stream.close()

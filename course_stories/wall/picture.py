@@ -38,17 +38,22 @@ class Scale(NamedTuple):
         return [self.low + step * n for n in range(round((self.high - self.low) / step) + 1)]
 
 
-def scale_for(values: Sequence[float], unit: str) -> Scale:
-    """Return a scale on which extreme values do not squeeze the others together."""
+def scale_for(values: Sequence[float], unit: str, more: Sequence[float] = ()) -> Scale:
+    """Return a scale on which extreme values do not squeeze the others together.
+
+    Whether it is logarithmic depends on `values`, so it stays so when `more` are uncovered.
+    """
     if unit.startswith("%"):
         return Scale(0, 100)
+    also = [quantile(more, 0.05), quantile(more, 0.95)] if more else []
     low, high = quantile(values, 0.05), quantile(values, 0.95)
     if low > 0 and high / low > (_SPREAD if unit == "times" else _WIDE):
-        shown = [value for value in values if low / 10 <= value <= high * 10]
+        shown = [one for one in values if low / 10 <= one <= high * 10]
+        shown += [one for one in also if one > 0]
         powers = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
         return Scale(10.0 ** powers[0], 10.0 ** max(powers[1], powers[0] + 1), log=True)
     reach = 3 * ((high - low) or abs(high) or 1)
-    shown = [value for value in values if low - reach <= value <= high + reach]
+    shown = [one for one in values if low - reach <= one <= high + reach] + also
     bottom, top = min(0, *shown), max(0, *shown) or 1
     step = _round_step(top - bottom)
     return Scale(step * math.floor(bottom / step), step * math.ceil(top / step))
@@ -72,7 +77,8 @@ def draw(question: Question, guesses: Sequence[Any], measured: Sequence[Any]) ->
         return {"bars": bars, "sentence": sentence}
     if not guesses and not measured:
         return {"dots": [], "sentence": ""}
-    scale, dots = scale_for([*guesses, *measured], question.unit), sorted(guesses)
+    dots = sorted(guesses)
+    scale = scale_for(dots or measured, question.unit, measured)
     ends = [round(0.1 * (len(dots) - 1)), round(0.9 * (len(dots) - 1))]
     beyond = sum(not scale.low <= value <= scale.high for value in dots)
     return {

@@ -141,7 +141,7 @@ class Room:
 
     def trouble(self) -> dict[str, Any]:
         """Return the verdicts and mistakes of each exercise, idle seats, and raised hands."""
-        now, exercises = self._clock(), []
+        now, exercises = self._clock(), list[dict[str, Any]]()
         for key, counts, places in self._verdicts():
             sentence = self.course.mistakes.get
             slips = [[n, sentence(at, _NO_PLACE), at] for at, n in places.most_common()]
@@ -171,7 +171,8 @@ class Room:
                 yield key, Counter(one["status"] for one in all_of_it), Counter(wrong)
 
     def _value(self, given: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        question, value = self.course.questions[given["key"]], given.get("value")
+        question = self.course.questions[given["key"]]
+        value: Any = given.get("value")
         if question.choices:
             return _field(given, "value", question.choices)
         if type(value) not in (int, float) or not abs(value) <= _LARGEST:  # rejects NaN too

@@ -38,9 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             address, token = server.stdout.readline().split()[2:]
-            times = _load(address, token, seconds)
-            server.kill()
-            server.wait()
+            try:
+                times = _load(address, token, seconds)
+            finally:
+                server.kill()
         lines = (Path(home) / "work" / "wall-0.jsonl").read_text("utf-8").count('"seat"')
     for kind, measured in times.items():
         middle, high, top = np.percentile(measured, (50, 99, 100))
@@ -54,7 +55,7 @@ def _load(address: str, token: str, seconds: float) -> dict[str, list[float]]:
     times = defaultdict[str, list[float]](list)
     random, began = Random(0), time.perf_counter()
 
-    def ask(kind: str, path: str, **fields: object) -> None:
+    def ask(what: str, path: str, /, **fields: object) -> None:
         start = time.perf_counter()
         connection = HTTPConnection(address, timeout=30)
         method, body = ("POST", json.dumps(fields)) if fields else ("GET", None)
@@ -63,9 +64,9 @@ def _load(address: str, token: str, seconds: float) -> dict[str, list[float]]:
         answer.read()
         connection.close()
         assert answer.status in (200, 204), answer.status
-        times[kind].append(1000 * (time.perf_counter() - start))
+        times[what].append(1000 * (time.perf_counter() - start))
 
-    def at(moment: float, act: Callable[..., None], *given: object, **fields: object) -> None:
+    def at(moment: float, act: Callable[..., None], /, *given: object, **fields: object) -> None:
         time.sleep(max(0, began + moment - time.perf_counter()))
         act(*given, **fields)
 
