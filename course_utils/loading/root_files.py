@@ -76,7 +76,10 @@ class RootFiles(Dataset[dict[str, Any]]):
         self._files = [LazyFile(_open, str(path), tree, fs) for path in paths]
         edges = [_edges(file.file, [*self.rows, *self.fields]) for file in self._files]
         self.clusters = [
-            Cluster(file, *pair) for file, own in enumerate(edges) for pair in pairwise(own)
+            Cluster(file, *pair)
+            for file, own in enumerate(edges)
+            for pair in pairwise(own)
+            if pair[0] < pair[1]  # the file may be empty
         ]
         # index of the first entry of each file
         self.firsts = np.cumsum([0, *(own[-1] for own in edges)]).tolist()
@@ -93,11 +96,10 @@ class RootFiles(Dataset[dict[str, Any]]):
     def samples(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
         """Read a cluster, and yield its samples."""
         values, offsets, fields = self.read(cluster)
-        rows = torch.from_numpy(values).split(np.diff(offsets).tolist())
         first = self.firsts[cluster.file] + cluster.start
-        for entry, part in enumerate(rows):
+        for entry, rows in enumerate(np.split(values, offsets[1:-1])):
             own = {name: column[entry] for name, column in fields.items()}
-            yield {"values": part, "index": first + entry, **own}
+            yield {"values": torch.from_numpy(rows), "index": first + entry, **own}
 
     def read(self, cluster: Cluster) -> Entries:
         """Read a cluster, or any other range of a file."""
@@ -111,7 +113,7 @@ class RootFiles(Dataset[dict[str, Any]]):
             flat = [awkward.flatten(array[name]).to_numpy() for name in self.rows]
             offsets = np.cumsum([0, *awkward.num(array[self.rows[0]])], dtype=np.int64)
             values = np.stack(flat, axis=1).astype(np.float32, copy=False)
-            return Entries(values, offsets, {name: array[name].to_numpy() for name in self.fields})
+            return Entries(values, offsets, {name: _signed(array[name]) for name in self.fields})
 
     def close(self) -> None:
         """Close the files in this process. The next read opens them again."""
@@ -163,6 +165,12 @@ class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
         self.files.close()
 
 
+def _signed(column: Any) -> NDArray[Any]:
+    """Return a column with a type that torch can collate, also for numbers of runs and events."""
+    found: NDArray[Any] = column.to_numpy()
+    return found.astype(np.int64) if found.dtype.kind == "u" else found
+
+
 def _open(path: str, tree: str, fs: Any) -> Any:
     import uproot
 
@@ -172,16 +180,16 @@ def _open(path: str, tree: str, fs: Any) -> Any:
     if (tree not in names) if tree else (len(names) != 1):
         file.close()
         found = ", ".join(names) or "no tree"
-        raise OSError(f"{path} contains {found}. Pass the name of the tree to read as `tree`.")
+        raise FileNotFoundError(f"{path} contains {found}. Pass the name of the tree as `tree`.")
     return file[tree or names[0]]
 
 
 def _edges(tree: Any, columns: list[str]) -> list[int]:
     """Return the entries at which clusters begin, and the number of entries."""
-    known = tree.keys(recursive=True)
-    if missing := sorted({*columns} - {*known}):
+    if missing := [name for name in columns if name not in tree]:
         raise OSError(
-            f"There is no column {', '.join(missing)} in {tree.name}. Use {', '.join(known)}."
+            f"There is no column {', '.join(missing)} in {tree.name}. Choose among the names of "
+            f'`uproot.open(path)["{tree.name}"].keys()`.'
         )
     if hasattr(tree, "common_entry_offsets"):  # a TTree
         return [int(edge) for edge in tree.common_entry_offsets(filter_name=columns)]

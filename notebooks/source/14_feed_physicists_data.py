@@ -481,9 +481,9 @@ for kind in ("ttree", "rntuple"):
 # ## Your own files
 #
 # `RootFiles(paths, rows, fields)` reads any TTree or RNTuple. `rows` are ragged columns of one collection, such as
-# `["Muon_pt", "Muon_eta"]`, and `fields` are columns with one number for each event. Paths may be `root://` addresses, for
-# which uproot needs [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several workers, each worker
-# reads its own clusters:
+# `["Muon_pt", "Muon_eta"]`, and `fields` are columns with one number for each event. We tried it with files of NanoAOD
+# (CMS), PHYSLITE (ATLAS) and Delphes. Paths may be `root://` addresses, for which uproot needs
+# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several workers, each worker reads its own clusters:
 #
 # ```python
 # files = RootFiles(paths, ["Muon_pt", "Muon_eta"], ["genWeight"], tree="Events")
