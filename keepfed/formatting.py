@@ -28,7 +28,9 @@ def factor(times: float) -> str:
 
 
 def duration(ns: float) -> str:
-    """Return a duration in a suitable unit: "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
+    """Return a duration in a suitable unit: "3.2 h", "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
+    if ns >= 600e9:
+        return f"{ns / 3600e9:.1f} h" if ns >= 7200e9 else f"{ns / 60e9:.0f} min"
     if ns >= 1e9:
         return f"{ns / 1e9:.2f} s"
     if ns >= 1e6:

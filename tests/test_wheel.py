@@ -132,7 +132,7 @@ def test_light_package_works_with_only_torch_and_numpy(installed: Path, tmp_path
     )
     watch = f"from keepfed.command import main; main(['watch', sys.executable, {str(script)!r}])"
     python(installed, [str(libraries)], watch, tmp_path, PYTHONPATH=f"{installed}:{libraries}")
-    assert "160 batches" in (tmp_path / "keepfed-watch" / "timeline.html").read_text("utf-8")
+    assert "160 batches" in (tmp_path / "keepfed-watch" / "report.html").read_text("utf-8")
 
 
 def test_light_package_adds_few_packages() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -58,3 +59,16 @@ def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit, match="0"):
         command.main(["--version"])
     assert capsys.readouterr().out.strip() == course_utils.__version__
+
+
+def test_listed_batches_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log, row = tmp_path / "log", {"loader": "Events, batch 32, at train.py:9", "rank": 0}
+    row |= {"step": 7, "epoch": 0, "batch": 7, "worker": -1, "samples": list(range(100))}
+    log.write_text(json.dumps(row), "utf-8")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert command.main(["audit", "show", str(log)]) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 60
+    assert said.endswith(" 99\n")

@@ -22,6 +22,6 @@ from keepfed.measure.advice.estimates import (
     start_up_s,
     steady,
 )
-from keepfed.measure.advice.rules import Cause, judge, waits_for_cores
+from keepfed.measure.advice.rules import Cause, has_idle_workers, judge, waits_for_cores
 from keepfed.measure.advice.sentences import busy_machine
 from keepfed.measure.advice.where import lines_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -15,10 +16,11 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from shlex import join
-from typing import Any, NamedTuple
+from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import duration, percent, plural
+from keepfed.limits import all_cores
 from keepfed.measure.neighbours import Neighbours
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.timing.failsafe import give_up
@@ -28,6 +30,7 @@ from keepfed.measure.watch.timing.ring_file import (
     LINES,
     PROCESS,
     Observation,
+    ProgramRun,
     Totals,
     read_all,
 )
@@ -37,15 +40,13 @@ TERMINAL_INTERVAL_S = 1.0  # time between two updates of the status line
 LOG_INTERVAL_S = 10.0  # time between two status lines if stderr is not a terminal
 
 
-class ProgramRun(NamedTuple):
-    """Facts about a watched program that its records do not contain."""
-
-    command: str = ""
-    others_cores: float = 0.0  # number of cores that other programs kept busy
-
-
 def run_watched(
-    program: Sequence[str], out: Path, *, live: bool = False, lines: bool = False
+    program: Sequence[str],
+    out: Path,
+    *,
+    live: bool = False,
+    lines: bool = False,
+    price: float = 0.0,
 ) -> int:
     """Run and watch `program`, report to `out` and to stderr, and return its exit code.
 
@@ -55,6 +56,7 @@ def run_watched(
             already contains files, the function creates a folder with a number instead.
         live: Whether to show a status line while the program runs.
         lines: Whether to sample the stacks, so that the report names the slowest lines of code.
+        price: Euros for an hour on this machine. 0 if unknown.
 
     Raises:
         KeepfedError: If the program cannot be started.
@@ -68,7 +70,16 @@ def run_watched(
         return run_program(words, dict(os.environ), None)
     neighbours = Neighbours()
     code = run_program(words, environment, Live(folder) if live else None)
-    text = _report(folder, unused_folder(out), ProgramRun(join(program), neighbours.cores()))
+    place = unused_folder(out)
+    run = ProgramRun(
+        join(program),
+        neighbours.cores(),
+        machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
+        ended=time.strftime("%d %B %Y, %H:%M"),
+        before=str(_folder_before(place, out)),
+        price=price,
+    )
+    text = _report(folder, place, run)
     with suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"\n{text}\n" if text else "")
     return code
@@ -99,6 +110,12 @@ def unused_folder(out: Path) -> Path:
     """Return `out`, or the first free one of `out`-2, `out`-3, ... if `out` contains files."""
     names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
     return next(path for path in names if _is_unused(path))
+
+
+def _folder_before(place: Path, out: Path) -> Path:
+    """Return the folder of the run before the one in `place`."""
+    number = int(place.name.removeprefix(f"{out.name}-")) - 1 if place != out else 0
+    return out if number < 2 else out.with_name(f"{out.name}-{number}")
 
 
 def _is_unused(path: Path) -> bool:
@@ -194,7 +211,7 @@ def _build_report(folder: Path, out: Path, run: ProgramRun) -> str:
     # Imported only after the program has ended, because it imports torch.
     from keepfed.measure.watch.report import write
 
-    return write(seen, out, *run)
+    return write(seen, out, run)
 
 
 class Live:

@@ -70,6 +70,22 @@ class Totals(NamedTuple):
     held_up: int = 0  # checks in which one worker blocked the others
     timed: int = 0  # iterations with measured times; the other times are estimated
 
+    @property
+    def lasted_ns(self) -> int:
+        """Total time of the loop."""
+        return self.waited_ns + self.worked_ns
+
+
+class ProgramRun(NamedTuple):
+    """Facts about a watched program that its records do not contain."""
+
+    command: str = ""
+    others_cores: float = 0.0  # number of cores that other programs kept busy
+    machine: str = ""
+    ended: str = ""  # date and time
+    before: str = ""  # folder with the report of the run before
+    price: float = 0.0  # euros for an hour on the machine; 0 if unknown
+
 
 _WIDTH = len(Iteration._fields) + len(Fetch._fields)
 _ROW, _TOTALS = struct.Struct(f"<{_WIDTH}q"), struct.Struct(f"<{len(Totals._fields)}q")

@@ -58,8 +58,8 @@ def test_command_line_accepts_program_with_options(
 ) -> None:
     ran = []
 
-    def note(program: list[str], out: Path, *, live: bool, lines: bool) -> int:
-        ran.append((program, out.name, live or lines))
+    def note(program: list[str], out: Path, *, live: bool, lines: bool, price: float) -> int:
+        ran.append((program, out.name, live or lines or price))
         return 7
 
     monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
@@ -68,11 +68,11 @@ def test_command_line_accepts_program_with_options(
     assert cli.main(["watch", "python", "train.py", "--live", "--out", "x"]) == 7
     assert cli.main(["watch", "--live", "--out", "y", "torchrun", "-m", "a"]) == 7
     monkeypatch.setenv("SLURM_PROCID", "3")
-    assert cli.main(["watch", "-m", "package.train", "--lr", "1"]) == 7
+    assert cli.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
     assert ran == [
-        (["python", "train.py", "--live", "--out", "x"], "keepfed-watch", False),
+        (["python", "train.py", "--live", "--out", "x"], "keepfed-watch", 0.0),
         (["torchrun", "-m", "a"], "y", True),
-        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", False),
+        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", 2.5),
     ]
     assert cli.main(["watch"]) == 1
 
@@ -199,7 +199,7 @@ def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) ->
     assert watched.returncode == code or (code is None and watched.returncode in (1, 130))
     told = rf"^Numbers, batch 4, {workers or 'no'} workers, at train\.py:\d+\n  \d\d+ batches in"
     assert re.search(told, errors, re.M)
-    assert (tmp_path / "timeline.html").stat().st_size < 200_000
+    assert (tmp_path / "report.html").stat().st_size < 200_000
     assert '"traceEvents"' in (tmp_path / "trace.json").read_text()
 
 
@@ -254,4 +254,4 @@ def test_lines_of_a_watched_program_are_named(tmp_path: Path, workers: int) -> N
     )
     said = " ".join(ran.stderr.split())
     assert "is waiting in `time.sleep`, called at slow_dataset.py:16" in said, said
-    assert (tmp_path / "seen" / "timeline.html").exists()
+    assert (tmp_path / "seen" / "report.html").exists()
