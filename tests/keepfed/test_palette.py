@@ -32,7 +32,7 @@ def test_files_use_only_colours_of_the_palette() -> None:
 def test_plots_follow_the_series() -> None:
     with plt.style.context("course_utils.plots"):
         cycle = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-    assert tuple(f"#{colour}" for colour in cycle) == SERIES
+    assert tuple(cycle) == SERIES
 
 
 @pytest.mark.parametrize("page", [LIGHT, DARK])

@@ -54,7 +54,7 @@ function tile(look, zoom, ink) {
 }
 
 function paintAxis({ c, scene, view, X, ink }) {
-  const { step, at } = ticks(view.from, view.to, (scene.right - scene.left) / 110);
+  const { step, at } = ticks(view.from, view.to, (scene.right - scene.left) / (scene.narrow ? 70 : 110));
   c.font = `11px ${FONT}`;
   c.strokeStyle = ink.grid;
   c.fillStyle = ink.soft;
@@ -114,7 +114,7 @@ function paintLane(tools, { trace }, place, isGpu) {
   c.fillRect(from, y, to - from, height);
   const [first, last] = visible(lane, view.from, view.to), columns = scene.right - scene.left;
   const binned = ((last - first) / lane.rows) * 2 > columns;
-  if (isGpu) binned ? paintGap(tools, place, 0, trace.stepsEnd) : paintGaps(tools, place, trace.gaps);
+  if (isGpu) binned ? paintGap(tools, place, 0, trace.stepsEnd, false) : paintGaps(tools, place, trace.gaps);
   if (binned) paintBins(tools, place, columns);
   else for (let i = first; i < last; i++) paintSpan(tools, place, i);
   c.restore();
@@ -171,7 +171,7 @@ function paintGaps(tools, place, gaps) {
 }
 
 // Paint idle time of the GPU hatched in red, with its length if there is enough space.
-function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end) {
+function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end, labelled = true) {
   const x = Math.max(scene.left - 2, X(start)), right = Math.min(scene.right + 2, X(end)), width = right - x;
   if (width <= 0) return;
   if (width < 3) {
@@ -186,6 +186,7 @@ function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end) {
   c.strokeStyle = ink.idle;
   c.lineWidth = 1;
   c.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  if (!labelled) return;
   c.font = `11px ${FONT}`;
   const length = duration(end - start), words = start ? ["idle"] : ["idle before the first step", "idle"];
   const text = words.map((word) => `${word} ${length}`).find((t) => c.measureText(t).width + 26 < width);

@@ -181,7 +181,7 @@ const unused = (name) => openLane({ name, gap: [], length: [], batch: [], stage:
 // space even if it is empty, so that the lanes do not move when you switch runs. Lanes are `height` high.
 export function arrange(traces, width, names, height = LANE) {
   const gap = height * 0.3;
-  const narrow = width < 560, left = narrow ? 76 : 124;
+  const narrow = width < 560, left = narrow ? 80 : 124;
   const scene = { width, narrow, left, right: width - RIGHT, panels: [], height: AXIS };
   for (const trace of traces) {
     const panel = { trace, y: scene.height, lanes: [] };

@@ -118,6 +118,7 @@ export class View {
     this.canvas.width = width * sharp;
     this.canvas.height = this.scene.height * sharp;
     this.canvas.style.height = `${this.scene.height}px`;
+    this.canvas.style.setProperty("--drawn", `${width}px`);
     this.canvas.getContext("2d").setTransform(sharp, 0, 0, sharp, 0, 0);
     this.retheme();
   }

@@ -120,7 +120,7 @@ def test_measurement_is_shown_without_a_guess_or_question() -> None:
     predict("90.1", "How busy?", unit="%")
     shown = reveal("90.1", 81)
     assert repr(shown).startswith("Measured: 81 %. You made no prediction here")
-    assert "width:" not in shown._repr_html_(), "a single bar would have the full length"
+    assert ">measured<" not in shown._repr_html_(), "a single bar would have the full length"
     assert repr(reveal("90.9", 3.0)).startswith("Measured: 3. ")
     assert repr(reveal("90.9", "a larger model")).startswith("It is a larger model. ")
 
