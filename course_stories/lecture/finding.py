@@ -23,7 +23,7 @@ body{{font:22px/1.4 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;
 h1{{font-size:34px;margin:0}}table{{border-collapse:collapse;margin:.6em 0}}p{{max-width:60em}}
 @media(min-width:1200px){{body>div{{zoom:1.2}}}}@media(min-width:1700px){{body>div{{zoom:1.7}}}}
 td{{padding:.1em 1.2em .1em 0;border-bottom:1px solid gray}}tr:first-child{{font-weight:600}}
-.foot{{font-size:16px;opacity:.8}}summary{{cursor:pointer}}
+body>div{{--used-lanes:1}}.foot{{font-size:16px;opacity:.8}}summary{{cursor:pointer}}
 @media(prefers-color-scheme:dark){{body{{color:{DARK.fg}}}}}</style>"""
 
 
