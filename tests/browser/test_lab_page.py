@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def write_notebook(path: Path, *cells: str) -> None:
     notebook = nbformat.v4.new_notebook(
         cells=[
-            nbformat.v4.new_markdown_cell("# One heading\n\n## Another heading"),
+            nbformat.v4.new_markdown_cell(f"# One heading\n\n## Another heading\n\n{'word ' * 99}"),
             *map(nbformat.v4.new_code_cell, cells),
         ],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}},
@@ -42,6 +42,8 @@ def test_first_window_has_no_popups_and_shows_contents(
     lab_page.page.locator(".jp-TableOfContents").get_by_text("Another heading").wait_for()
     lab_page.run_all()
     lab_page.shoot("first")
+    prose = lab_page.page.locator(".jp-MarkdownOutput > p").first
+    assert prose.evaluate("p => p.clientWidth / parseFloat(getComputedStyle(p).fontSize)") <= 46
     assert lab_page.popups() == []
     assert lab_page.external == []
     assert lab_page.js_errors == []
