@@ -25,7 +25,7 @@ KINDS = "text/html", "image/svg+xml", "image/png"
 FIGURES = re.compile(r"<figure.*?</figure>", re.DOTALL)
 SCRIPTS = re.compile(r"<script.*?</script>", re.DOTALL)
 STYLE = f"""<style>body{{margin:1rem;font:15px/1.4 system-ui,sans-serif}}
-.panes{{display:flex;flex-wrap:wrap;gap:8px}}.panes>div{{overflow:auto;border:1px solid gray}}
+.panes{{display:flex;flex-wrap:wrap;gap:8px;align-items:start}}.panes>div{{overflow:auto;border:1px solid gray}}
 .desktop{{width:960px;zoom:.6}}.phone{{width:358px;zoom:.6}}
 .light{{{LIGHT.css()}}}.dark{{{DARK.css()}}}.grey{{{LIGHT.css()};filter:grayscale(1)}}
 .panes>div{{padding:16px;color:var(--fg);background:var(--bg)}}</style>"""
@@ -49,7 +49,7 @@ def main(numbers: Sequence[str]) -> int:
     for number in numbers:
         executed(next((REPO / "notebooks" / "solutions").glob(f"{number}_*.ipynb")))
     parts, count = [STYLE], 0
-    for source, pictures in _sources():
+    for source, pictures in filter(all, _sources()):
         parts.append(f"<h2>{escape(source)}: {plural(len(pictures), 'picture')}</h2>")
         parts += [f'<div class="panes"><template>{one}</template></div>' for one in pictures]
         count += len(pictures)

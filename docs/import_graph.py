@@ -365,6 +365,7 @@ def _box(box: Box, layer: str, project: Mapping[str, Module]) -> Iterator[str]:
     yield f'<rect class="box" {place}/>'
     yield f'<text class="bold mid" x="{box.middle:.1f}" y="{box.y + 12}">{escape(name)}</text>'
     count, lines = _size(inside).split(" · ")
+    lines = lines if box.width > 56 else lines.removesuffix(" lines")
     for text, below in ((count, 26), (lines, 39)):
         yield f'<text class="soft mid" x="{box.middle:.1f}" y="{box.y + below}">{text}</text>'
     yield "</g>"

@@ -59,7 +59,7 @@ def workers() -> Figure:
     """Draw the rates of simulated loaders that read or decode, over the number of workers."""
     counts = (1, 2, 4, 8, 12)
     kinds = {
-        "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), BAD, "s--", 2.3),
+        "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), BAD, "s--", 2.6),
         "reading, 8\nat a time": (
             Pipeline(read_ms=80, storage_streams=8), MEASURED, "o-", 4.6
         ),
