@@ -1,4 +1,4 @@
-"""The wall in the kernel of a notebook: what `cu.ready`, `cu.predict` and `cu.check` send."""
+"""Posts of a notebook to the wall, from `cu.ready`, `cu.predict`, `cu.reveal` and `cu.check`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import ipywidgets as widgets
+from IPython.display import display
 
 from course_utils.errors import CourseError
 from course_utils.teaching.wall.membership import Wall, joined
@@ -17,7 +18,7 @@ _sender: Sender | None = None  # created by `cu.ready`, so never in a worker
 
 
 def connect(notebook: str) -> None:
-    """Tell the wall which notebook this kernel has started, if this user has joined one."""
+    """Send the number of the notebook that this kernel has started, if a wall was joined."""
     global _sender
     if _wall() is None:
         return
@@ -41,20 +42,18 @@ def announce() -> None:
         return
     if _sender.status in WRONG_TOKEN:
         print(
-            "The wall does not accept your token; your notebook needs none. Copy the line from "
-            "the board again: `course join ADDRESS TOKEN`."
+            "The wall does not accept your token. Your notebook works without it. To join, copy "
+            "the line from the board again: `course join ADDRESS TOKEN`."
         )
     elif _sender.status not in (None, 204):
-        print("The wall does not answer; your notebook needs none.")
+        print("The wall does not answer. Your notebook works without it.")
     else:
         print(
-            f"Wall {wall.address}: it receives your guesses, measured values, check results, this "
-            f"notebook's number and the button below, as seat {wall.seat}, and nothing else. "
-            "`course join --off` ends this."
+            f"Joined {wall.address} as seat {wall.seat}. This wall receives your guesses, measured "
+            "values and check results, the number of this notebook, and the button below. It "
+            "receives nothing else. To leave it, run `course join --off`."
         )
-    from IPython.display import display
-
-    display(_button())
+    display(_button())  # type: ignore[no-untyped-call]
 
 
 def _wall() -> Wall | None:

@@ -39,14 +39,12 @@ def sentences(path: Path) -> dict[int, str]:
     """Return the longest text of each line of a module, with {} for each inserted value."""
     found: dict[int, str] = {}
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        text = ""
-        if isinstance(node, ast.JoinedStr):
-            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
-            text = "".join(map(str, parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = node.value
-        if len(text) > len(found.get(getattr(node, "lineno", 0), "")):
-            found[node.lineno] = text
+        if isinstance(node, ast.JoinedStr | ast.Constant):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            text = "".join(
+                str(one.value) if isinstance(one, ast.Constant) else "{}" for one in parts
+            )
+            found[node.lineno] = max(found.get(node.lineno, ""), text, key=len)
     return found
 
 

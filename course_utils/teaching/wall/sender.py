@@ -31,7 +31,7 @@ class Sender:
         pause: Callable[[float], object] | None = None,
     ):
         self.pid = os.getpid()
-        self.status: int | None = None  # of the last try
+        self.status: int | None = None  # the answer to the last try
         self._send, self._pause = send or deliver, pause or self._wait
         self._posts: dict[tuple[str, str], Post] = {}
         self._filled, self._woken = threading.Condition(), threading.Event()
@@ -90,7 +90,7 @@ def deliver(wall: Wall, post: Post) -> int:
     body = json.dumps({"seat": wall.seat, **post}, allow_nan=False).encode()
     headers = {"Authorization": f"Bearer {wall.token}", "Content-Type": "application/json"}
     to = urlsplit(wall.address)
-    # without proxies, which cannot reach a machine in the same room, and without redirects
+    # This class uses no proxy, which could not reach a machine in the same room, and no redirect.
     kind = HTTPSConnection if to.scheme == "https" else HTTPConnection
     try:
         with closing(kind(to.netloc, timeout=_PATIENCE_S)) as connection:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import ipywidgets as widgets
 import pytest
 
 from course_utils.teaching.wall import kernel
@@ -10,11 +11,15 @@ from tests.teaching.wall.helpers import FakeWall, running_wall
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     monkeypatch.delenv("COURSE_WALL", raising=False)
     monkeypatch.setattr(kernel, "_sender", None)
-    return tmp_path
+    yield tmp_path
+    if kernel._sender:  # its thread must not post to the wall of the next test
+        kernel._sender._posts.clear()
+    kernel._button.cache_clear()
+    widgets.Widget.close_all()
 
 
 @pytest.fixture

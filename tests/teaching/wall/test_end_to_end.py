@@ -5,7 +5,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as widgets
 import pytest
 
 import course_utils as cu
@@ -27,7 +26,6 @@ def take_part(guess: str) -> None:
     assert verdict.status == "wrong"
     kernel._button().value = True
     until(lambda: not kernel._sender or not kernel._sender._posts)
-    widgets.Widget.close_all()
 
 
 def test_wall_shows_what_learners_do(

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as widgets
 import pytest
 
 import course_utils as cu
@@ -24,13 +23,6 @@ def _four(answer: int) -> Any:
 def guess(key: str, text: str) -> None:
     row: Any = cu.predict(key, "How much?", unit="%").children[1]
     row.children[0].value = text
-
-
-@pytest.fixture(autouse=True)
-def _close_widgets() -> Any:
-    yield
-    kernel._button.cache_clear()
-    widgets.Widget.close_all()
 
 
 def test_notebook_sends_guess_measurement_result_and_hand(scratch: Path, wall: FakeWall) -> None:
@@ -90,7 +82,7 @@ def test_nothing_is_sent_without_joining(scratch: Path, wall: FakeWall, capsys: 
     [
         (204, "as seat"),
         (None, "as seat"),
-        (0, "The wall does not answer; your notebook needs none.\n"),
+        (0, "The wall does not answer. Your notebook works without it.\n"),
         (403, "The wall does not accept your token"),
     ],
 )
