@@ -49,19 +49,24 @@ class TokenHandler(RequestHandler):
             raise HTTPError(
                 403, reason=f"Unknown host name. The address of this {self.called} is {at}."
             )
-        scheme, _, given = self.request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            given = self.get_query_argument("token", "")
-        if not given:
+        if not self.given_token():
             self.set_header("WWW-Authenticate", "Bearer")
             needed = "A token is required. Send the header Authorization: Bearer TOKEN, or ?token=."
             raise HTTPError(401, reason=needed)
-        is_right = [
-            hmac.compare_digest(given.strip().encode(), one.encode()) for one in self.tokens()
-        ]
-        if not any(is_right):
+        if not any(map(self.has_token, self.tokens())):
             wrong = f"Wrong token for this {self.called}. Copy the token again."
             raise HTTPError(self.wrong_token, reason=wrong)
+
+    def given_token(self) -> str:
+        """Return the token of the request, or ""."""
+        scheme, _, given = self.request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            given = str(self.get_query_argument("token", ""))
+        return given.strip()
+
+    def has_token(self, token: str) -> bool:
+        """Return whether the request has this token, in a time that does not depend on it."""
+        return hmac.compare_digest(self.given_token().encode(), token.encode())
 
     def tokens(self) -> list[str]:
         """Return the tokens that this handler accepts."""

@@ -1,4 +1,4 @@
-"""The leaderboard on the wall: a page that follows it, and an address for posts.
+"""The leaderboard on the wall: its standings, and an address for results.
 
 Everyone with the token can read the board and post under a new name. The server uses plain HTTP, so
 anyone who can listen to the network can read the token and the words of the names.
@@ -11,14 +11,10 @@ import json
 from tornado.web import HTTPError
 
 from course_stories.leaderboard import Board, PostLimits
-from course_stories.wall.handlers import PageHandler, WallHandler
+from course_stories.wall.handlers import WallHandler
 from keepfed.errors import KeepfedError
 
 _LONGEST_POST = 4096
-
-
-class _BoardPage(PageHandler):
-    page = "board"
 
 
 class _Standings(WallHandler):
@@ -59,11 +55,7 @@ class _Results(WallHandler):
             raise HTTPError(507, reason=said) from None
 
 
-BOARD_ROUTES = [
-    (r"/board", _BoardPage),
-    (r"/leaderboard\.json", _Standings),
-    (r"/results", _Results),
-]
+BOARD_ROUTES = [(r"/leaderboard\.json", _Standings), (r"/results", _Results)]
 
 
 def _line(error: Exception) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from hmac import compare_digest
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,28 +25,28 @@ class WallHandler(TokenHandler):
         500: "The server failed. See the output of `course wall`.",
     }
 
+    only_desk = False
+
     def tokens(self) -> list[str]:
         """Return the tokens that this handler accepts."""
-        return [self.settings["token"], self.settings["desk"]]
-
-    @property
-    def is_desk(self) -> bool:
-        """Whether the request has the token of the desk."""
-        given = self.request.headers.get("Authorization", "").encode()
-        return compare_digest(given, f"Bearer {self.settings['desk']}".encode())
+        desk: str = self.settings["desk"]
+        return [desk] if self.only_desk else [self.settings["token"], desk]
 
 
 class PageHandler(WallHandler):
     """Request handler for a page that shows untrusted texts, so only its own script may run."""
 
-    page: str
-    policy = "frame-ancestors 'none'"
+    def initialize(self, page: str) -> None:
+        """Take the arguments of the route."""
+        self.page, self.only_desk = page, page == "desk"
 
     def get(self) -> None:
         """Send the page with a new nonce, and with the styles and functions of all pages."""
         nonce = secrets.token_urlsafe(16)
         allowed = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'"
-        more = f"base-uri 'none'; form-action 'none'; {self.policy}"
+        more = "base-uri 'none'; form-action 'none'"
+        if self.page != "wall":  # which a slide may frame
+            more += "; frame-ancestors 'none'"
         self.set_header("Content-Security-Policy", f"default-src 'none'; {allowed}; {more}")
         self.set_header("Cache-Control", "no-store")
         text = (_PAGES / f"{self.page}.html").read_text("utf-8").replace("NONCE", nonce)

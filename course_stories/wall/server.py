@@ -76,36 +76,18 @@ class _Hall:
         return shown | {"is_demo": self.playing is not None}
 
 
-class _WallPage(PageHandler):
-    page = "wall"
-    policy = ""  # a slide may frame the wall
-
-
-class _DeskPage(PageHandler):
-    page = "desk"
-
-    def tokens(self) -> list[str]:
-        return [self.settings["desk"]]
-
-
-class _PhonePage(PageHandler):
-    page = "guess"
-
-
 class _Picture(WallHandler):
     def get(self) -> None:
         hall: _Hall = self.settings["hall"]
         uncover = bool(self.get_query_argument("uncover", ""))
         self.set_header("Cache-Control", "no-cache")
         shown = hall.picture(self.get_query_argument("key", ""), uncover=uncover)
-        self.write(shown | {"is_desk": self.is_desk})
+        self.write(shown | {"is_desk": self.has_token(self.settings["desk"])})
 
 
 class _Desk(WallHandler):
     SUPPORTED_METHODS = ("GET", "POST")
-
-    def tokens(self) -> list[str]:
-        return [self.settings["desk"]]
+    only_desk = True
 
     def get(self) -> None:
         self.set_header("Cache-Control", "no-cache")
@@ -126,7 +108,7 @@ class _Desk(WallHandler):
 class _Posts(WallHandler):
     SUPPORTED_METHODS = ("POST",)
 
-    async def post(self) -> None:
+    def post(self) -> None:
         hall: _Hall = self.settings["hall"]
         given = _read_json(self.request.body)
         said = hall.address_limits.refusal(self.request.remote_ip or "", given.get("seat"))
@@ -135,7 +117,7 @@ class _Posts(WallHandler):
             if said := said or hall.seat_limits.refusal(post.seat, ""):
                 raise HTTPError(429, reason=said)
             if line := hall.room.take(post):
-                await hall.journal.append(line)
+                hall.journal.append(line)
         except ValueError as error:
             raise HTTPError(400, reason=str(error)) from None
         except RoomFull:
@@ -206,7 +188,8 @@ def serve_wall(
         )
         ready(hall.addresses)
 
-    pages = [(r"/", _WallPage), (r"/desk", _DeskPage), (r"/guess", _PhonePage)]
+    names = {"/": "wall", "/desk": "desk", "/guess": "guess", "/board": "board"}
+    pages = [(path, PageHandler, {"page": page}) for path, page in names.items()]
     answers = [(r"/wall\.json", _Picture), (r"/desk\.json", _Desk), (r"/posts", _Posts)]
     with suppress(KeyboardInterrupt):
         serve_with_token(
