@@ -10,18 +10,23 @@ import numpy as np
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from course_data import make_collisions
 from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
+from course_utils.loading.root_files import ClusterStream, RootFiles
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
+from keepfed.loaders.clairvoyant import ClairvoyantLoader
 from keepfed.loaders.contract import EpochLoader
 from keepfed.loaders.images import ImageLoader, pack_images
+from keepfed.loaders.ragged import LengthBuckets, RaggedCollate, RaggedLoader
 from keepfed.loaders.records import RecordLoader, write_records
 from keepfed.loaders.resume import ResumableBatches
 from keepfed.loaders.stream import BlockSampler
 
 N = 41  # samples, except for streams; odd, so ranks get unequal shares
 LENGTH = 5  # inputs per window of tokens
+LENGTHS = np.arange(N) * 7 % 5 + 1  # rows of the ragged samples
 
 
 class Numbers(Dataset[int]):
@@ -50,12 +55,16 @@ def prepare(folder: Path, events: Path) -> None:
     """Write small data for all kinds into an empty folder."""
     (folder / "events").symlink_to(events)
     write_records(folder / "records.npy", {"number": np.arange(N)})
+    np.save(folder / "rows.npy", np.repeat(np.arange(N), LENGTHS))
     (folder / "jpegs" / "all").mkdir(parents=True)
     for number in range(N):
         shade = np.full((16, 16, 3), 5 * number, np.uint8)
         Image.fromarray(shade).save(folder / "jpegs" / "all" / f"{number:02d}.jpg")
     pack_images(folder / "packed.images", folder / "jpegs")
     write_shards(event_samples(events), folder / "shards", per_shard=90)
+    for number in range(3):
+        jets = make_collisions.draw_jets("signal", 200, np.random.default_rng(number))
+        make_collisions.write_ttree(folder / f"jets_{number}.root", jets)
     for name, first in {"low": 0, "high": 20_000}.items():
         (folder / name).mkdir()
         tokens = np.arange(first + 1, first + 2 + N * LENGTH).astype(np.uint16)
@@ -79,7 +88,20 @@ def _records(folder: Path, batch_size: int = 8, **options: Any) -> RecordLoader:
     return RecordLoader(folder / "records.npy", batch_size, **options)
 
 
-def _load_records(loader: RecordLoader, _folder: Path, **options: Any) -> Iterable[Any]:
+def _ragged(folder: Path, batch_size: int = 8, **options: Any) -> RaggedLoader:
+    offsets, fields = np.append(0, LENGTHS.cumsum()), {"number": np.arange(N)}
+    return RaggedLoader(folder / "rows.npy", offsets, batch_size, fields=fields, **options)
+
+
+def _clairvoyant(_folder: Path, batch_size: int = 8, **options: Any) -> ClairvoyantLoader:
+    return ClairvoyantLoader(Numbers(), batch_size, window=3, **options)
+
+
+def _buckets(_folder: Path, batch_size: int = 8, **options: Any) -> LengthBuckets:
+    return LengthBuckets(LENGTHS, batch_size, bucket=4, pool=3, **options)
+
+
+def _load_records(loader: Any, _folder: Path, **options: Any) -> Iterable[Any]:
     return DataLoader(loader, batch_size=None, **options)
 
 
@@ -122,6 +144,15 @@ def _load_stream(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
     return DataLoader(stream, 32, collate_fn=pad_collate, **options)
 
 
+def _clusters(folder: Path, batch_size: int = 8, **options: Any) -> ClusterStream:
+    files = RootFiles(sorted(folder.glob("jets_*.root")), ["part_energy"])
+    return ClusterStream(files, together=2, buffer=50, **options)
+
+
+def _load_clusters(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
+    return DataLoader(stream, 32, collate_fn=RaggedCollate("values"), **options)
+
+
 def _list(batch: Any) -> list[int]:
     return [int(number) for number in batch]
 
@@ -145,6 +176,15 @@ KINDS = {
         has_position=True,
         follows_itself=True,
     ),
+    "ragged": Kind(
+        _ragged,
+        _load_records,
+        lambda b: _list(b["number"]),
+        has_position=True,
+        follows_itself=True,
+    ),
+    "clairvoyant": Kind(_clairvoyant, _load_records, _list, has_position=True, follows_itself=True),
+    "buckets": Kind(_buckets, _load_batches(lambda _: Numbers()), _list, has_position=True),
     "batches": Kind(_batches, _load_batches(lambda _: Numbers()), _list, has_position=True),
     "windows": Kind(
         _in_order, _load_batches(windows), _first_tokens, has_position=True, shuffles=False
@@ -154,5 +194,6 @@ KINDS = {
     ),
     "blocks": Kind(_blocks, _load_blocks, _list),
     "events": Kind(_events, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
+    "clusters": Kind(_clusters, _load_clusters, lambda b: _list(b["index"]), is_stream=True),
     "tar": Kind(_tar, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
 }

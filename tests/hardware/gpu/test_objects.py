@@ -11,6 +11,7 @@ import torch
 from course_utils.hardware.gpu import checksum, leaves, mark_pinned, move, tensors
 from keepfed.device import batches
 from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.loaders.ragged import Ragged
 from tests.hardware.fake_device import fake_device
 
 
@@ -80,7 +81,11 @@ def instances(number=0.0):
     return Instances(boxes=torch.full((3, 4), number))
 
 
-OBJECTS = [geometric, tensordict, encoding, features, model_output, dgl, instances]
+def ragged(number=0.0):
+    return Ragged.join([torch.full((2, 3), number), torch.full((1, 3), number)])
+
+
+OBJECTS = [ragged, geometric, tensordict, encoding, features, model_output, dgl, instances]
 
 
 @pytest.mark.parametrize("make", OBJECTS)

@@ -1,0 +1,213 @@
+"""Batch samples of different lengths without padding, or with little padding.
+
+    loader = DataLoader(events, 64, shuffle=True, collate_fn=RaggedCollate("pulses"))
+    for batch in CudaPrefetcher(loader):
+        pulses = batch["pulses"]  # Ragged: the rows of all events, one event after another
+        states = layer(pulses.values)  # a layer that works on each row needs nothing else
+        queries = pulses.nested(states)  # attention within each event
+
+A padded batch is as wide as its longest sample, and the model computes the padding too. A `Ragged`
+contains only real rows. A loader pins it, workers send it, and a prefetcher copies it like every
+tuple of tensors. `RaggedLoader` reads such batches from one file with one `index_select`. If your
+model needs padding, `LengthBuckets` puts samples of similar length into a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.utils.data import IterableDataset, default_collate
+
+from keepfed.loaders.contract import WorkerSlot, epoch_rng
+from keepfed.loaders.resume import IndexBatches, ResumableBatches
+from keepfed.loaders.workers import LazyFile
+
+
+class Ragged(NamedTuple):
+    """Samples of different lengths: sample i is `values[offsets[i] : offsets[i + 1]]`."""
+
+    values: Tensor  # (rows of all samples, ...)
+    offsets: Tensor  # int64 (samples + 1,), from 0 to len(values)
+    longest: int  # rows of the longest sample, on the host, so that no kernel must wait for it
+
+    @classmethod
+    def join(cls, samples: Sequence[ArrayLike | Tensor]) -> Ragged:
+        """Return arrays or tensors of shape (rows, ...) as one batch."""
+        parts = [torch.as_tensor(sample, device="cpu") for sample in samples]
+        lengths = [len(part) for part in parts]
+        offsets = torch.tensor([0, *lengths], device="cpu").cumsum(0)
+        return cls(torch.cat(parts), offsets, max(lengths))
+
+    @property
+    def sample(self) -> Tensor:
+        """Sample index of each row, int64 (rows,), to give each row the value of its sample."""
+        index = torch.arange(len(self.offsets) - 1, device=self.offsets.device)
+        return index.repeat_interleave(self.offsets.diff(), output_size=len(self.values))
+
+    def nested(self, values: Tensor | None = None) -> Tensor:
+        """Return a nested tensor in torch.jagged layout, of `values` or of other rows."""
+        rows = self.values if values is None else values
+        sizes = {"min_seqlen": 0, "max_seqlen": self.longest}
+        jagged: Tensor = torch.nested.nested_tensor_from_jagged(rows, self.offsets, **sizes)
+        return jagged
+
+
+class RaggedCollate:
+    """A `collate_fn` that joins some fields of the samples, and stacks the others as torch does."""
+
+    def __init__(self, *fields: str):
+        """Store the names of the fields whose lengths differ. Samples are mappings."""
+        self.fields = fields
+
+    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return a batch with a `Ragged` for each field whose length differs."""
+        names = [name for name in samples[0] if name not in self.fields]
+        batch = default_collate([{name: sample[name] for name in names} for sample in samples])
+        joined = {name: Ragged.join([one[name] for one in samples]) for name in self.fields}
+        return {**batch, **joined}
+
+
+class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
+    """Loader that serves every sample of a file once per epoch, without padding.
+
+        loader = RaggedLoader("pulses.npy", offsets, 64, fields={"energy": energy})
+        for batch in loader: ...  # {"values": Ragged, "energy": (64,)}
+
+    The file is a .npy file with the rows of all samples, such as the content of an awkward array.
+    Each process maps it into memory. Python runs once per batch, and not once per sample. Like
+    `RecordLoader`, it loads in the main process or in a `DataLoader(loader, batch_size=None)`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        offsets: ArrayLike,
+        batch_size: int,
+        *,
+        fields: Mapping[str, ArrayLike] | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        slot: WorkerSlot | None = None,
+    ):
+        """Open the file without reading rows.
+
+        Args:
+            path: A .npy file with the rows of all samples, shape (rows, ...).
+            offsets: Sample i has the rows offsets[i] to offsets[i + 1].
+            batch_size: Samples in a batch.
+            fields: Arrays with one entry per sample, such as labels. They are kept in memory.
+            shuffle: Whether each epoch has a new order. False keeps the order of the file.
+            seed: Determines the order, together with the epoch.
+            drop_last: Whether incomplete last batches are dropped.
+            slot: Rank of these samples. None for the rank of the process.
+
+        Raises:
+            OSError: If the file is missing or incomplete.
+            ValueError: If the offsets do not fit the file, or a field has a different length.
+        """
+        # copy-on-write, so that torch accepts the array of a file that may be read-only
+        self._values = LazyFile(np.load, str(path), mmap_mode="c")
+        self.offsets = torch.from_numpy(np.array(offsets, np.int64))
+        rows, ends = len(self._values.file), self.offsets[[0, -1]].tolist()
+        if ends != [0, rows] or (self.offsets.diff() < 0).any():
+            raise ValueError(
+                f"The offsets go from {ends[0]} to {ends[1]}, but {path} has {rows:,} rows. Pass "
+                "increasing offsets from 0 to the number of rows."
+            )
+        n_samples = len(self.offsets) - 1
+        self.fields = {n: torch.from_numpy(np.array(f)) for n, f in (fields or {}).items()}
+        for name, field in self.fields.items():
+            if len(field) != n_samples:
+                raise ValueError(
+                    f"The field {name!r} has {len(field):,} entries, but the offsets describe "
+                    f"{n_samples:,} samples. Pass one entry per sample."
+                )
+        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+        super().__init__(n_samples, batch_size, slot=slot, **order)
+
+    def close(self) -> None:
+        """End open loops and unmap the file. The next loop maps the file again."""
+        super().close()
+        self._values.close()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._follow_itself(self._read())
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        values = torch.from_numpy(self._values.file)
+        for batch in self.deal():
+            indices = torch.from_numpy(batch)
+            firsts, lengths = self.offsets[indices], self.offsets.diff()[indices]
+            offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+            shift = (firsts - offsets[:-1]).repeat_interleave(lengths)
+            rows = torch.arange(len(shift), device="cpu") + shift
+            ragged = Ragged(values.index_select(0, rows), offsets, int(lengths.max()))
+            yield {"values": ragged, **{name: f[indices] for name, f in self.fields.items()}}
+
+
+class LengthBuckets(ResumableBatches):
+    """A `batch_sampler` whose batches contain samples of similar length, for padded batches.
+
+        batches = LengthBuckets(lengths, 64, seed=1)
+        loader = DataLoader(events, batch_sampler=batches, collate_fn=pad_collate)
+
+    The order is random. Then every `pool` buckets of samples are sorted by length, cut into buckets
+    again, and the buckets are shuffled. In each step, all ranks get samples of similar length. The
+    batches are therefore not random samples: they scatter more in everything that the length
+    predicts, such as the energy. `mixing` of the course measures this.
+    """
+
+    def __init__(
+        self,
+        lengths: ArrayLike,
+        batch_size: int,
+        *,
+        bucket: int | None = None,
+        pool: int = 50,
+        seed: int = 0,
+        slot: WorkerSlot | None = None,
+        drop_last: bool = False,
+    ):
+        """Begin with epoch 0.
+
+        Args:
+            lengths: Length of each sample, in the order of the dataset.
+            batch_size: Samples in a batch of one rank.
+            bucket: Samples of similar length that stay together, best `batch_size` times the number
+                of ranks. None for `batch_size`. To resume with another batch size, pass the first
+                one here.
+            pool: Buckets that are sorted together. More of them need less padding, but scatter
+                more.
+            seed: Determines the order, together with the epoch.
+            slot: Rank of these batches. None for the rank of the process.
+            drop_last: Whether incomplete last batches are dropped.
+
+        Raises:
+            ValueError: If a number is too small.
+        """
+        self.lengths = np.array(lengths)
+        super().__init__(len(self.lengths), batch_size, seed=seed, slot=slot, drop_last=drop_last)
+        self.bucket, self.pool = batch_size if bucket is None else bucket, pool
+        for name in ("bucket", "pool"):
+            if (number := getattr(self, name)) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {number}.")
+            self.made_by[name] = getattr(self, name)
+
+    def _order(self) -> NDArray[np.int64]:
+        order, rng = super()._order(), epoch_rng(self.seed, self.epoch.value)
+        size, parts = self.bucket * self.pool, list[NDArray[np.int64]]()
+        for first in range(0, len(order), size):
+            pool = order[first : first + size]
+            pool = pool[np.argsort(self.lengths[pool], kind="stable")]
+            buckets = [pool[at : at + self.bucket] for at in range(0, len(pool), self.bucket)]
+            # an incomplete bucket stays at the end, so that buckets and batches stay aligned
+            full = len(pool) // self.bucket
+            parts += [buckets[at] for at in rng.permutation(full)] + buckets[full:]
+        return np.concatenate(parts)

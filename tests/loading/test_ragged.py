@@ -1,0 +1,149 @@
+"""Ragged batches and length buckets: the same rows as padded batches, without the padding."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.events import MemmapEvents, pad_collate
+from keepfed.device.batches import pin_as_a_loader
+from keepfed.loaders.contract import WorkerSlot
+from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate, RaggedLoader
+from tests.loading.stream.ranks import start_server
+
+LENGTHS = [2, 0, 3, 1]
+OFFSETS = [0, 2, 2, 5, 6]
+
+
+class Rows(Dataset[dict[str, Any]]):
+    """Dataset whose sample n has LENGTHS[n] rows of the number n, with two columns."""
+
+    def __len__(self) -> int:
+        return len(LENGTHS)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"rows": np.full((LENGTHS[index], 2), index, np.float32), "index": index}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a file with the rows of all samples."""
+    path = tmp_path / "rows.npy"
+    np.save(path, np.repeat(np.arange(4, dtype=np.float32), LENGTHS)[:, None].repeat(2, 1))
+    return path
+
+
+def test_rows_of_a_sample_are_between_its_offsets() -> None:
+    ragged = Ragged.join([torch.full((n, 2), i) for i, n in enumerate(LENGTHS)])
+    assert ragged.offsets.tolist() == OFFSETS
+    assert ragged.longest == 3
+    assert ragged.sample.tolist() == ragged.values[:, 0].tolist() == [0, 0, 2, 2, 2, 3]
+
+
+def test_nested_tensor_has_the_samples_and_shares_their_memory() -> None:
+    ragged = Ragged.join([np.ones((2, 4)), np.zeros((3, 4))])
+    nested = ragged.nested()
+    assert [part.shape for part in nested.unbind()] == [(2, 4), (3, 4)]
+    assert nested.values().data_ptr() == ragged.values.data_ptr()
+    doubled = ragged.nested(2 * ragged.values)
+    assert doubled.unbind()[0].sum() == 16
+
+
+@pytest.mark.slow
+def test_workers_send_ragged_batches(start_method: str) -> None:
+    start_server(start_method)
+    loader = DataLoader(
+        Rows(),
+        2,
+        collate_fn=RaggedCollate("rows"),
+        num_workers=1,
+        multiprocessing_context=start_method,
+    )
+    first, second = loader
+    assert isinstance(first["rows"], Ragged)
+    assert first["rows"].offsets.tolist() == [0, 2, 2]
+    assert second["rows"].values.tolist() == [[2, 2]] * 3 + [[3, 3]]
+    assert second["index"].tolist() == [2, 3]
+
+
+def test_loader_would_pin_both_tensors_of_a_ragged_batch() -> None:
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    batch = pin_as_a_loader(pin, {"rows": Ragged.join([torch.zeros(2, 3)])})
+    assert isinstance(batch["rows"], Ragged)
+    assert [tuple(tensor.shape) for tensor in pinned] == [(2, 3), (2,)]
+
+
+def test_ragged_batch_has_the_rows_of_the_padded_one(events_folder: Path) -> None:
+    events = MemmapEvents(events_folder)
+    samples = events.__getitems__([3, 500, 77])
+    padded, ragged = pad_collate(samples), RaggedCollate("pulses")(samples)
+    assert torch.equal(ragged["pulses"].values, padded["pulses"][padded["mask"]])
+    assert torch.equal(ragged["pulses"].offsets.diff(), padded["n_pulses"])
+    assert torch.equal(ragged["direction"], padded["direction"])
+    assert ragged.keys() == padded.keys() - {"mask"}
+
+
+def test_loader_reads_the_rows_and_fields_of_each_sample(file: Path) -> None:
+    loader = RaggedLoader(file, OFFSETS, 3, fields={"length": LENGTHS}, seed=2)
+    seen = []
+    for batch in loader:
+        ragged = batch["values"]
+        assert torch.equal(ragged.offsets.diff(), batch["length"])
+        assert ragged.longest == batch["length"].max()
+        seen += ragged.values[:, 0].tolist()
+    assert sorted(seen) == [0, 0, 2, 2, 2, 3]
+    assert pickle.loads(pickle.dumps(loader)).fields["length"].tolist() == LENGTHS
+    loader.close()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "fields", "said"),
+    [
+        ([0, 2, 5], {}, r"go from 0 to 5, but .*rows\.npy has 6 rows"),
+        ([1, 6], {}, "go from 1 to 6"),
+        ([0, 4, 3, 6], {}, "Pass increasing offsets"),
+        (OFFSETS, {"energy": [1, 2]}, "'energy' has 2 entries, but the offsets describe 4"),
+    ],
+)
+def test_offsets_and_fields_must_fit(
+    offsets: list[int], fields: dict[str, Any], said: str, file: Path
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        RaggedLoader(file, offsets, 2, fields=fields)
+
+
+def test_truncated_file_is_reported(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(OSError, match=r"rows\.npy.*Check that the file is complete"):
+        RaggedLoader(file, OFFSETS, 2)
+
+
+def test_buckets_need_less_padding_and_are_not_sorted() -> None:
+    lengths = np.random.default_rng(0).geometric(0.02, 1000)
+    random, similar = LengthBuckets(lengths, 20, pool=1), LengthBuckets(lengths, 20)
+    widths = [[max(lengths[batch]) for batch in batches] for batches in (random, similar)]
+    assert 20 * sum(widths[1]) < 1.2 * lengths.sum() < 0.6 * 20 * sum(widths[0])
+    assert abs(np.corrcoef(widths[1], np.arange(50))[0, 1]) < 0.4
+    assert similar.made_by.keys() > {"bucket", "pool"}
+
+
+def test_ranks_get_similar_lengths_in_each_step() -> None:
+    lengths = np.arange(400)
+    jobs = [LengthBuckets(lengths, 10, bucket=20, slot=WorkerSlot(rank, 2)) for rank in range(2)]
+    for both in zip(*jobs, strict=True):
+        assert np.ptp(lengths[np.concatenate(both)]) == 19
+
+
+@pytest.mark.parametrize("wrong", ["bucket", "pool"])
+def test_sizes_must_be_positive(wrong: str) -> None:
+    with pytest.raises(ValueError, match=f"`{wrong}` must be at least 1, but is 0"):
+        LengthBuckets(LENGTHS, 2, **{wrong: 0})
