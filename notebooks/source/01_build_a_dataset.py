@@ -85,8 +85,8 @@ draw_event(all_events[cascade], sensors)
 
 # %%
 plt.figure(figsize=(7, 2.5))
-plt.hist(n_pulses, bins=np.geomspace(n_pulses.min(), n_pulses.max(), 60), log=True)
-plt.gca().set(xscale="log", xlabel="pulses in an event", ylabel="events")
+plt.hist(n_pulses, bins=np.geomspace(n_pulses.min(), n_pulses.max(), 60), histtype="step")
+plt.gca().set(xscale="log", yscale="log", xlabel="pulses in an event (log)", ylabel="events (log)")
 plt.title(f"median {np.median(n_pulses):.0f}, longest {n_pulses.max():,}")
 plt.show()
 
@@ -815,3 +815,79 @@ draw_calibration(rare, said | corrected)
 # Two warnings. Many physics events have a *weight*, which may even be negative. A sampler cannot use it,
 # so multiply the loss of each event by its weight. And a loader takes only one sampler, so you
 # cannot combine `WeightedRandomSampler` with the `DistributedSampler` of notebook 11.
+
+# %% [markdown]
+# ## Batches without padding
+#
+# Most of a padded batch of our events is padding (prediction 01b), and a model computes the padding too. A batch
+# can also keep all its pulses in one table, like the file. Then **offsets** say where each event begins.
+
+# %%
+# %%worker_module my_flat_collate
+from typing import Any
+
+import torch
+
+
+def join_events(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    lengths = [len(sample["pulses"]) for sample in samples]
+    return {
+        "pulses": torch.cat([sample["pulses"] for sample in samples]),
+        "offsets": torch.tensor([0, *lengths]).cumsum(0),
+        "energy": torch.tensor([sample["energy"] for sample in samples]),
+    }
+
+
+# %%
+batch = next(iter(DataLoader(all_events, 64, shuffle=True, collate_fn=join_events)))
+first, last = batch["offsets"][5:7]
+print(f"{len(batch['pulses']):,} pulses; event 5 has the pulses {first} to {last - 1}")
+
+# %% [markdown]
+# A layer that works on each pulse needs no change. Attention must stay within an event. torch has a tensor for
+# this, `torch.nested` with `layout=torch.jagged`. It consists of the table and the offsets. In `keepfed`,
+# `RaggedCollate("pulses")` makes such batches, and `RaggedLoader` reads them from one file.
+#
+# If a model needs padding, put events of similar length into a batch. `LengthBuckets` does this. We train the
+# small transformer of notebook 13 for one epoch on 192 events, in three kinds of batches.
+
+# %%
+question = "How many times as fast is the epoch without padding as with padding?"
+cu.predict("01h", question, unit="times")
+
+# %%
+from course_stories.figures import bars
+from course_stories.jagged import padding_costs
+
+costs = padding_costs(cu.data_path("events", "S"))
+speed = {name: costs.seconds["padded"] / seconds for name, seconds in costs.seconds.items()}
+for name, share in costs.padding.items():
+    print(f"{name}: {100 * share:.0f} % of the rows are padding")
+print(f"the losses of a padded and a flat batch differ by {costs.difference:.0e}")
+bars(speed, "times as fast as padded batches", "{:.1f}".format)
+
+# %%
+cu.reveal("01h", speed["without padding"])
+
+# %% [markdown]
+# Length buckets save only a part. And long events have high energy. How much do the mean energies of the batches
+# scatter, compared with random batches?
+
+# %%
+from course_utils.loading.quality import mixing
+from keepfed.loaders.ragged import LengthBuckets
+
+buckets = LengthBuckets(n_pulses, 64)
+print(f"length buckets: {mixing(buckets, labels.energy).ratio:.1f} times the ideal scatter")
+
+# %% [markdown]
+# In length buckets, each batch contains nearly one energy. Without padding, a batch remains a random sample. If
+# your model can use a table and offsets, prefer them.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01h** People who remember 01b say 3. The answer is usually higher, because the work of attention
+#   grows with the square of the width.

@@ -677,3 +677,147 @@ cu.check("05.3", Prefetcher)
 #
 # **Extra.** An honest length (4 minutes), does a model care (1), threads (3). Exercise 5.3 is homework, and takes
 # most people twice as long.
+
+# %% [markdown]
+# ## Read ahead in a known order
+#
+# The seed determines a full shuffle, so a loader knows the order in advance.
+# [Clairvoyant prefetching](https://arxiv.org/abs/2101.08734) uses this. Our `ClairvoyantLoader` reads the events of
+# the next `window` batches together, in the order of the file, and then serves the shuffled batches. Our Parquet file has
+# row groups of 256 events, and one event costs the complete group.
+
+# %%
+cu.predict(
+    "05g",
+    "2,000 events, shuffled, in batches of 32. The loader reads the events of 16 batches together. "
+    "How many times fewer requests does the epoch need?",
+    unit="times",
+)
+
+# %%
+from course_utils.hardware.storage import counting_storage
+from course_utils.loading.events import open_events, pad_collate
+from keepfed.loaders.clairvoyant import ClairvoyantLoader, expected_reads
+
+
+def read_epoch(window):
+    storage = counting_storage(folder)
+    parquet = open_events(folder, "parquet", fs=storage)
+    storage.reset_counters()
+    loader = ClairvoyantLoader(parquet, 32, window=window, collate_fn=pad_collate)
+    orders[window] = torch.cat([batch["event_id"] for batch in loader])
+    return storage.counters().requests
+
+
+# %%
+orders = {}
+requests = {window: read_epoch(window) for window in (1, 4, 16)}
+for window, count in requests.items():
+    law = window * expected_reads(2000, 32, 256) / expected_reads(2000, 32 * window, 256)
+    gain, same = requests[1] / count, torch.equal(orders[window], orders[1])
+    print(f"window {window:2}: {gain:4.1f} times fewer requests, law {law:4.1f}, {same=}")
+
+# %%
+cu.reveal("05g", requests[1] / requests[16])
+
+# %% [markdown]
+# The order is the same, bit for bit, and 16 batches are in memory. The gain follows from chance. A request returns r
+# events. If a window contains the share f of all N events, a group is needed with probability 1 − (1 − f)ʳ. So what
+# matters is f · r, the number of wanted events in a group. How much does the same window help in a larger file?
+
+# %%
+for n in 2_000, 20_000, 200_000, 2_000_000:
+    gain = 16 * expected_reads(n, 32, 256) / expected_reads(n, 512, 256)
+    wanted = 512 * 256 / n
+    print(f"{n:9,} events: {wanted:6.2f} wanted in a group, {gain:4.1f} times fewer requests")
+
+# %% [markdown]
+# Below about one wanted event in a group, the window does nothing. Then shuffle blocks, or write the file again in
+# random order.
+
+# %% [markdown]
+# ## A simulation as a loader
+#
+# A simulation has no file and no end. An `IterableDataset` can simulate each batch when the loop needs it. Every worker
+# of every rank needs its own random numbers. Some scripts use the seed `rank + worker`.
+
+# %%
+cu.predict(
+    "05h",
+    "Two ranks have four workers each. How many different streams does the seed rank + worker give?",
+    unit="streams",
+)
+
+# %%
+from keepfed.loaders.stream import WorkerSlot, epoch_rng
+
+slots = [WorkerSlot(rank, 2, worker, 4) for rank in range(2) for worker in range(4)]
+summed = {np.random.default_rng(slot.rank + slot.worker).random() for slot in slots}
+mixed = {epoch_rng(seed=0, epoch=0, slot=slot).random() for slot in slots}
+print(f"rank + worker: {len(summed)} of 8 streams are different, epoch_rng: {len(mixed)}")
+
+# %%
+cu.reveal("05h", len(summed))
+
+# %% [markdown]
+# Worker 1 of rank 0 and worker 0 of rank 1 simulate the same events. `epoch_rng` passes the list
+# `[seed, epoch, rank + 1, worker + 1]` to NumPy, which
+# [mixes all of its numbers](https://numpy.org/doc/stable/reference/random/parallel.html). So the streams of two slots,
+# or of two epochs, never meet.
+
+
+# %%
+# %%worker_module simulated
+import torch
+from torch.utils.data import IterableDataset
+
+from course_data.simulate import draw_events, simulate
+from keepfed.loaders.stream import WorkerSlot, epoch_rng, split
+
+
+class Simulated(IterableDataset):
+    def __init__(self, batches, epoch=0):
+        self.batches, self.epoch = batches, epoch
+
+    def __iter__(self):
+        slot = WorkerSlot.here()
+        rng = epoch_rng(0, self.epoch, slot)
+        for _ in split(range(self.batches), slot):
+            pulses, lengths = simulate(*draw_events(8, rng), rng)
+            yield torch.from_numpy(pulses), torch.from_numpy(lengths)
+
+
+# %% [markdown]
+# For the loop, the time L to load a batch is the time to simulate it. The model of notebook 02 still holds: a step
+# takes max(C, L / W) with W workers, if there are W free cores.
+
+# %%
+import time
+
+
+def step_ms(workers, step):
+    gpu, ends = cu.get_accelerator(step_ms=step), []
+    for pulses, _ in DataLoader(Simulated(24), batch_size=None, num_workers=workers):
+        gpu.step(gpu.upload(pulses)).item()
+        ends.append(time.perf_counter())
+    return 1000 * (ends[-1] - ends[7]) / (len(ends) - 8)  # workers start during the first steps
+
+
+C = 5
+L = step_ms(0, C) - C
+for workers in 1, 2:
+    model = max(C, L / workers)
+    print(f"{workers} workers: {step_ms(workers, C):3.0f} ms per step, model {model:3.0f} ms")
+
+# %% [markdown]
+# If the simulation is the limit, more workers on more cores help, and a faster file does not. If it is much slower than
+# the step, simulate once, and write the events to shards.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **05g** Some say 1, because every event is still read. It is nearly 16: already a single batch needs every row group,
+#   and now a group is read once for 16 batches.
+# - **05h** Most say 8. It is 5, because 0 + 1 = 1 + 0.

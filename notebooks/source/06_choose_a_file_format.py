@@ -679,10 +679,9 @@ for name, ms in fastest.items():
 # decoding is your bottleneck, no container will help.
 #
 # Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, do not read single
-# events. Either convert the file once, or read whole clusters of events and mix them in a buffer. ROOT's own
-# [RDataLoader](https://github.com/root-project/root/pull/22002) does this, from version 6.40 on. Simulations and
-# telescopes use [HDF5](https://www.hdfgroup.org), and climate research uses
-# [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
+# events. Either convert the file once, or read whole clusters of events and mix them in a buffer, as in
+# [notebook 14](14_feed_physicists_data.ipynb). Simulations and telescopes use [HDF5](https://www.hdfgroup.org), and
+# climate research uses [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
 # [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from start to end like a
 # tar file. Tables from anywhere come as [Parquet](https://parquet.apache.org).
 #
@@ -768,9 +767,8 @@ compare_formats(events, VARIANTS).picture()
 # %% [markdown]
 # Compare the HDF5 files in the last panel. The container is the same, and the unit decides.
 #
-# All ranks and workers can read one HDF5 file at the same time, each with its own handle and without MPI. HDF5 locks each
-# file that it opens. Readers share the lock, but some parallel file systems have no locks. The error message then
-# contains `unable to lock file`. If no program writes the file, pass `locking=False` to `h5py.File`, or set
+# Many ranks can read one HDF5 file without MPI, but some parallel file systems refuse its lock (`unable to lock file`).
+# If no program writes the file, pass `locking=False` to `h5py.File`, or set
 # [`HDF5_USE_FILE_LOCKING=FALSE`](https://forum.hdfgroup.org/t/rfc-concerning-the-disabling-of-file-locking-in-hdf5/3896).
 #
 # ## Events of different lengths

@@ -666,3 +666,143 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # | needs | nothing | nothing | Linux, and CUDA for its GPU part |
 #
 # Appendix B explains what DALI takes off the CPU, and what it does not.
+
+# %% [markdown]
+# ## Shift each event as a whole
+#
+# A detector is not known exactly. Suppose that its light yield is uncertain by 10 %. <!-- given --> A network that
+# should not depend on it trains on events whose charges are scaled by a random factor. All pulses of an event get the
+# same factor, because they share the error. Two *views* of an event, which a contrastive loss compares, get two
+# factors. The batch is a table of pulses with offsets (`Ragged`, notebook 01), and can be on any device.
+
+# %%
+from course_utils.loading.events import MemmapEvents
+from keepfed.loaders.ragged import RaggedCollate
+
+events = MemmapEvents(cu.data_path("events", "S"))
+pulses = RaggedCollate("pulses")(events.__getitems__(range(900, 964)))["pulses"]
+
+
+def scale_charges(pulses, step, views=2, spread=0.1):
+    generator = torch.Generator().manual_seed(step)  # its own, so no other random number changes
+    factors = 1 + spread * torch.randn(views, len(pulses.offsets) - 1, generator=generator)
+    return pulses.values[:, 1] * factors.to(pulses.values.device)[:, pulses.sample]
+
+
+# %%
+cu.predict(
+    "08g",
+    "Instead, each pulse gets its own factor, with a spread of 10 %. By how much does the total "
+    "charge of a typical event then scatter?",
+    unit="%",
+)
+
+# %%
+charge = pulses.values[:, 1]
+views = {
+    "a factor per event": scale_charges(pulses, step=0, views=500),
+    "a factor per pulse": charge * (1 + 0.1 * torch.randn(500, len(charge))),
+}
+total = torch.segment_reduce(charge, "sum", offsets=pulses.offsets)
+scatter = {}
+for name, scaled in views.items():
+    totals = torch.segment_reduce(scaled.T.contiguous(), "sum", offsets=pulses.offsets, axis=0)
+    scatter[name] = 100 * float((totals.std(1) / total).median())
+    print(f"{name}: the total charge scatters by {scatter[name]:.1f} %")
+
+# %%
+cu.reveal("08g", scatter["a factor per pulse"])
+
+# %% [markdown]
+# The factors of many pulses cancel, so the network would never see the error that you want it to ignore. Draw a
+# systematic shift once for each event and view, and noise for each pulse.
+#
+# ## Join graphs, and search neighbours
+#
+# A graph network needs edges. Here, each pulse is connected to the eight nearest pulses of its event, in space and
+# time. A batch of graphs is one large graph: concatenate the nodes, and add to the edges of each graph the number of
+# nodes before it.
+
+
+# %%
+# %%worker_module my_graphs
+import torch
+
+
+def nearest(places, k=8):
+    """Return the edges (2, k * nodes) from the k nearest nodes to each node of one graph."""
+    near = torch.cdist(places, places).topk(k + 1, largest=False).indices[:, 1:]
+    return torch.stack([near.flatten(), torch.arange(len(places)).repeat_interleave(k)])
+
+
+def join_graphs(edges, offsets):
+    """Return the edges of one large graph. Graph i has the nodes from offsets[i] on."""
+    firsts = offsets[:-1].tolist()
+    return torch.cat([part + first for part, first in zip(edges, firsts, strict=True)], 1)
+
+
+# %%
+from course_utils.loading.events import read_sensors
+
+sensors = torch.from_numpy(read_sensors(events.folder))
+time_ns, _, sensor, _ = pulses.values.T
+places = torch.cat([sensors[sensor.long()], 0.3 * time_ns[:, None]], 1)  # light: 0.3 m in a ns
+of_events = places.split(pulses.offsets.diff().tolist())
+edges = join_graphs([nearest(part) for part in of_events], pulses.offsets)
+print(f"{len(places):,} nodes and {edges.shape[1]:,} edges; every edge stays in its event:")
+print(bool((pulses.sample[edges[0]] == pulses.sample[edges[1]]).all()))
+
+# %%
+cu.predict(
+    "08h",
+    "Workers search the neighbours. How many times as many bytes does a batch have with its edges?",
+    unit="times",
+)
+
+# %%
+cu.reveal("08h", (pulses.values.nbytes + edges.nbytes) / pulses.values.nbytes)
+
+# %% [markdown]
+# An edge is two int64 numbers, and a pulse is four float32 numbers. If the device searches, the edges never cross the
+# bus. It searches in the complete batch, padded with places that are infinitely far away. We time both ways here. The
+# search in the batch runs on the GPU if there is one.
+
+
+# %%
+from course_stories.operations import count_operations
+
+
+def search_batch(padded, k=8):
+    return torch.cdist(padded, padded).nan_to_num(nan=torch.inf).topk(k + 1, largest=False)
+
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+padded = torch.nn.utils.rnn.pad_sequence(of_events, True, torch.inf).to(device)
+searches = {
+    "in a worker, event by event": lambda: [nearest(part) for part in of_events],
+    f"in the batch, on {device}": lambda: search_batch(padded).indices[0, 0, 0].item(),
+}
+
+# %%
+search_ms = {name: best_ms(way) for name, way in searches.items()}
+operations = {name: count_operations(way)[0].calls for name, way in searches.items()}
+reading_ms = best_ms(lambda: events.__getitems__(range(900, 964)))
+print(f"reading these 64 events takes {reading_ms:.1f} ms")
+bars({"ms for a batch of 64 events": search_ms, "operations of torch": operations})
+
+# %% [markdown]
+# The search costs far more than reading. On a CPU, the padded batch is the slower way. On a GPU the number of operations
+# matters, and here it does not depend on the batch size. Search in the workers if they have time. If the workers or the
+# bus are the limit, search on the device.
+#
+# [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) joins graphs in its `Batch` in the same way.
+# `CudaPrefetcher` of notebook 09 copies a `Batch` as a whole, and protects its memory.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **08g** Many say 10. It is 1 or 2, because the factors of many pulses cancel. Ask which of the two kinds of
+#   error a calibration has.
+# - **08h** Most say 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.

@@ -489,7 +489,13 @@ cu.check("10.3", make_stream)
 # ```python
 # stream_shards("shards", fs=cu.slow_storage("shards", "busy Lustre"))       # emulated
 # stream_shards("s3://bucket/shards", fs=fsspec.filesystem("s3", profile="me"))  # needs s3fs
+# stream_shards("/eos/me/shards", fs=fsspec.filesystem("root", hostid="host"))  # needs fsspec-xrootd
 # ```
+#
+# The last line reads over XRootD, as on the grid, with [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd).
+# [EOS](https://information-technology.web.cern.ch/services/eos-service), the disk storage of CERN, is also mounted as the
+# folder `/eos`. For many files, LHCb's
+# [starterkit](https://lhcb-starterkit-run3.docs.cern.ch/first-analysis-steps/eos-storage) recommends XRootD instead.
 #
 # Recipes also give WebDataset itself an `s3://` address:
 

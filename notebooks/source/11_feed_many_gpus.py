@@ -827,7 +827,7 @@ else:
 #
 # ### Run on Slurm
 #
-# `course_data/slurm` has scripts that stage, convert and train. `train.sh` requests:
+# `course_data/slurm` has scripts that stage, convert and train (for HTCondor: `course_data/htcondor`). `train.sh` requests:
 
 # %%
 import re
