@@ -20,15 +20,17 @@ class Journal:
         replace_file(path, "".join(f"{line}\n" for line in lines))
         path.chmod(0o600)  # it contains the tokens
         self._file = path.open("ab", buffering=0)
+        self._waiting = b""  # not written yet, for example because the disk was full
 
     def append(self, line: str) -> None:
-        """Write a line.
+        """Write a line, or "" for none, after those that could not be written before.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If not all lines are written.
         """
-        # an earlier write may have stopped inside a line, for example because the disk was full
-        self._file.write(f"\n{line}\n".encode())
+        self._waiting += f"{line}\n".encode() if line else b""
+        while self._waiting:
+            self._waiting = self._waiting[self._file.write(self._waiting) :]
 
     def delete(self) -> None:
         """Close and delete the file."""

@@ -116,8 +116,7 @@ class _Posts(WallHandler):
             post = hall.room.read(given)
             if said := said or hall.seat_limits.refusal(post.seat, ""):
                 raise HTTPError(429, reason=said)
-            if line := hall.room.take(post):
-                hall.journal.append(line)
+            hall.journal.append(hall.room.take(post))
         except ValueError as error:
             raise HTTPError(400, reason=str(error)) from None
         except RoomFull:

@@ -236,12 +236,27 @@ def test_demo_shows_invented_seats_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
 
 
-def test_partial_line_does_not_damage_the_next(tmp_path: Path) -> None:
+def test_line_is_completed_after_the_disk_was_full(tmp_path: Path) -> None:
+    class FullDisk:
+        free = 12
+
+        def write(self, data: bytes) -> int:
+            if not self.free:
+                raise OSError(28, "No space left on device")
+            part, self.free = data[: self.free], self.free - len(data[: self.free])
+            return file.write(part)
+
     path = tmp_path / "wall.jsonl"
     journal = Journal(path, ['{"a": 1}'])
+    disk, file = FullDisk(), journal._file
+    setattr(journal, "_file", disk)  # noqa: B010  (of another type)
     journal.append('{"a": 2}')
-    with path.open("ab") as file:
-        file.write(b'\n{"a": ')  # as a full disk leaves it
-    journal.append('{"a": 3}')
+    with pytest.raises(OSError, match="No space"):
+        journal.append('{"a": 3}')
+    with pytest.raises(OSError, match="No space"):
+        journal.append("")  # a repeated post must not be acknowledged either
+    disk.free = 1000
+    journal.append("")
     assert [line["a"] for line in read_journal(path)] == [1, 2, 3]
+    journal._file = file
     journal.delete()
