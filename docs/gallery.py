@@ -28,7 +28,8 @@ STYLE = f"""<style>body{{margin:1rem;font:15px/1.4 system-ui,sans-serif}}
 .panes{{display:flex;flex-wrap:wrap;gap:8px;align-items:start}}
 .desktop{{width:960px;zoom:.6}}.phone{{width:358px;zoom:.6}}
 .light{{{LIGHT.css()}}}.dark{{{DARK.css()}}}.grey{{{LIGHT.css()};filter:grayscale(1)}}
-.panes>div{{padding:16px;overflow:auto;border:1px solid gray;color:var(--fg);background:var(--bg)}}</style>"""
+.panes>div{{padding:16px;overflow:auto;border:1px solid gray;color:var(--fg);
+background:var(--bg)}}</style>"""
 # A shadow root keeps the ids of one copy of a picture apart from those of the others.
 SCRIPT = """<script>for (const box of document.querySelectorAll(".panes")) {
   const picture = box.querySelector("template");
