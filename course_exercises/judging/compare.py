@@ -93,10 +93,10 @@ def difference(got: Any, wanted: Any, name: str = "the result") -> str:
     elif isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes):
         if not isinstance(got, Sequence):
             return f"{name} is a {type(got).__name__}, but must be a {type(wanted).__name__}"
-        if len(got) != len(wanted) and any(hasattr(one, "shape") for one in wanted):
-            return f"{name} has {len(got)} entries, but must have {len(wanted)}"
         if len(got) != len(wanted):
-            return _instead(name, got, wanted)
+            alike = any(hasattr(one, "shape") for one in wanted) or short(got) == short(wanted)
+            counts = f"{name} has {len(got)} entries, but must have {len(wanted)}"
+            return counts if alike else _instead(name, got, wanted)
         parts = ((number, *pair) for number, pair in enumerate(zip(got, wanted, strict=True)))
     else:
         arrays = isinstance(got, torch.Tensor | np.ndarray)  # they compare number by number

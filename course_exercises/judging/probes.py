@@ -14,6 +14,7 @@ import sys
 import time
 import tracemalloc
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -156,6 +157,12 @@ def expect_mixed(epochs: Sequence[Sequence[Item]], on_disk: Sequence[Item]) -> N
     limit = 5 / max(1, len(on_disk) - 1) ** 0.5  # five standard deviations of random orders
     orders = [("the order on disk", on_disk), *((f"epoch {n}", o) for n, o in enumerate(epochs))]
     for here, order in enumerate(epochs, 1):
+        expect(
+            Counter(order) == Counter(on_disk),
+            f"Epoch {here - 1} serves {len({*order})} of {len(on_disk)} items, and {len(order)} in "
+            "all. Each must come once, in every epoch.",
+            "Shuffle all items in one order, which depends on the epoch but not on the rank.",
+        )
         for name, other in orders[:here]:
             correlation = rank_correlation(order, other)
             neighbours = stay_together(order, other)

@@ -73,7 +73,7 @@ def number(
     """
 
     def read(case: object, value: object) -> float:
-        refusal = f"For {case} you return {value!r}, which is no number of {unit}."
+        refusal = f"For {case} you return {value!r}, which is not a number of {unit}."
         return read_number(value, refusal, advice)
 
     def same(one: float, other: float) -> bool:
@@ -91,7 +91,7 @@ def draw(kind: Callable[..., Case], count: int, *, seed: int, **choices: Any) ->
 
 
 def read_number(value: Any, refusal: str, next_step: str) -> float:
-    """Return `value` as a float; refuse what is no number."""
+    """Return `value` as a float; refuse everything else."""
     if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
         with suppress(TypeError, ValueError):
             return float(value)
@@ -99,7 +99,7 @@ def read_number(value: Any, refusal: str, next_step: str) -> float:
 
 
 def read_whole(value: Any, refusal: str, next_step: str) -> int:
-    """Return `value` as an int; refuse what is no whole number: 20_000 / 1_000 is one."""
+    """Return `value` as an int; refuse everything else. 20_000 / 1_000 counts as whole."""
     found = read_number(value, refusal, next_step)
     expect(found % 1 == 0, refusal, next_step)
     return int(found)

@@ -85,22 +85,22 @@ SLIPS = (
         "Return the pipeline itself. It starts again in every epoch.",
     ),
     Slip(
-        lambda case, got, _: case == "epoch" and not got[NEW],
-        "Two passes over `epoch` have the same order. shardshuffle draws one seed when you create "
-        "the pipeline, and uses it in every epoch.",
-        "Add detshuffle=True, which counts the epochs.",
+        lambda case, got, _: case == "epoch" and got[FIRST] == ONCE and not got[NEW],
+        "Two passes over `epoch` have the same order. It is drawn only once, when you create the "
+        "pipeline. Even shardshuffle draws one seed there, and uses it in every epoch.",
+        "Return a pipeline with detshuffle=True, which counts the epochs.",
     ),
     Slip(
-        lambda _, got, __: _repeats(got.get(WORKERS, ERROR)),
+        lambda *seen: differs(WAIT)(*seen) and not differs(FIRST, DECODED)(*seen),
+        "{got[decoded samples that wait]} decoded samples of `mixed` wait at the same time. They "
+        "are images instead of files, and an image needs many times the memory.",
+        "Call .shuffle(1000) before .map(decode), and return the pipeline, not a list.",
+    ),
+    Slip(
+        lambda _, got, __: got[FIRST] == ONCE and _repeats(got.get(WORKERS, ERROR)),
         "With two workers, `{case}` serves {got[with two workers]}. The shards are not divided "
         "among the workers.",
         "Use wds.WebDataset, or put wds.split_by_worker after the list of shards.",
-    ),
-    Slip(
-        lambda *seen: differs(WAIT)(*seen) and not differs(DECODED)(*seen),
-        "{got[decoded samples that wait]} decoded samples of `mixed` wait at the same time. The "
-        "buffer holds images instead of files, and an image needs many times the memory.",
-        "Call .shuffle(1000) before .map(decode).",
     ),
     Slip(
         lambda case, *seen: case == "complete" and differs(*CUTS, LATER, AGAIN)(case, *seen),

@@ -161,12 +161,13 @@ def every_sample_once(make_stream: Make) -> Verdict:
 def _divide(make_stream: Make, hidden: Hidden, case: ServedRun) -> dict[str, Any]:
     shards = hidden[case.shards]
     by_place: dict[tuple[int, int], list[Any]] = {}
+    epoch = case.workers  # some mistakes show only in epoch 0, and others only later
     try:
         streams = []
         for rank in range(case.ranks):
             variables = {"RANK": str(rank), "WORLD_SIZE": str(case.ranks), "LOCAL_RANK": "0"}
             with patch.dict(os.environ, variables if case.torchrun else {}):
-                streams.append(make_stream(list(shards.urls), 0, rank, case.ranks))
+                streams.append(make_stream(list(shards.urls), epoch, rank, case.ranks))
                 if case.torchrun:
                     by_place[rank, 0] = shards.read(streams[-1])
         by_place = by_place or serve(streams, case.workers, shards.read)

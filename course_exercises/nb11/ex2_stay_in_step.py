@@ -129,7 +129,7 @@ SLIPS = (
     Slip(
         lambda _, got, wanted: got["steps"] < wanted["steps"],
         "For {case}, the rank takes {got[steps]} of {wanted[steps]} steps. A batch may be 0, None "
-        "or empty, a len() may be wrong, and the last batch counts too.",
+        "or empty, a len() may be wrong, the last batch counts, and each loop starts again.",
         "Ask about the batch that you have just requested. Mark the end with END = object().",
     ),
 )

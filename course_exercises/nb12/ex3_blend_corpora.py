@@ -46,6 +46,7 @@ CASES = (
     BlendCase([1, 0, 1], 20_000),
     BlendCase([7, 2, 1, 1], 1_234),
     BlendCase([0.9, *[0.01] * 10], 1_000),  # all small corpora are due at the same time
+    BlendCase([*[0.01] * 10, 0.9], 100),  # the largest corpus is not the first one
     BlendCase([0.70045, 0.29955], 120_000),  # shares of 4 digits, or of 16 bits, drift away
     BlendCase([5], 20),
     BlendCase([0.5, 0.5], 0),

@@ -318,7 +318,13 @@ class DeviceTensor(Handle):
         """Keep the memory of this tensor until `stream` has finished its current work.
 
         For the stream that the tensor was allocated on, this does nothing, as on CUDA.
+
+        Raises:
+            TypeError: If `stream` is something else, such as the accelerator.
         """
+        if not isinstance(stream, EmulatedStream):
+            kind = type(stream).__name__
+            raise TypeError(f"record_stream() got a {kind}. Pass a stream: gpu.current_stream().")
         allocation = self.content.allocation
         if stream is not allocation.home:
             allocation.recorded.append(stream)
