@@ -87,6 +87,12 @@ def test_timeline_has_a_state_per_line(html) -> None:
     assert "mountAll" not in shown  # the page starts all timelines together
 
 
+def test_guess_shows_question_unit_and_choices(html) -> None:
+    shown = html(":::guess fast-1\nHow many\ntimes?\nunit: times\nchoices: 2 | <b>\n:::")
+    assert '<div class="guess" data-key="fast-1"><p>How many times? (times)</p>' in shown
+    assert "<ul><li>2</li><li>&lt;b&gt;</li></ul>" in shown
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -94,6 +100,7 @@ def test_timeline_has_a_state_per_line(html) -> None:
         (":::columns\nleft", "is not closed"),
         (":::column", "is outside of `:::columns`"),
         (":::picture x\n:::", "The block is unknown"),
+        (":::guess fast-1\n:::", "needs a key such as fast-3, and a question"),
         (":::timeline\nFast: speed=3\n:::", "speed"),
         (":::figure curve\n:::", "The figure has no description"),
         ("## Another thought", "needs one"),
