@@ -8,7 +8,7 @@
 # - what one event costs in a ROOT file, and what a whole cluster costs; <!-- 14a -->
 # - how well clusters mix, from the number of clusters in memory; <!-- 14b 14.1 -->
 # - when conversion pays; <!-- 14c -->
-# - which changes of event weights are allowed.
+# - which changes of event weights are allowed. <!-- 14d 14.3 -->
 #
 # **You need:** notebooks 05 and 06. A CPU is enough.
 #
@@ -24,20 +24,16 @@ cu.ready("14")
 #
 # **Script.**
 #
-# - *4 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
+# - *3 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
 # - *3 min* **One event or a cluster.** Prediction 14a.
-# - *14 min* **Mix clusters.** Prediction 14b, then the law on the board, then exercise 14.1.
+# - *13 min* **Mix clusters.** Prediction 14b, then the law on the board, then exercise 14.1.
 # - *4 min* **Convert once.** Prediction 14c, then the picture.
-# - *9 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
+# - *8 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
 #
-# **Leave out.** *Convert once*. Show only its picture.
+# **Leave out.** *Convert once*. Say that conversion costs one epoch of reading, and show the picture.
 #
 # **Board.** Draw eight files as bars, two red and six blue, and cut them into clusters. Let somebody draw lots for eight
 # clusters. How many are red? This scatter is the subject of the notebook.
-#
-# **Goes wrong.**
-#
-# - Time is short. Leave out *Convert once*.
 
 # %% [markdown]
 # ## Your files
