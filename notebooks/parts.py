@@ -20,10 +20,11 @@ _FOLDED = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```", re.DOTALL)
 
 @dataclass(frozen=True)
 class Part:
-    """Words of prose (folded hints left out), lines of code, and exercises: number to minutes."""
+    """Words of prose (without folded hints), lines of code, predictions, minutes by exercise."""
 
     words: int
     lines: int
+    predictions: int
     exercises: dict[str, int]
 
     @property
@@ -55,6 +56,7 @@ def part(cells: Iterable[NotebookNode]) -> Part:
     return Part(
         words=sum(len(source.split()) for source in prose),
         lines=sum(bool(line.strip()) for source in text["code"] for line in source.splitlines()),
+        predictions=sum(source.count("cu.predict(") for source in text["code"]),
         exercises={number: int(minutes) for number, minutes, _, _ in exercises},
     )
 

@@ -3,62 +3,32 @@
     python -m slides.instructor.collect           write slides/INSTRUCTOR.md
     python -m slides.instructor.collect --check   exit 1 if INSTRUCTOR.md is not up to date
 
-The text about a notebook is in its cells with the tag "instructor". Such a cell begins with MARK.
-Each part of it begins with a label in bold, one of HEADINGS. The rest is frame.md, with the fields
-`{days}` for the timetables, `{room}` for the memory budget, `{demos}` for the demos of the lectures
-and their notebooks, and `{pages}` for the pages of the notebooks.
+`contents.py` reads the cells. The rest is frame.md, with the fields `{days}` for the timetables,
+`{room}` for the memory budget, `{demos}` for the demos of the lectures and their notebooks, and
+`{pages}` for the pages of the notebooks.
 """
 
-import ast
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from nbformat import NotebookNode
-
 from course_stories.lecture.programs import DEMOS
 from course_utils.paths import REPO
+from course_utils.teaching.exercise import judge_modules
 from notebooks.build import HERE as NOTEBOOKS
-from notebooks.build import BuildError, number, parts, read_source, sources, tags
+from notebooks.build import BuildError, number, parts, sources
+from slides.instructor.contents import HEADINGS, goals, notes, questions, title
 from slides.instructor.room import budget
-from slides.instructor.schedule import days
+from slides.instructor.schedule import days, in_class
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent / "INSTRUCTOR.md"
-MARK = "*For the instructor*"
-HEADINGS = {  # by the label in a cell
-    "Script": "Script",
-    "Board": "Board sketch",
-    "Guesses": "What people guess",
-    "Goes wrong": "Common problems and fixes",
-    "Extra": "Optional sections",
-    "Background": "Background",
-}
 
-_LABEL = re.compile(rf"^\*\*({'|'.join(HEADINGS)})\.\*\*\s*", re.MULTILINE)
 _MINUTES = re.compile(r"^- \*(\d+) min\* ", re.MULTILINE)
-_GUESS = re.compile(r"^- \*\*(\w+)\*\* ", re.MULTILINE)
+_EXERCISE = re.compile(r'^@exercise\(".*?title="(.*?)".*?"""(.*?)"""', re.MULTILINE | re.DOTALL)
 _NEW_PAGE = '<div style="page-break-before: always"></div>'
-
-
-def notes(source: Path) -> dict[str, str]:
-    """Return the instructor's text of a notebook by label, in the order of HEADINGS."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for cell in _cells(source):
-        if "instructor" in tags(cell):
-            mark, *labelled = _LABEL.split(cell.source)
-            if mark.strip() != MARK:
-                raise BuildError(
-                    f"{source.name}: the cell {cell.source[:40]!r} must begin with {MARK} and a "
-                    f"label in bold. The labels are {', '.join(HEADINGS)}."
-                )
-            for label, text in zip(labelled[::2], labelled[1::2], strict=True):
-                found[label].append(text.strip())
-    return {label: _join(found[label]) for label in HEADINGS if label in found}
 
 
 def script_minutes(script: str) -> list[int]:
@@ -66,47 +36,53 @@ def script_minutes(script: str) -> list[int]:
     return [int(minutes) for minutes in _MINUTES.findall(script)]
 
 
-def guessed(guesses: str) -> list[str]:
-    """Return the keys of the predictions that the guesses are about."""
-    return _GUESS.findall(guesses)
-
-
-def questions(source: Path) -> dict[str, str]:
-    """Return the question of each prediction of a notebook."""
-    found = {}
-    for cell in _cells(source):
-        if cell.cell_type == "code" and "cu.predict(" in cell.source:
-            nodes = list(ast.walk(ast.parse(cell.source)))
-            named = {ast.unparse(n.targets[0]): n.value for n in nodes if isinstance(n, ast.Assign)}
-            for node in nodes:
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "cu.predict":
-                    key, question = node.args
-                    question = named.get(ast.unparse(question), question)
-                    found[ast.literal_eval(key)] = ast.literal_eval(question)
-    return found
-
-
-def title(source: Path) -> str:
-    """Return the number and the title of a notebook."""
-    return str(_cells(source)[0].source).partition("\n")[0].removeprefix("# ")
-
-
 def page(source: Path) -> Iterator[str]:
     """Yield the paragraphs of a notebook's page."""
     core, extra = parts(source)
-    more = f", the optional sections {extra.minutes} ({extra})" if extra.words else ""
+    together = in_class(number(source), core)
+    more = f" The optional sections take {extra.minutes} ({extra})." if extra.words else ""
     solved = f"../notebooks/solutions/{source.stem}.ipynb"
     yield _NEW_PAGE
     yield f"## {title(source)}"
-    yield f"The core takes {core.minutes} minutes ({core}){more}. [The solved notebook]({solved})."
+    yield (
+        f"The core takes {together} minutes in a class, and {core.minutes} ({core}) for a learner "
+        f"alone.{more} [The solved notebook]({solved})."
+    )
+    if any(goal.checks for goal in goals(source)):
+        yield "### Goals and checks"
+        yield "\n".join(checks(source))
     for label, text in notes(source).items():
         yield f"### {HEADINGS[label]}"
         if label == "Script":
-            text = _on_the_clock(text)
+            text = _on_the_clock(text, together)
         elif label == "Guesses":
             for key, question in questions(source).items():
-                text = text.replace(f"- **{key}** ", f"- **{key}** *{question}* ")
+                text = text.replace(f"- **{key}** ", f"- **{key}** *{question.text}* ")
         yield text
+
+
+def checks(source: Path) -> Iterator[str]:
+    """Yield a table of the goals of a notebook, and of what checks that a learner reached them."""
+    _, extra = parts(source)
+    yield "| Goal | Exercises and predictions | The check of the exercise |"
+    yield "|---|---|---|"
+    for goal in goals(source):
+        named, described = [], []
+        for key in goal.checks:
+            if "." in key:
+                name, task = exercise(key)
+                key += f" *{name}*" + " (optional)" * (key in extra.exercises)
+                described.append(task)
+            named.append(key)
+        yield f"| {goal.text} | {', '.join(named) or 'none'} | {' '.join(described)} |"
+
+
+def exercise(key: str) -> tuple[str, str]:
+    """Return the title of an exercise, such as "2.1", and what its check does."""
+    module = judge_modules()[key.zfill(4)].replace(".", "/")
+    found = _EXERCISE.search((REPO / f"{module}.py").read_text("utf-8"))
+    assert found, f"{module}.py has no exercise with a title and a docstring"
+    return found[1], found[2]
 
 
 def demos(files: Sequence[Path]) -> Iterator[str]:
@@ -136,20 +112,10 @@ def collect() -> str:
     return text
 
 
-def _join(texts: Sequence[str]) -> str:
-    """Join lists to one list, and separate other texts by a blank line."""
-    return ("\n" if all(text.startswith("- ") for text in texts) else "\n\n").join(texts)
-
-
-@cache
-def _cells(source: Path) -> list[NotebookNode]:
-    return list(read_source(source).cells)
-
-
-def _on_the_clock(script: str) -> str:
-    """Replace the duration of each item of a script by its start and end minute."""
+def _on_the_clock(script: str, minutes: int) -> str:
+    """Replace the duration of each item of a script by its start and end minute in a class."""
     ends = [0, *accumulate(script_minutes(script))]
-    spans = iter(pairwise(ends))
+    spans = iter(pairwise(round(end * minutes / ends[-1]) for end in ends))
     return _MINUTES.sub(lambda _: "- {}–{} min: ".format(*next(spans)), script)
 
 

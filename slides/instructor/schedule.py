@@ -1,18 +1,29 @@
-"""Make timetables, with breaks, of the paths in the README."""
+"""Compute how long notebooks take in a class, and make timetables of the paths in the README."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
+from course_utils.paths import recording
+from notebooks.build import BuildError
 from notebooks.parts import Part
 
+PREDICTION = 1.5  # minutes until everybody has guessed, and two people have defended their guesses
+SLACK = 1.15  # a class asks questions, and some laptops need help
+STEP = 5  # minutes; nobody remembers that a notebook begins at 10:22
+
 BEGIN = 9 * 60  # minutes after midnight
+ARRIVE = 15
 LUNCH_FROM, AFTERNOON = 11 * 60 + 30, 13 * 60
 LUNCH, PAUSE = 60, 15
-WITHOUT_PAUSE = 95  # maximum minutes without a break
-DAY = 360  # maximum minutes of notebooks in a day
+WITHOUT_PAUSE = 105  # maximum minutes without a break
+DAY = 480  # maximum minutes of a day, with breaks
+LONGEST = {"90 minutes": [90], "Half a day": [240], "A day": [DAY], "Two days": [DAY, DAY]}
 
-_PATH = re.compile(r"^\| \*\*([^|]*)\*\* \| ([^|]*) \| (\d+) h (\d+) min \|$", re.MULTILINE)
+_SECONDS = "cell_seconds.json"
+_PATH = re.compile(r"^\| \*\*([^|]*)\*\* \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
 _PIECE = re.compile(r"(\d\d)(?:–(\d\d))?( with [^,]+)?(?:, |$)")  # "00–10 with …, 13"
 
 Counted = Mapping[str, Sequence[Part]]
@@ -20,58 +31,97 @@ Counted = Mapping[str, Sequence[Part]]
 
 @dataclass(frozen=True)
 class Stop:
-    """A notebook on a path, and its minutes there."""
+    """A notebook on a path, its minutes for one learner, and the minutes of its core in a class."""
 
     notebook: str
-    minutes: int
-    with_extra: bool = False
+    alone: int
+    in_class: int
 
 
 @dataclass(frozen=True)
 class Path:
-    """A path of the README: its stated minutes and its notebooks."""
+    """A path of the README: its stated times and its notebooks."""
 
     title: str
-    minutes_said: int
+    said_alone: str
+    said_in_class: str
     stops: list[Stop]
+
+    @property
+    def alone(self) -> str:
+        """Time of one learner."""
+        return duration(sum(stop.alone for stop in self.stops))
+
+    @property
+    def days(self) -> list[list[Stop]]:
+        """The notebooks of each day in a class; no days if the path is for one learner."""
+        return list(_cut(self.stops)) if self.title in LONGEST else []
+
+    @property
+    def in_class(self) -> str:
+        """Time of each day in a class, with arrival, breaks and lunch."""
+        return " + ".join(duration(length(day)) for day in self.days)
+
+
+def in_class(notebook: str, core: Part) -> int:
+    """Return the minutes that the core of a notebook takes in a class.
+
+    Raises:
+        BuildError: If nobody has measured how long its cells run.
+    """
+    measured: dict[str, int] = json.loads(recording(_SECONDS).read_text("utf-8"))["seconds"]
+    if notebook not in measured:
+        raise BuildError(
+            f"{_SECONDS} lacks notebook {notebook}. Run `python -m recordings.make_cell_seconds "
+            f"recordings/{_SECONDS} {notebook}`."
+        )
+    minutes = core.minutes + measured[notebook] / 60 + PREDICTION * core.predictions
+    return STEP * ceil(SLACK * minutes / STEP)
+
+
+def duration(minutes: int) -> str:
+    """Return minutes as text, such as "3 h 05 min"."""
+    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def paths(readme: str, counted: Counted) -> list[Path]:
     """Return the paths in the table of the README."""
     found = []
-    for title, pieces, hours, minutes in _PATH.findall(readme):
+    for title, pieces, alone, together in _PATH.findall(readme):
         stops = []
         for first, last, with_extra in _PIECE.findall(pieces):
             for each in range(int(first), int(last or first) + 1):
-                core, extra = counted[f"{each:02}"]
+                core, extra = counted[key := f"{each:02}"]
                 more = extra.minutes if with_extra else 0
-                stops.append(Stop(f"{each:02}", core.minutes + more, bool(more)))
-        found.append(Path(title, 60 * int(hours) + int(minutes), stops))
+                stops.append(Stop(key, core.minutes + more, in_class(key, core)))
+        found.append(Path(title, alone, together, stops))
     return found
 
 
 def days(readme: str, counted: Counted, titles: Mapping[str, str]) -> Iterator[str]:
     """Yield a table for each day of each path that a class follows."""
     for path in paths(readme, counted):
-        if path.title == "At home":
-            continue
-        cut = list(_cut(path.stops))
-        for day, stops in enumerate(cut, 1):
-            which = f", day {day}" if len(cut) > 1 else ""
-            yield f"**{path.title}{which}**: {sum(s.minutes for s in stops)} minutes of notebooks\n"
+        for day, stops in enumerate(path.days, 1):
+            which = f", day {day}" if len(path.days) > 1 else ""
+            yield f"**{path.title}{which}**: {duration(length(stops))}\n"
             yield "| from | to | |\n|---|---|---|"
             for begin, end, what in timetable(stops):
-                if isinstance(what, Stop):
-                    what = titles[what.notebook] + ", with optional sections" * what.with_extra
-                yield f"| {_clock(begin)} | {_clock(end)} | {what} |"
+                text = titles[what.notebook] if isinstance(what, Stop) else what
+                yield f"| {_clock(begin)} | {_clock(end)} | {text} |"
             yield ""
+
+
+def length(stops: Sequence[Stop]) -> int:
+    """Return the minutes of a day with its breaks."""
+    *_, (_, end, _) = timetable(stops)
+    return end - BEGIN
 
 
 def _cut(stops: Sequence[Stop]) -> Iterator[list[Stop]]:
     """Yield the stops of each day."""
     day: list[Stop] = []
     for stop in stops:
-        if day and sum(s.minutes for s in day) + stop.minutes > DAY:
+        if day and length([*day, stop]) > DAY:
             yield day
             day = []
         day.append(stop)
@@ -80,17 +130,18 @@ def _cut(stops: Sequence[Stop]) -> Iterator[list[Stop]]:
 
 def timetable(stops: Sequence[Stop]) -> Iterator[tuple[int, int, Stop | str]]:
     """Yield start, end and content of each entry of a day: notebooks and breaks."""
-    now, rested, eaten = BEGIN, BEGIN, False
+    now, rested, eaten = BEGIN + ARRIVE, BEGIN + ARRIVE, False
+    yield BEGIN, now, "*arrive, run* `course check`"
     for place, stop in enumerate(stops):
-        if now + stop.minutes - rested > WITHOUT_PAUSE:
-            over = now + sum(later.minutes for later in stops[place:])
+        if now + stop.in_class - rested > WITHOUT_PAUSE:
+            over = now + sum(later.in_class for later in stops[place:])
             lunch = not eaten and now >= LUNCH_FROM and over > AFTERNOON
             eaten = eaten or lunch
             rested = now + (LUNCH if lunch else PAUSE)
             yield now, rested, "*lunch*" if lunch else "*break*"
             now = rested
-        yield now, now + stop.minutes, stop
-        now += stop.minutes
+        yield now, now + stop.in_class, stop
+        now += stop.in_class
 
 
 def _clock(minutes: int) -> str:

@@ -1,4 +1,4 @@
-"""The README has the durations of notebooks and paths that the build counts."""
+"""The README has the times of notebooks and paths, and each path fits into its days."""
 
 import re
 
@@ -6,10 +6,10 @@ import pytest
 
 from course_utils.paths import REPO
 from notebooks.build import HERE, Part, number, parts, sources
-from slides.instructor.schedule import paths
+from slides.instructor.schedule import LONGEST, Path, in_class, length, paths
 
 README = (REPO / "README.md").read_text("utf-8")
-NOTEBOOK = re.compile(r"^\| \[(\d\d|[A-Z]) .* \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
+NOTEBOOK = re.compile(r"^\| \[(\d\d|[A-Z]) .* \| (.*) \| (.*) \| (\d+) \|$", re.MULTILINE)
 Counted = dict[str, list[Part]]
 
 
@@ -19,19 +19,42 @@ def counted() -> Counted:
     return {number(path): parts(path) for path in sources(HERE / "source")}
 
 
+@pytest.fixture(scope="module")
+def found(counted: Counted) -> dict[str, Path]:
+    """Return the paths of the README by title."""
+    return {path.title: path for path in paths(README, counted)}
+
+
 def test_readme_has_minutes_of_each_notebook(counted: Counted) -> None:
-    said = {called: [core, extra] for called, core, extra in NOTEBOOK.findall(README)}
+    said = {
+        called: [core, extra, int(minutes)]
+        for called, core, extra, minutes in NOTEBOOK.findall(README)
+    }
     assert said == {
-        key: [str(part) if part.words else "" for part in both] for key, both in counted.items()
+        key: [*(str(part) if part.words else "" for part in both), in_class(key, both[0])]
+        for key, both in counted.items()
     }
 
 
-def test_readme_has_duration_of_each_path(counted: Counted) -> None:
-    found = paths(README, counted)
-    assert len(found) == README.count(" min |")
-    for path in found:
-        assert path.minutes_said == sum(stop.minutes for stop in path.stops), path.title
+def test_readme_has_times_of_each_path(found: dict[str, Path]) -> None:
+    assert {*found} == {*LONGEST, "At home"}
+    for path in found.values():
+        assert (path.said_alone, path.said_in_class) == (path.alone, path.in_class), path.title
 
 
-def test_first_day_takes_at_most_six_hours(counted: Counted) -> None:
-    assert sum(core.minutes for called, (core, _) in counted.items() if called <= "10") <= 360
+@pytest.mark.parametrize("title", LONGEST)
+def test_path_fits_into_its_days(title: str, found: dict[str, Path]) -> None:
+    lengths = [length(day) for day in found[title].days]
+    assert len(lengths) == len(LONGEST[title])
+    assert all(took <= most for took, most in zip(lengths, LONGEST[title], strict=True)), lengths
+
+
+def test_two_days_contain_many_gpus_and_the_final_project(found: dict[str, Path]) -> None:
+    assert {"11", "13"} <= {stop.notebook for stop in found["Two days"].stops}
+
+
+def test_class_needs_time_to_guess_run_and_ask(counted: Counted) -> None:
+    for key, (core, _) in counted.items():
+        together = in_class(key, core)
+        assert together % 5 == 0
+        assert together >= 1.15 * (core.minutes + 1.5 * core.predictions), key
