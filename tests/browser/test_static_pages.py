@@ -13,6 +13,7 @@ from course_utils.paths import recording
 from course_utils.teaching.explorer import explorer
 from keepfed.measure.watch.report import write
 from keepfed.measure.watch.timing.ring_file import ProgramRun
+from tests.browser.lab_page import GuardedPage
 from tests.keepfed.measure.watch.handmade import loop
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,7 +24,7 @@ MOST_BYTES = 600_000
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
 def test_explorer_page_shows_switches_and_picture_together(
-    guarded_page, tmp_path: Path, width: int, height: int
+    guarded_page: GuardedPage, tmp_path: Path, width: int, height: int
 ) -> None:
     path, page = tmp_path / "explorer.html", guarded_page.page
     path.write_text(explorer().to_html("Explorer"), "utf-8")
@@ -42,7 +43,9 @@ def test_explorer_page_shows_switches_and_picture_together(
     assert guarded_page.js_errors == []
 
 
-def test_demo_page_shows_picture_and_result_without_scrolling(guarded_page, tmp_path: Path) -> None:
+def test_demo_page_shows_picture_and_result_without_scrolling(
+    guarded_page: GuardedPage, tmp_path: Path
+) -> None:
     path, page = tmp_path / "wait.html", guarded_page.page
     finding = load_finding(recording("demos/wait.json"))
     path.write_text(finding.page(demos()["wait"], recorded=True), "utf-8")
@@ -56,7 +59,7 @@ def test_demo_page_shows_picture_and_result_without_scrolling(guarded_page, tmp_
 
 @pytest.mark.parametrize("workers", [0, 8])
 def test_report_prints_on_one_page_and_fits_a_phone(
-    guarded_page, tmp_path: Path, workers: int
+    guarded_page: GuardedPage, tmp_path: Path, workers: int
 ) -> None:
     run = ProgramRun("python train.py", machine="node7", ended="today", before=str(tmp_path / "1"))
     for folder in tmp_path / "1", tmp_path / "2":

@@ -19,7 +19,7 @@ from keepfed.palette import DARK, LIGHT
 
 FIGURES = "figures.json"  # file with the figures that the page of the next run compares
 ARGUMENTS = re.compile(r"\w+=[\w.]+(, \w+=[\w.]+)*")  # a change of arguments of the `DataLoader`
-BECAUSE: dict[Cause | None, str] = {
+BECAUSE: dict[Cause, str] = {
     "storage": "the storage answers too slowly",
     "CPU": "preparing a batch takes more CPU time than the workers have",
     "collate or IPC": "batches are assembled and sent between processes too slowly",
@@ -30,7 +30,7 @@ BECAUSE: dict[Cause | None, str] = {
 STYLE = f"""<style>:root{{color-scheme:light dark;{LIGHT.css()}}}
 @media screen and (prefers-color-scheme:dark){{:root{{{DARK.css()}}}}}
 body{{max-width:60rem;margin:0 auto!important;padding:1.2rem;color:var(--fg);background:var(--bg);
-font:16px/1.45 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;overflow-wrap:anywhere}}
+font:1rem/1.45 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;overflow-wrap:anywhere}}
 h1{{font-size:1.6rem;line-height:1.2;margin:0 0 .3rem}}h2{{font-size:1.05rem;margin:1rem 0 .2rem}}
 p{{margin:.3rem 0}}.soft,dt{{color:var(--soft);font-size:.85rem}}.verdict{{font-size:1.15rem}}
 dl{{display:flex;flex-wrap:wrap;gap:.6rem;margin:.8rem 0}}dl div{{flex:1 1 11rem;
@@ -38,7 +38,8 @@ padding:.5rem .8rem;border:1px solid var(--line);border-radius:6px}}
 dd{{margin:0}}dd b{{font-size:1.4rem}}
 pre{{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;margin:.3rem 0;padding:.6rem .8rem;
 background:var(--track);border-radius:6px;print-color-adjust:exact}}summary{{cursor:pointer}}
-@page{{size:A4;margin:12mm}}@media print{{body{{padding:0;font-size:12px}}details{{display:none}}}}
+@page{{size:A4;margin:12mm}}
+@media print{{html{{font-size:13px}}body{{padding:0}}details{{display:none}}}}
 </style>"""
 
 
@@ -62,6 +63,7 @@ def write_page(
     """
     worst, busiest = found[0], max(found, key=lambda loop: loop.seen.totals.iterations)
     totals, m, advice = busiest.seen.totals, worst.measurements, worst.recommendation
+    cause = worst.cause
     figures = {
         "when": run.ended,
         "loader": busiest.name,
@@ -70,10 +72,10 @@ def write_page(
     scripts = [word for word in run.command.split() if word.endswith(".py")]
     name = Path(scripts[0]).name if scripts else run.command
     verdict, change = said[-1], ""
-    if m and advice and worst.cause in BECAUSE:
-        why = "some workers never load" if has_idle_workers(m) else BECAUSE[worst.cause]
+    if m and advice and cause and cause in BECAUSE:
+        why = "some workers never load" if has_idle_workers(m) else BECAUSE[cause]
         verdict = f"{name} waits {percent(worst.share)} of its time for data, because {why}."
-        lines = [advice.verdict, *map(str, lines_of(m, worst.cause))]
+        lines = [advice.verdict, *map(str, lines_of(m, cause))]
         change = f"{_paragraphs(lines)}<h2>The change</h2>{_change(advice.change)}"
     proof = _proof(run, figures, worst)
     above = (
@@ -109,8 +111,8 @@ def _tiles(run: ProgramRun, worst: WatchedLoop) -> str:
         parts = f", {low} to {high} in parts of the run" if low != high else ""
         which = " for later epochs" if worst.cause == "start-up" else ""
         most = "at most " if advice.at_most else ""
-        faster = f"{most}{factor(advice.gain)} times as fast"
-        tiles["With the change"] = faster, f"predicted{which}{parts}"
+        times = f"{most}{factor(advice.gain)} times"
+        tiles["With the change"] = times, f"as fast, predicted{which}{parts}"
     shown = "".join(
         f"<div><dt>{title}</dt><dd><b>{escape(value)}</b></dd><dt>{escape(more)}</dt></div>"
         for title, (value, more) in tiles.items()
