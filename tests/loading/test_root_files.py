@@ -1,6 +1,7 @@
 """ROOT files read by cluster, including files that other code has written."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import uproot
 from torch.utils.data import DataLoader
 
 from course_data import make_collisions
-from course_utils.hardware.storage import VirtualClock, slow_storage
+from course_utils.hardware.storage import UNLIMITED, VirtualClock, slow_storage
 from course_utils.loading.root_files import Cluster, ClusterStream, RootFiles
 from keepfed.loaders.ragged import RaggedCollate
 
@@ -85,7 +86,9 @@ def test_uproot_reads_a_cluster_of_a_ttree_at_once_but_pages_one_by_one(paths: l
 def test_stream_serves_every_entry_once_and_mixes_the_files(
     paths: list[Path], workers: int
 ) -> None:
-    files = RootFiles(paths, PARTICLES, ["label_Hbb"])
+    instant = replace(UNLIMITED, ranges=1024)
+    fs = slow_storage(paths[0].parent, instant) if workers else None
+    files = RootFiles(paths, PARTICLES, ["label_Hbb"], fs=fs)
     stream = ClusterStream(files, together=2, buffer=100)
     loader = DataLoader(stream, 32, num_workers=workers, collate_fn=RaggedCollate("values"))
     batches = [*loader]

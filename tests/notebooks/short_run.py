@@ -19,7 +19,7 @@ from notebooks.build import number as number_of
 IN_THE_BROWSER = {"02"}
 WITHOUT_EXERCISES = {"A", "B"}  # notebooks without exercises, so both versions have the same cells
 INTERRUPTED = {"07"}  # notebooks whose cells use workers and locks for a long time
-TOGETHER = {"01", "03", "04", "05", "06", "08", "09", "10", "11", "12", "13"}
+TOGETHER = {"01", "03", "04", "05", "06", "08", "09", "10", "11", "12", "13", "14"}
 MANY_WORKERS = {"04", "05", "07", "08", "10"}
 
 
