@@ -233,7 +233,7 @@ cu.cleanup_workers()
 # - *3 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
 #   which shows that nothing was lost.
 #
-# **Leave out.** Pairs for exercise 0.1. Do it together, on the projector.
+# **Leave out.** Exercise 0.1 in pairs. Do it together, on the projector.
 #
 # **Board.** Draw two rows, *load* and *compute*. Draw three batches with one loader, one after the
 # other. Then draw two loaders, one above the other, and gaps between the steps that are half as long.
