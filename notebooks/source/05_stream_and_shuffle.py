@@ -159,7 +159,7 @@ print(served(PolarFixed(events, 64), workers=2))
 #
 # With several GPUs there is one process per GPU, called a **rank**, and each rank has its own workers. We
 # call each worker of each rank a **slot**, so two ranks with four workers have eight slots. A rank without
-# workers reads in its main process, and is one slot.
+# workers is one slot.
 #
 # ### Exercise 5.1 · 10 min · ●●○
 #
@@ -174,14 +174,13 @@ print(served(PolarFixed(events, 64), workers=2))
 #
 # <details><summary>Hint 1</summary>
 #
-# Number the slots. With W workers in each rank, rank 0 has the slots 0 to W − 1, and rank 1 has the slots W
-# to 2 W − 1. How many slots are there in all?
+# Number the slots. With W workers in each rank, rank 0 has the slots 0 to W − 1, and rank 1 begins with slot
+# W. How many slots are there in all?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `items[first::step]` deals the items out like cards: it starts at `first` and takes every `step`-th. A rank
-# without workers is one slot.
+# `items[first::step]` deals the items out like cards: it starts at `first` and takes every `step`-th.
 #
 # </details>
 
@@ -209,7 +208,7 @@ class ShardStream(IterableDataset):
 cu.check("05.1", ShardStream)
 
 # %% [markdown]
-# You need not write this again: `split(shards, WorkerSlot.here())` in `keepfed.loaders.stream` does the same.
+# `split(shards, WorkerSlot.here())` in `keepfed.loaders.stream` does the same.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -228,10 +227,10 @@ cu.check("05.1", ShardStream)
 # %% [markdown]
 # ## One spot or many
 #
-# Each event is now served once. In which *order* should it be served? A batch can come from *one* spot of the
-# file, with one request, or from many spots, with many requests. Our emulated, busy Lustre needs 10 ms for
-# each request, and a step takes 20 ms. <!-- given --> A third way reads *long* pieces at many spots, keeps
-# them in memory, and takes random events from them.
+# Each event is now served once. In which *order*? A batch can come from *one* spot of the file, with one
+# request, or from many spots, with many requests. Our emulated, busy Lustre needs 10 ms per request, and
+# a step takes 20 ms. <!-- given --> A third way reads *long* pieces at many spots, keeps them in memory, and
+# takes random events from them.
 #
 # The course's `EventShards` does all three. It reads `interleave` shards in turn, with `chunk` events per
 # request. The events go into a buffer of `buffer` events, and the next event is drawn from it at random.
@@ -320,8 +319,8 @@ plot_co_occurrence(quality)
 cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
-# In each picture, a row and a column stand for two parts of the file, with low energies at the top left. The
-# field is yellow if events of the two parts often share a batch. An even green is ideal. A buffer alone only
+# In each picture, a row and a column are two parts of the file, with low energies at the top left. A field is
+# yellow if their events often share a batch. An even green is ideal. A buffer alone only
 # widens the diagonal: most events move by less than its length, and one in eight moves farther. This file is
 # sorted, so a buffer is hardly better than none. Small blocks come close to the ideal, but each costs a request.
 #
@@ -351,7 +350,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 #
 # A sorted file of 20,000 events is stored in 100 shards. A worker reads `at_once` shards in turn, `chunk`
 # events at a time, into a buffer of `buffer` events. Choose these three numbers. `try_out` shows the scatter,
-# which is the mean of 20 epochs. Your targets:
+# the mean of 20 epochs. Your targets:
 #
 # - a scatter of at most 1.5 times the ideal,
 # - at most 1,000 events in memory: `buffer + at_once * chunk`,
@@ -364,7 +363,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# You can give the rest of the memory to the buffer or to more shards at once. Try both extremes.
+# Give the rest of the memory to the buffer or to more shards. Try both extremes.
 #
 # </details>
 

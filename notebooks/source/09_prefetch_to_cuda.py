@@ -55,8 +55,8 @@ print(gpu)
 
 # %% [markdown]
 # Ordinary memory is **pageable**: the system may move a page at any time, so the copy engine of the GPU cannot use
-# it. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. Together, these
-# are four cases.
+# it. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. That makes four
+# cases.
 
 # %%
 FOUR = ["none", "both with non_blocking", "both pinned", "pinned with non_blocking", "all four"]
@@ -93,11 +93,11 @@ found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non
 cu.reveal("09a", found)
 
 # %% [markdown]
-# To send pageable memory, the driver first copies the bytes into its own pinned buffer. It does this in the thread of
-# your program, so your program waits. `non_blocking` changes almost nothing there, and PyTorch prints no warning. (Only
+# To send pageable memory, the driver first copies the bytes into its own pinned buffer, in the thread of your program,
+# so your program waits. `non_blocking` changes almost nothing there, and PyTorch prints no warning. (Only
 # for copies of up to 64 KB does CUDA let the program continue.) <!-- given -->
 #
-# Many loops therefore pin each batch themselves, with one more call.
+# Many loops pin each batch first, with one more call.
 
 # %%
 cu.predict(
@@ -117,7 +117,7 @@ draw_copies(copies_ms, hardware)
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# Pinning a tensor *copies* it, inside your loop. This is the same copy that the driver would make.
+# Pinning a tensor *copies* it, inside your loop. The driver would make the same copy.
 # [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) finds it up to
 # twice as slow as a plain `.to()`. PyTorch keeps pinned memory for later batches, rounded up to a power of two, here
 # 32 MiB. <!-- given -->
@@ -131,8 +131,8 @@ cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # - Two streams of PyTorch do not wait for each other. An operation without a stream goes to the *default stream*.
 # - An **event** is a mark in a stream. Another stream can wait for an event, and so can the program.
 #
-# Many loops that prefetch begin with this comment: *inputs and targets already on GPU before this line executes*. Is
-# the comment true?
+# Many loops that prefetch begin with this comment: *inputs and targets already on GPU before this line executes*. Is it
+# true?
 
 # %%
 cu.predict(
@@ -156,12 +156,12 @@ cu.reveal("09c", "yes" if at_once else "no")
 
 # %% [markdown]
 # The batch has not arrived, because the copy is only *enqueued*. Whether a step may already use the batch depends on
-# the stream in which the step runs.
+# the stream of the step.
 #
 # ## Four designs
 #
-# The idea of all designs: copy the next batch while the GPU computes with the current one. So the loop gets batch 0
-# only after the copy of batch 1 was launched.
+# All designs copy the next batch while the GPU computes the current one. The loop gets batch 0 only after the copy of
+# batch 1 was launched.
 
 
 # %%
@@ -230,8 +230,8 @@ Timeline({"copied in the loop": plain, "1: ahead, default stream": one_queue})
 cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
-# The results are right, but nothing overlaps. Copies and steps share one queue, so each operation waits for the one
-# before it, no matter how early you enqueue it.
+# The results are right, but nothing overlaps. Copies and steps share one queue, so each operation waits for the
+# previous one, however early you enqueue it.
 #
 # **Design 2** copies on a separate stream.
 
@@ -327,7 +327,7 @@ for read_late in False, True:
 # finished, even after Python has dropped it. If the program runs far ahead of the GPU, batches accumulate on the
 # device.
 #
-# `CudaPrefetcher` in `keepfed` implements design 4 for nested batches, and for objects with a method `.to()`. It blocks
+# `CudaPrefetcher` implements design 4 for nested batches, and for objects with a method `.to()`. It blocks
 # when the program is more than two steps ahead. On devices other than CUDA, it moves the batches without prefetching.
 #
 # ```python
@@ -371,8 +371,7 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 # ### Exercise 9.1 · 5 min · ●○○
 #
 # Each of the ten defects has a symptom, and in real life you see only the symptom. For each symptom, write its cause,
-# which is a key of `CAUSES`. One cause is left over. In (h), (i) and (j) the previous defect was repaired, and the next
-# defect appears.
+# a key of `CAUSES`. One cause is left over. In (h), (i) and (j) the previous defect was repaired.
 #
 # <details><summary>Hint</summary>
 #
@@ -436,8 +435,7 @@ class Copies:
 # %% [markdown]
 # <details><summary>Hint 1: safe to use</summary>
 #
-# Use design 4. `leaves(batch)` lists all values in a batch, even in nested lists and dicts. Only tensors have
-# `record_stream`.
+# Use design 4. `leaves(batch)` lists all values of a nested batch. Only tensors have `record_stream`.
 #
 # </details>
 # <details><summary>Hint 2: how many</summary>
@@ -449,7 +447,7 @@ class Copies:
 # <details><summary>Hint 3: yield</summary>
 #
 # If `staged` is not empty, `yield self.hand_over(*staged.popleft())`. Do not put the batch in a variable, which would
-# keep its memory until the loop requests the next batch.
+# keep its memory until the loop comes back.
 #
 # </details>
 
