@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,10 +27,10 @@ from course_stories.wall.questions import read_course
 from course_stories.wall.room import Room, RoomFull
 from course_stories.wall.sums import add_sums
 from course_utils.errors import CourseError
+from course_utils.teaching.wall import new_token
 from course_utils.token_server import LOOPBACK, serve_with_token
 from keepfed.files import temporary_folder
 
-_LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"  # because learners copy the token from a blackboard
 _LONGEST_POST = 1000
 _PATIENCE_S = 20
 _PACE = "pace"
@@ -164,7 +163,7 @@ def serve_wall(
     board, room = Board(work / "leaderboard.json"), Room(read_course())
     path = work / f"wall-{port}.jsonl"
     earlier = read_journal(path)
-    tokens = {"token": token or _new_token(8), "desk": _new_token(12)}
+    tokens = {"token": token or new_token(8), "desk": new_token(12)}
     if earlier and {*earlier[0]} == {*tokens}:
         tokens = earlier[0] | ({"token": token} if token else {})
     for given in earlier[1:]:
@@ -218,10 +217,6 @@ def network_address() -> str:
         way.connect(("192.0.2.1", 9))  # a reserved address, as this only selects a route
         return str(way.getsockname()[0])
     raise CourseError("This machine is not connected to a network. Connect it, or omit --lan.")
-
-
-def _new_token(length: int) -> str:
-    return "".join(secrets.choice(_LEGIBLE) for _ in range(length))
 
 
 def _read_json(body: bytes) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def join(address: str, token: str = "") -> Wall:
     Raises:
         CourseError: If the address or the token is not valid.
     """
-    return _store(_parse(address, token))
+    return _store(parse_address(address, token))
 
 
 def leave() -> None:
@@ -52,11 +52,16 @@ def joined() -> Wall | None:
         if not _path().exists():
             with suppress(OSError):  # in a read-only home, each kernel has its own seat
                 _store(wall)
-        return _parse(given)
+        return parse_address(given)
     return wall if wall.address not in ("", _LEFT) else None
 
 
-def _parse(address: str, token: str = "") -> Wall:
+def parse_address(address: str, token: str = "") -> Wall:
+    """Return the wall at an address, which may contain the token, for this user's seat.
+
+    Raises:
+        CourseError: If the address or the token is not valid.
+    """
     given = address.strip()
     with suppress(ValueError):  # such as a bracket that is not closed
         parts = urlsplit(given if "://" in given else f"http://{given}")
@@ -75,9 +80,12 @@ def _stored() -> Wall:
     return Wall("", "", _new_seat())
 
 
-@cache
-def _new_seat() -> str:
-    return "".join(map(secrets.choice, [_LEGIBLE] * 6))
+_new_seat = cache(lambda: new_token(6))
+
+
+def new_token(length: int) -> str:
+    """Return random letters and digits that are easy to copy from a blackboard."""
+    return "".join(secrets.choice(_LEGIBLE) for _ in range(length))
 
 
 def _store(wall: Wall) -> Wall:

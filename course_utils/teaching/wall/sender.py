@@ -17,6 +17,7 @@ Post = Mapping[str, Any]  # a callable value is called in the thread
 
 _PATIENCE_S = 1
 _LONGEST = 50
+_LONGEST_ANSWER = 1000
 _PAUSES_S = (1, 4, 16)  # between tries
 _SILENCE_S = 300  # after the last try, and after a wrong token
 BUSY, WRONG_TOKEN = (0, 429, 500, 502, 503, 504, 507), (401, 403)  # HTTP status, 0 without answer
@@ -87,14 +88,20 @@ def deliver(wall: Wall, post: Post) -> int:
     Raises:
         ValueError: If a value of the post is not finite.
     """
-    body = json.dumps({"seat": wall.seat, **post}, allow_nan=False).encode()
+    return request(wall, "posts", {"seat": wall.seat, **post}, patience=_PATIENCE_S)[0]
+
+
+def request(wall: Wall, page: str, fields: Post, *, patience: float) -> tuple[int, str]:
+    """Post JSON to a page of a wall, and return the HTTP status, or 0, and the answer."""
+    body = json.dumps(fields, allow_nan=False).encode()
     headers = {"Authorization": f"Bearer {wall.token}", "Content-Type": "application/json"}
     to = urlsplit(wall.address)
     # This class uses no proxy, which could not reach a machine in the same room, and no redirect.
     kind = HTTPSConnection if to.scheme == "https" else HTTPConnection
     try:
-        with closing(kind(to.netloc, timeout=_PATIENCE_S)) as connection:
-            connection.request("POST", f"{to.path}/posts", body, headers)
-            return connection.getresponse().status
+        with closing(kind(to.netloc, timeout=patience)) as connection:
+            connection.request("POST", f"{to.path}/{page}", body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(_LONGEST_ANSWER).decode("utf-8", "replace").strip()
     except (OSError, HTTPException):
-        return 0
+        return 0, ""
