@@ -42,6 +42,7 @@ from keepfed.measure.spans import Span
 
 COUNT_EVERY = 10  # batches between two counts of the events that a worker keeps
 FIRST, SHARE = 2, 0.2  # first steps of an epoch, and share of its other steps, that really train
+HELD_OUT_EVENTS = 17  # one more than a batch has, and few, as no model is trained
 LONGEST_PLAN = 100  # epochs of a script that ignores the plan
 LONG_WAIT_NS = 5_000_000  # shorter waits outside the storage and the GPU are noise
 
@@ -120,10 +121,8 @@ class CountedJob(RecordedJob):
         storage = CountedStorage(str(folder), STORAGE)
         super().__init__(folder, storage, first=1100, seconds=seconds)
         self.plan = ["masked", "direction", "masked"]  # a task and an order may come again
-        self.held_out = [
-            self.training[-1] + 1,
-            self.training[-1] + 2,
-        ]  # few, as no model is trained
+        first = self.training[-1] + 1
+        self.held_out = [*range(first, first + HELD_OUT_EVENTS)]
         ids = read_labels(folder).event_id
         self.training_ids, self._held_out_ids = {*ids[self.training].tolist()}, ids[self.held_out]
         self.clock = CountedClock(storage)

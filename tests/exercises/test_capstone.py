@@ -330,7 +330,10 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
         "the number of losses of its steps in job.note is 0"
     ),
     change(NOTED, "        job.note('masked', losses, seen)\n"): "the task in job.note is 'masked'",
-    change(SEEN, "seen = []"): "the number of events in the evaluation is 0, but must be 2",
+    change(SEEN, "seen = []"): "the number of events in the evaluation is 0, but must be 17",
+    change(SEEN, SEEN.replace("batch in held_out", "batch, _ in zip(held_out, range(1))")): (
+        "the number of events in the evaluation is 16, but must be 17"
+    ),
     change(SEEN, "seen = losses[-4:]"): "the number of events in the evaluation is 0",
     change(NOTED, "        job.note(task, losses, losses[-1:])\n"): (
         "the number of losses of its evaluation in job.note is 0"
@@ -340,7 +343,7 @@ ANOTHER_TRAINING = {  # words of the verdict; the first two need no training
         "        losses = []", "        losses, first = [], None"
     ): "never reach a step",
     change("job.training)", "[*job.training, *job.training[:5]])"): "5 reach several",
-    change("job.training)", "job.training + job.held_out)"): "2 of the others are not events",
+    change("job.training)", "job.training + job.held_out)"): "17 of the others are not events",
     change("job.training)", "job.training[:400])"): "395 of 795 events never reach a step",
     change(SEEN, SEEN.replace("evaluate, model", "learn, model, optimiser")): (
         "the number of steps is"
