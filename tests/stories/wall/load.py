@@ -71,12 +71,13 @@ def _load(address: str, token: str, seconds: float) -> dict[str, list[float]]:
         act(*given, **fields)
 
     def poll(start: float) -> None:
+        time.sleep(start)  # pages do not open at the same moment
         while time.perf_counter() < began + seconds:
             ask("poll", "/wall.json")
-            time.sleep(2 + start / 10)
+            time.sleep(2)
 
     with ThreadPoolExecutor(2 * CLIENTS + WALLS + 40) as pool:
-        jobs = [pool.submit(poll, random.random()) for _ in range(CLIENTS + WALLS)]
+        jobs = [pool.submit(poll, 2 * random.random()) for _ in range(CLIENTS + WALLS)]
         for number in range(CLIENTS):
             seat = "".join(_LETTERS[int(digit)] for digit in f"{number:04}")
             guess = {"seat": seat, "kind": "guess", "key": "02a", "value": number}
