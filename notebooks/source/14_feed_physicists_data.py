@@ -70,8 +70,8 @@ jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight", "jet_pt"], fs=storage
 print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
 
 # %% [markdown]
-# uproot returns awkward arrays. You need no loop over jets to get the two arrays that a model needs: the **flat values**
-# of all particles, and the **offsets** at which each jet begins.
+# uproot returns awkward arrays. You need no loop over jets to get the two arrays that a model needs: the *flat values*
+# of all particles, and the *offsets* at which each jet begins.
 
 # %%
 import awkward as ak
@@ -286,7 +286,7 @@ cu.reveal("14d", 100 * effective / len(background))
 
 # %% [markdown]
 # With a share f of negative weights of the same size, (1 − 2f)² remains. A training uses weights in one of two places: in
-# the **loss**, ΣwL / Σw, or in the **sampler**, which draws an event in proportion to its weight. A sampler cannot
+# the loss, ΣwL / Σw, or in the sampler, which draws an event in proportion to its weight. A sampler cannot
 # draw an event with a negative probability.
 #
 # ### Exercise 14.3 · 5 min · ●○○
