@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from course_stories.wall.questions import Question
-from course_stories.wall.room import Room
+from course_stories.wall.room import MOST_SEATS, Room
 
 _NOTEBOOK = "02"
 _PAUSE_S = 1.0
@@ -17,7 +17,7 @@ _PAUSE_S = 1.0
 async def play(room: Room, seats: int) -> None:
     """Post as `seats` learners, most of it at once and the rest one seat at a time."""
     random, rest = Random(seats), []
-    for number in range(seats):
+    for number in range(min(seats, MOST_SEATS)):
         posts = list(_posts(room, f"demo{_letters(number)}", random))
         now = len(posts) if number % 4 else len(posts) // 2
         rest += posts[now:]

@@ -45,8 +45,8 @@ def scale_for(values: Sequence[float], unit: str, more: Sequence[float] = ()) ->
     """
     if unit.startswith("%"):
         return Scale(0, 100)
-    also = [quantile(more, 0.05), quantile(more, 0.95)] if more else []
-    low, high = quantile(values, 0.05), quantile(values, 0.95)
+    also = [quantile(more, 0.1), quantile(more, 0.9)] if more else []
+    low, high = quantile(values, 0.1), quantile(values, 0.9)
     if low > 0 and high / low > (_SPREAD if unit == "times" else _WIDE):
         shown = [one for one in values if low / 10 <= one <= high * 10]
         shown += [one for one in also if one > 0]

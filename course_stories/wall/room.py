@@ -119,9 +119,8 @@ class Room:
 
     def followed(self) -> str:
         """Return the key that most seats guessed last, or "" without guesses."""
-        return max(Counter(self._last_key.values()).items(), key=lambda one: one[1], default=("",))[
-            0
-        ]
+        first = Counter(self._last_key.values()).most_common(1)
+        return first[0][0] if first else ""
 
     def values(self, kind: str, key: str) -> list[Any]:
         """Return the guesses or the measured values of all seats for a key."""

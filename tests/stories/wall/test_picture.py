@@ -45,6 +45,19 @@ def test_extreme_values_stay_at_the_edge() -> None:
     assert len(shown["ticks"]) <= 7
 
 
+def test_one_client_cannot_squeeze_the_picture() -> None:
+    for guesses, measured in (([*range(10, 20), 1e15], []), ([10, 20], [*range(10, 20), 1e15])):
+        shown = draw(READS, guesses, measured)
+        assert not shown["log"]
+        assert float(shown["ticks"][-1][1]) < 100
+
+
+def test_scale_stays_logarithmic_when_uncovered() -> None:
+    guesses, measured = [2, 3, 30, 400], [19.0] * 60
+    assert draw(TIMES, guesses, measured)["log"]
+    assert draw(TIMES, guesses, measured)["ticks"] == draw(TIMES, guesses, [])["ticks"]
+
+
 def test_choices_are_counted() -> None:
     shown = draw(CHOICE, ["it waits", "it waits", "an error"], ["an error"])
     assert shown["bars"] == [["it waits", 2, 0], ["an error", 1, 1]]
