@@ -1,7 +1,7 @@
 """The capstone: a slow training script to rescue, and the job that runs it.
 
-The package does not import `learning` (figures) and `report` (a form), because workers do not need
-them.
+The package does not import `learning` (figures), `report` (a form) and `jagged` (notebook 01),
+because workers do not need them.
 """
 
 from course_stories.capstone.counted_job import CountedJob, Step, one_thread

@@ -33,9 +33,9 @@ class ClairvoyantLoader(IndexBatches, IterableDataset[Any]):
     reads of neighbours. Otherwise the samples are read one at a time, in the order of the file. At
     most `window` batches are in memory, and one more while the loop uses it. The first batch of a
     window waits until all of them are read. To read while the loop computes, wrap the loader in
-    `ThreadPrefetcher(loader, window)`, or use workers: `DataLoader(loader, batch_size=None,
-    num_workers=2)`. Each worker then has its own window of its own batches. An error of a sample is
-    raised before the first batch of its window.
+    `ThreadPrefetcher(loader, window)`, which holds a second window, or use workers:
+    `DataLoader(loader, batch_size=None, num_workers=2)`. Each worker then has its own window of its
+    own batches. An error of a sample is raised before the first batch of its window.
     """
 
     def __init__(

@@ -53,9 +53,9 @@ class Ragged(NamedTuple):
     def nested(self, values: Tensor | None = None) -> Tensor:
         """Return a nested tensor in torch.jagged layout, of `values` or of other rows."""
         rows = self.values if values is None else values
-        sizes = {"min_seqlen": 0, "max_seqlen": self.longest}
-        jagged: Tensor = torch.nested.nested_tensor_from_jagged(rows, self.offsets, **sizes)
-        return jagged
+        return torch.nested.nested_tensor_from_jagged(
+            rows, self.offsets, min_seqlen=0, max_seqlen=self.longest
+        )
 
 
 class RaggedCollate:

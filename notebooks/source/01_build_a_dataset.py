@@ -856,8 +856,8 @@ question = "How many times as fast is the epoch without padding as with padding?
 cu.predict("01h", question, unit="times")
 
 # %%
+from course_stories.capstone.jagged import padding_costs
 from course_stories.figures import bars
-from course_stories.jagged import padding_costs
 
 costs = padding_costs(cu.data_path("events", "S"))
 speed = {name: costs.seconds["padded"] / seconds for name, seconds in costs.seconds.items()}

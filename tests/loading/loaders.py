@@ -146,7 +146,7 @@ def _load_stream(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
 
 def _clusters(folder: Path, batch_size: int = 8, **options: Any) -> ClusterStream:
     files = RootFiles(sorted(folder.glob("jets_*.root")), ["part_energy"])
-    return ClusterStream(files, together=2, buffer=50, **options)
+    return ClusterStream(files, buffer=50, **options)
 
 
 def _load_clusters(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.loading.events import MemmapEvents, pad_collate
@@ -51,6 +52,17 @@ def test_nested_tensor_has_the_samples_and_shares_their_memory() -> None:
     assert nested.values().data_ptr() == ragged.values.data_ptr()
     doubled = ragged.nested(2 * ragged.values)
     assert doubled.unbind()[0].sum() == 16
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_attention_of_a_nested_tensor_stays_within_each_sample() -> None:
+    ragged = Ragged.join([torch.randn(n, 2, 8) for n in (3, 1, 5)])
+    nested = ragged.nested().transpose(1, 2)
+    attended = scaled_dot_product_attention(nested, nested, nested).transpose(1, 2)
+    for sample, found in zip(ragged.nested().unbind(), attended.unbind(), strict=True):
+        rows = sample.transpose(0, 1)
+        expected = scaled_dot_product_attention(rows, rows, rows).transpose(0, 1)
+        assert torch.allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -146,4 +158,4 @@ def test_ranks_get_similar_lengths_in_each_step() -> None:
 @pytest.mark.parametrize("wrong", ["bucket", "pool"])
 def test_sizes_must_be_positive(wrong: str) -> None:
     with pytest.raises(ValueError, match=f"`{wrong}` must be at least 1, but is 0"):
-        LengthBuckets(LENGTHS, 2, **{wrong: 0})
+        LengthBuckets(LENGTHS, 2, **dict[str, Any]({wrong: 0}))

@@ -89,7 +89,7 @@ def test_stream_serves_every_entry_once_and_mixes_the_files(
     instant = replace(UNLIMITED, ranges=1024)
     fs = slow_storage(paths[0].parent, instant) if workers else None
     files = RootFiles(paths, PARTICLES, ["label_Hbb"], fs=fs)
-    stream = ClusterStream(files, together=2, buffer=100)
+    stream = ClusterStream(files, buffer=100)
     loader = DataLoader(stream, 32, num_workers=workers, collate_fn=RaggedCollate("values"))
     batches = [*loader]
     indices = [int(index) for batch in batches for index in batch["index"]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_stories.capstone import PulseTransformer
-from course_stories.jagged import RaggedTransformer, as_tokens, pad, padding_costs
+from course_stories.capstone.jagged import RaggedTransformer, as_tokens, pad, padding_costs
 from course_utils.loading.events import MemmapEvents, read_sensors
 from keepfed.loaders.ragged import RaggedCollate
 

@@ -7,7 +7,7 @@ print(costs.seconds, costs.padding, costs.difference)
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
 
-from course_stories.capstone import PulseTransformer, one_thread
+from course_stories.capstone.counted_job import one_thread
+from course_stories.capstone.model import PulseTransformer
 from course_utils.loading.events import MemmapEvents, Sample, read_sensors
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate
 from keepfed.loaders.resume import ResumableBatches
@@ -48,15 +48,18 @@ class RaggedTransformer(PulseTransformer):
 def attend(attention: nn.MultiheadAttention, states: Tensor, batch: Ragged) -> Tensor:
     """Return the attention of each row to the rows of its own event, shape (rows, width)."""
     mixed = F.linear(states, attention.in_proj_weight, attention.in_proj_bias)
-    mixed = mixed.unflatten(-1, (3, attention.num_heads, attention.head_dim))
+    mixed = mixed.view(len(states), 3, attention.num_heads, attention.head_dim)
     if states.is_cuda:  # one kernel for variable lengths; it needs contiguous parts
-        parts = (batch.nested(part.contiguous()).transpose(1, 2) for part in mixed.unbind(1))
-        attended = F.scaled_dot_product_attention(*parts).transpose(1, 2).values()
+        parts = [part.contiguous() for part in mixed.unbind(1)]
+        query, key, value = (batch.nested(part).transpose(1, 2) for part in parts)
+        attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).values()
     else:  # on a CPU, jagged tensors are slower than a call per event
-        events = mixed.transpose(0, 2).split(batch.offsets.diff().tolist(), 2)
-        found = [F.scaled_dot_product_attention(*event[:, :, None].unbind(1)) for event in events]
+        found = []
+        for event in mixed.transpose(0, 2).tensor_split(batch.offsets[1:-1], 2):
+            query, key, value = event[:, :, None].unbind(1)
+            found.append(F.scaled_dot_product_attention(query, key, value))
         attended = torch.cat(found, 2)[:, 0].transpose(0, 1)
-    return cast(Tensor, attention.out_proj(attended.flatten(1)))  # type: ignore[operator]
+    return cast(Tensor, attention.out_proj(attended.flatten(1)))
 
 
 class PaddingCosts(NamedTuple):
@@ -77,17 +80,20 @@ def padding_costs(folder: str | Path) -> PaddingCosts:
     padded, ragged = (kind(read_sensors(folder)) for kind in (PulseTransformer, RaggedTransformer))
     ragged.load_state_dict(padded.state_dict())
     join = RaggedCollate("features", "sensor")
-    random, similar = list(ResumableBatches(EVENTS, BATCH)), LengthBuckets(lengths, BATCH)
-    ways: dict[str, tuple[PulseTransformer, DataLoader[Any]]] = {
-        "padded": (padded, DataLoader(samples, batch_sampler=random, collate_fn=pad)),
-        "length buckets": (padded, DataLoader(samples, batch_sampler=similar, collate_fn=pad)),
-        "without padding": (ragged, DataLoader(samples, batch_sampler=random, collate_fn=join)),
+    random, similar = list(ResumableBatches(EVENTS, BATCH)), list(LengthBuckets(lengths, BATCH))
+    ways: dict[str, tuple[PulseTransformer, list[list[int]], Callable[..., Any]]] = {
+        "padded": (padded, random, pad),
+        "length buckets": (padded, similar, pad),
+        "without padding": (ragged, random, join),
     }
-    epochs = {name: list(loader) for name, (_, loader) in ways.items()}
+    epochs = {
+        name: [collate([samples[index] for index in batch]) for batch in order]
+        for name, (_, order, collate) in ways.items()
+    }
     with torch.no_grad():
         losses = [ways[name][0].direction_loss(epochs[name][0]) for name in list(ways)[::2]]
     return PaddingCosts(
-        {name: _seconds(model, epochs[name]) for name, (model, _) in ways.items()},
+        {name: _seconds(model, epochs[name]) for name, (model, *_) in ways.items()},
         {
             name: 1 - sum(lengths) / sum(batch["mask"].numel() for batch in epochs[name])
             for name in ("padded", "length buckets")
