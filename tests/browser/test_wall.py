@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from slides.build.markdown import read_deck
 from slides.build.page import page as deck_page
-from tests.browser.lab_page import SHOTS, GuardedPage
+from tests.browser.lab_page import SHOTS, GuardedPage, LabPage
 from tests.stories.wall.helpers import RunningWall, running_wall
+from tests.teaching.wall.helpers import until
 
 pytestmark = pytest.mark.browser
 
@@ -159,10 +161,43 @@ def test_slide_shows_the_wall_and_gives_phones_its_question(
     page.on("dialog", lambda dialog: dialog.accept(wall.desk))
     page.keyboard.press("w")
     frame = page.frame_locator(".guess iframe")
-    expect(frame.get_by_role("status")).to_contain_text("of 60 have guessed (times, log)")
+    expect(frame.get_by_role("status")).to_contain_text("of 60 have guessed (times")
     expect(frame.locator("h1")).to_be_hidden()
     assert wall.picture()["key"] == "02b"  # so that phones show it
     page.keyboard.press("r")
     expect(frame.locator(".median")).to_have_count(1)
     page.screenshot(path=SHOTS / "wall-slide.png")
     page.close()
+
+
+BEGIN = """
+import os
+os.environ |= {settings}
+import course_utils as cu
+from course_utils.teaching.notebook import start
+start.data_path = lambda name: None
+cu.ready("02")
+"""
+
+
+def test_learner_guesses_and_asks_for_help_in_jupyterlab(
+    lab_page: LabPage, lab_root: Path, tmp_path: Path
+) -> None:
+    question = 'cu.predict("02a", "What share?", unit="%")'
+    with running_wall(tmp_path / "teacher") as wall:
+        settings = {"COURSE_HOME": str(tmp_path / "learner"), "COURSE_WALL": wall.wall}
+        cells = [BEGIN.format(settings=settings), question]
+        new = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        nbformat.write(new, lab_root / "work" / "wall.ipynb")
+        lab_page.open("work/wall.ipynb")
+        lab_page.run_all()
+        assert f"Joined {wall.wall.partition('/?')[0]} as seat " in lab_page.texts()[0]
+        field = lab_page.page.get_by_placeholder("your guess")
+        field.fill("40")
+        field.press("Enter")
+        lab_page.page.get_by_role("button", name="I am stuck").click()
+        expect(lab_page.page.get_by_role("button", name="I can go on")).to_be_visible()
+        lab_page.page.screenshot(path=SHOTS / "wall-joined.png")
+        until(lambda: wall.picture().get("guessed") == 1)
+        until(lambda: [hand[1] for hand in wall.trouble()["hands"]] == ["02"])
+        assert lab_page.errors() == []
