@@ -36,7 +36,7 @@ def send(kind: str, about: str, **fields: Any) -> None:
 
 
 def announce() -> None:
-    """Print in one line what the wall receives, and show the button "I am stuck"."""
+    """Print what the wall receives, and show the button "I am stuck"."""
     wall = _wall()
     if _sender is None or wall is None:
         return
@@ -49,9 +49,9 @@ def announce() -> None:
         print("The wall does not answer. Your notebook works without it.")
     else:
         print(
-            f"Joined {wall.address} as seat {wall.seat}. This wall receives your guesses, measured "
-            "values and check results, the number of this notebook, and the button below. It "
-            "receives nothing else. To leave it, run `course join --off`."
+            f"Joined {wall.address} as seat {wall.seat}. To leave this wall, run `course join --off`.\n"
+            "It receives only your guesses, measured values and check results, the notebook's number, "
+            "and this button."
         )
     display(_button())  # type: ignore[no-untyped-call]
 
