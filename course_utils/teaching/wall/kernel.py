@@ -49,9 +49,9 @@ def announce() -> None:
         print("The wall does not answer. Your notebook works without it.")
     else:
         print(
-            f"Joined {wall.address} as seat {wall.seat}. To leave this wall, run `course join --off`.\n"
-            "It receives only your guesses, measured values and check results, the notebook's number, "
-            "and this button."
+            f"Joined {wall.address} as seat {wall.seat}. To leave it, run `course join --off`.\n"
+            "This wall receives your guesses, measured values and check results, the notebook's "
+            "number, and the button below. It receives nothing else."
         )
     display(_button())  # type: ignore[no-untyped-call]
 
