@@ -6,15 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.compare import Slip
 from course_exercises.judging.probes import process_unchanged
 from course_exercises.nb14.problem import (
-    COMPLETE,
-    CUT,
-    NEVER,
-    TWICE,
     Indices,
     expect_random,
+    judge_epochs,
     ledger,
     read_batches,
 )
@@ -46,37 +43,17 @@ CASES = (
     ShareCase(1_000, 37, 50),  # more signal than background
     LARGE,
 )
-SLIPS = (
-    Slip(
-        lambda _, got, __: got[TWICE],
-        "With {case}, {got[served twice]} events are served twice in one epoch.",
-        "Permute each class once, and cut it into consecutive parts. Do not draw with replacement.",
-    ),
-    Slip(
-        lambda _, got, __: got[NEVER],
-        "With {case}, {got[never served]} events are never served.",
-        "Let the last batch be smaller, and end each class with its last event.",
-    ),
-    Slip(
-        lambda _, got, __: got[CUT],
-        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
-        "may be smaller.",
-        "After batch b, serve (b + 1) * batch_size events in total: some of the signal, and the "
-        "rest from the background.",
-    ),
-    Slip(
-        lambda _, got, __: got[OFF],
-        "With {case}, {got[a batch off its share]}.",
-        "Round the running total of signal events after each batch, not the number per batch.",
-    ),
+OFF_SHARE = Slip(
+    lambda _, got, __: got[OFF],
+    "With {case}, {got[a batch off its share]}.",
+    "Round the running total of signal events after each batch, not the number per batch.",
 )
 
 
 @exercise("14.2", title="Keep the shares", seconds=30)
 def keep_the_shares(fixed_shares: Share) -> Verdict:
     """Count events and classes in all batches of an epoch."""
-    wanted = {**COMPLETE, OFF: ""}
-    compare(partial(_epoch, fixed_shares), lambda _: wanted, CASES, *SLIPS, show=str)
+    judge_epochs(partial(_epoch, fixed_shares), CASES, OFF_SHARE)
     for kind in (0, 1):  # batches are pairs of random orders, one for each class
 
         def own(seed: int, kind: int = kind) -> list[int]:

@@ -1,18 +1,43 @@
 """Facts about the batches of one epoch, for the checks of notebook 14."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from course_exercises.judging.compare import short
+from course_exercises.judging.compare import Slip, compare, short
 from course_exercises.judging.probes import expect_mixed
 from course_utils.teaching.exercise import expect
 
+Case = TypeVar("Case")
 Indices = NDArray[np.int64]
 TWICE, NEVER, CUT = "served twice", "never served", "batches of a wrong size"
-COMPLETE = dict.fromkeys((TWICE, NEVER, CUT), 0)
+SLIPS = (
+    Slip(
+        lambda _, got, __: got[TWICE],
+        "With {case}, {got[served twice]} events are served twice in one epoch.",
+        "Serve consecutive parts of a permuted array. Do not draw with replacement.",
+    ),
+    Slip(
+        lambda _, got, __: got[NEVER],
+        "With {case}, {got[never served]} events are never served.",
+        "At the end, serve everything that is left, even if the last batch is smaller.",
+    ),
+    Slip(
+        lambda _, got, __: got[CUT],
+        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
+        "may be smaller.",
+        "Keep the rest of the events for the next batch.",
+    ),
+)
+
+
+def judge_epochs(
+    epoch: Callable[[Case], dict[str, Any]], cases: Iterable[Case], *slips: Slip
+) -> None:
+    """Refuse an epoch in which a fact is not 0, by a slip of the ledger or one of `slips`."""
+    compare(epoch, lambda _: None, cases, *SLIPS, *slips, same=lambda got, _: not any(got.values()))
 
 
 def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:

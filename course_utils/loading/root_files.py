@@ -13,7 +13,7 @@ a whole cluster.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.stream import ShardedStream, interleave
+from keepfed.loaders.stream import ShardedStream
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.spans import stage
 
@@ -124,14 +124,13 @@ class RootFiles(Dataset[dict[str, Any]]):
 class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
     """The samples of ROOT files. Exactly one worker of one rank reads each cluster, once per epoch.
 
-    A worker holds `together` clusters, and `buffer` samples.
+    A worker holds a cluster, and `buffer` samples.
     """
 
     def __init__(
         self,
         files: RootFiles,
         *,
-        together: int = 1,
         buffer: int = 1000,
         shuffle_shards: bool = True,
         seed: int = 0,
@@ -141,19 +140,18 @@ class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
 
         Args:
             files: Files and columns to read.
-            together: Clusters that a worker reads alternately, one sample from each.
             buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle.
             shuffle_shards: Whether the order of the clusters is random. False: the order on disk.
             seed: Determines the order, together with the epoch.
             slot: Rank that this stream serves. None: the rank of the process.
         """
-        self.files, self.together = files, together
+        self.files = files
         order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "seed": seed}
         super().__init__(files.clusters, buffer=buffer, slot=slot, **order)
 
     def read(self, shards: Sequence[Cluster]) -> Iterator[dict[str, Any]]:
-        """Yield the samples of `together` clusters alternately."""
-        return interleave(map(self.files.samples, shards), self.together)
+        """Yield the samples of these clusters."""
+        return chain.from_iterable(map(self.files.samples, shards))
 
     def size(self, shard: Cluster) -> int:
         """Return the number of entries of a cluster."""
