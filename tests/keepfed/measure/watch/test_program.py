@@ -15,7 +15,14 @@ from course_utils.command import cli
 from keepfed.errors import KeepfedError
 from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.timing.ring_file import PROCESS, FieldIndex, RingFile, Totals, read_all
+from keepfed.measure.watch.timing.ring_file import (
+    PROCESS,
+    FieldIndex,
+    ProgramRun,
+    RingFile,
+    Totals,
+    read_all,
+)
 from tests.keepfed.measure.watch import train
 
 TRAIN = Path(train.__file__)
@@ -110,7 +117,7 @@ def test_live_line_shows_progress_since_previous_line(
 
 def test_report_on_torch_without_loader(tmp_path: Path) -> None:
     (tmp_path / f"7{PROCESS}").write_text("train.py")
-    assert program._build_report(tmp_path, tmp_path / "out", "x").startswith(
+    assert program._build_report(tmp_path, tmp_path, ProgramRun()).startswith(
         "No DataLoader returned a batch"
     )
 
