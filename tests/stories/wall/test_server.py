@@ -123,6 +123,7 @@ def test_requests_without_valid_token_are_rejected(wall: RunningWall) -> None:
     assert wall.ask("/posts", method="GET")[0] == 405
 
 
+@pytest.mark.slow
 def test_flood_of_one_client_stops_nobody_else(tmp_path: Path) -> None:
     with running_wall(tmp_path) as wall, ThreadPoolExecutor(8) as pool:
 
@@ -167,6 +168,7 @@ def post_until_killed(wall: RunningWall, first: int, answered: dict[str, float])
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_acknowledged_posts_survive_kills_at_random_moments(tmp_path: Path) -> None:
     random, answered = Random(0), dict[str, float]()
     for turn in range(4):
@@ -185,6 +187,7 @@ def test_acknowledged_posts_survive_kills_at_random_moments(tmp_path: Path) -> N
         assert f"continues with {len(stored)} seats" in " ".join(wall.said.split())
 
 
+@pytest.mark.slow
 def test_interrupted_wall_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = []
     for _ in range(2):
@@ -198,6 +201,7 @@ def test_interrupted_wall_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.M
         assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")
 def test_ended_wall_keeps_only_sums(tmp_path: Path) -> None:
     work = tmp_path / "work"
@@ -225,6 +229,7 @@ def test_ended_wall_keeps_only_sums(tmp_path: Path) -> None:
     assert len(rows) % 2 == 0
 
 
+@pytest.mark.slow
 def test_demo_shows_invented_seats_and_leaves_nothing(tmp_path: Path) -> None:
     with running_wall(tmp_path, "--demo", "60") as wall:
         shown = wall.picture()
