@@ -249,7 +249,7 @@ plot_ways(ways, {"converted": once_s}, steps_s=steps_s)
 def break_even(workers):
     with_buffer = max(buffered[2000].seconds / workers, steps_s)
     saved_s = with_buffer - max(converted.seconds, steps_s)  # in each epoch
-    return int(once_s // saved_s) + 1 if saved_s > 0 else None
+    return int(once_s // saved_s) + 1 if saved_s > 0 else "never"
 
 
 print("with 1 worker:", break_even(1), "  with 4 workers:", break_even(4))
@@ -413,10 +413,21 @@ print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in
 #
 # ## Weighted sampling on several ranks
 #
-# `DistributedSampler` accepts no weights. A `WeightedRandomSampler` on each rank has its own generator. If all ranks have
-# the same seed, they draw the same events. With different seeds, they draw independently, which is right on average, but
-# the result depends on the number of ranks, and nobody can repeat it with another number. Draw on all ranks with the
-# *same* seed, and let each rank take its part:
+# `DistributedSampler` accepts no weights, so many scripts use a `WeightedRandomSampler` on each rank:
+
+# %%
+import torch
+from torch.utils.data import WeightedRandomSampler
+
+for seeds in ((0, 0), (0, 1)):
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    ranks = [{*WeightedRandomSampler(abs(weight), 2000, generator=g)} for g in generators]
+    print(f"seeds {seeds}: {len(ranks[0] & ranks[1]):,} of {len(ranks[0]):,} jets on both ranks")
+
+# %% [markdown]
+# With the same seed, all ranks draw the same jets. With different seeds, they draw independently. This is right on
+# average, but the result depends on the number of ranks. Draw *all* jets on all ranks with the same seed, and let each
+# rank take its part:
 
 
 # %%
