@@ -20,8 +20,9 @@ mountAll();
 const view = (box) => box.querySelector("script + div").shadowRoot.querySelector(".tl").timeline;
 const allReady = () => Promise.all([...document.querySelectorAll(".timeline")].map((box) => view(box).ready));
 
-// In print, each state of a timeline has a page with the number of its slide.
-document.querySelectorAll(".slides > section").forEach((section, i) => { section.dataset.number = i + 1; });
+// In print, each state of a timeline has a page with the number of its slide. The talk ends before its backup slides.
+const sections = [...document.querySelectorAll(".slides > section")], main = sections.filter(({ dataset }) => !("backup" in dataset));
+sections.forEach(({ dataset }, i) => { dataset.number = "backup" in dataset ? `backup ${i + 1}` : i + 1; });
 if (paper) {
   await allReady();
   for (const box of document.querySelectorAll(".slide > .timeline")) {
@@ -131,7 +132,7 @@ function receiveState({ data, source }) {
 
 // Show in the notes window how late the talk will end, and which slides to skip. `?minutes=40` sets its length.
 const talk = Number(asked.get("minutes") ?? document.querySelector(".reveal").dataset.minutes);
-const plan = [...document.querySelectorAll(".slides > section")].map(({ dataset }) => ({ minutes: Number(dataset.minutes), optional: "skip" in dataset }));
+const plan = sections.map(({ dataset }) => ({ minutes: "backup" in dataset ? 0 : Number(dataset.minutes), optional: "skip" in dataset }));
 let shown = -1, entered = 0; // the current slide, and the minutes at its start
 function showLateness({ data, source }) {
   if (typeof data !== "string" || !data.includes('"heartbeat"')) return; // the notes window sends one each second
@@ -139,11 +140,11 @@ function showLateness({ data, source }) {
   const minutes = timer.textContent.replace(/\s/g, "").split(":").reduce((sum, part) => 60 * sum + Number(part), 0) / 60;
   if (shown !== deck.getIndices().h || minutes < entered) [shown, entered] = [deck.getIndices().h, minutes];
   const later = plan.map((slide, i) => ({ ...slide, number: i + 1 })).slice(shown + 1), sum = (slides) => slides.reduce((all, one) => all + one.minutes, 0);
-  const late = Math.max(minutes, entered + plan[shown].minutes) + sum(later) - talk, skipped = [];
+  const late = shown >= main.length ? 0 : Math.max(minutes, entered + plan[shown].minutes) + sum(later) - talk, skipped = [];
   for (const slide of later) if (slide.optional && sum(skipped) + 0.5 <= late) skipped.push(slide);
   const skip = skipped.length ? `, skip ${skipped.map((slide) => slide.number).join(", ")}` : "";
   line.className = "late";
-  line.textContent = Math.abs(late) < 0.5 ? "on time" : `${late > 0 ? "+" : "−"}${Math.abs(late).toFixed(0)} min${skip}`;
+  line.textContent = shown >= main.length ? "backup" : Math.abs(late) < 0.5 ? "on time" : `${late > 0 ? "+" : "−"}${Math.abs(late).toFixed(0)} min${skip}`;
   line.style.cssText = `clear: both; margin: 0; font-size: 1.6em; font-weight: bold; color: ${late < 0.5 ? "inherit" : getComputedStyle(root).getPropertyValue("--mark")}`;
   timer.parentElement.append(line);
 }
@@ -166,8 +167,10 @@ function ranges(text) {
 const stepAll = () => document.querySelectorAll("pre[data-steps]").forEach(stepThrough);
 
 const deck = new Reveal({
-  width: 1280, height: 720, margin: 0, center: false, hash: true, slideNumber: "c/t", transition: "none",
-  backgroundTransition: "none", pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
+  width: 1280, height: 720, margin: 0, center: false, hash: true, transition: "none", backgroundTransition: "none",
+  slideNumber: (slide) => main.includes(slide) ? [slide.dataset.number, "/", main.length] : [slide?.dataset.number ?? ""],
+  progress: main.length === sections.length, // the bar would count the backup slides
+  pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
 });
 window.Reveal = deck;
 for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the notes window

@@ -34,7 +34,8 @@ A block ends with a line `:::`. A source, a demo or `:::book` may be a single li
 
 Notes begin with the minutes, as in `**1.5 min.**`, and have up to three parts in this order:
 `*Say:*` (required), `*Ask:*` and `*Background:*`. A slide with `**1.5 min, skip if late.**` is left
-out in the short version of a talk, whose length the front matter states as `short: 40`.
+out in the short version of a talk, whose length the front matter states as `short: 33`. A slide
+with `**1.5 min, backup.**` follows the last slide of the talk. Its minutes do not count.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ from slides.build.rich_text import render
 _FRONT = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _PARAGRAPH = r"(?:.+\n)*.+\s*"
 _NOTES = re.compile(
-    r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min(?P<skip>, skip if late)?\.\*\*\s*"
+    r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min"
+    r"(?:(?P<skip>, skip if late)|(?P<backup>, backup))?\.\*\*\s*"
     rf"(?P<spoken>\*Say:\*{_PARAGRAPH}(?:\*Ask:\*{_PARAGRAPH})?)"
     rf"(?:\*Background:\*{_PARAGRAPH})?"
 )
@@ -77,6 +79,7 @@ class Slide:
     spoken: str  # the parts `Say` and `Ask` of the notes
     minutes: float
     skippable: bool  # if the talk is late
+    backup: bool  # after the end of the talk
 
 
 @dataclass(frozen=True)
@@ -160,9 +163,8 @@ def _slide(source: str, deck: str, number: int) -> Slide:
             "`*Say:*`, `*Ask:*` and `*Background:*` follow, in this order."
         )
     minutes, parts = float(read["minutes"]), _parse(text, where)
-    return Slide(
-        where, heading, text, parts, notes, read["spoken"], minutes, read["skip"] is not None
-    )
+    skippable, backup = (read[mark] is not None for mark in ("skip", "backup"))
+    return Slide(where, heading, text, parts, notes, read["spoken"], minutes, skippable, backup)
 
 
 def _parse(text: str, where: str) -> list[str | Block]:

@@ -51,7 +51,8 @@ def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> 
     notes = render(slide.notes) + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
     kind = "slide title" if number == 1 else "slide"
     return (
-        f'<section data-minutes="{slide.minutes:g}"{" data-skip" * slide.skippable}>'
+        f'<section data-minutes="{slide.minutes:g}"{" data-skip" * slide.skippable}'
+        f"{' data-backup' * slide.backup}>"
         f'<div class="{kind}">{shown}</div>'
         f'<aside class="notes">{notes}</aside></section>'
     )

@@ -75,8 +75,9 @@ def findings(deck: Deck, claims: Sequence[Claim]) -> Iterator[str]:
 
 def _lengths(deck: Deck) -> Iterator[str]:
     """Yield a message if the minutes do not add up or a slide has too many words."""
-    whole = sum(slide.minutes for slide in deck.slides)
-    short = sum(slide.minutes for slide in deck.slides if not slide.skippable)
+    talk = [slide for slide in deck.slides if not slide.backup]
+    whole = sum(slide.minutes for slide in talk)
+    short = sum(slide.minutes for slide in talk if not slide.skippable)
     for minutes, stated in {(whole, deck.minutes), (short, deck.short or deck.minutes)}:
         if minutes != stated:
             yield f"{deck.name}: the slides take {minutes:g} minutes, its head says {stated:g}."

@@ -4,6 +4,7 @@ import pytest
 
 from slides.build.markdown import DeckError, read_deck, to_html
 from slides.build.page import page
+from slides.build.sources import findings
 
 FRONT = "---\ntitle: A talk\nsubtitle: Short\nminutes: 3\n---\n"
 TITLE = "# A talk\n\nNote:\n**1 min.**\n\n*Say:* Welcome.\n---\n"
@@ -37,6 +38,14 @@ def test_deck_has_slides_with_notes_and_minutes(tmp_path: Path) -> None:
     ]
     assert deck.slides[1].notes == NOTES.rstrip()
     assert deck.slides[1].spoken.split() == ["*Say:*", "It", "is", "new.", "*Ask:*", "Why?"]
+
+
+def test_backup_slide_follows_the_talk(tmp_path: Path) -> None:
+    backup = SLIDE.format("").replace("skip if late", "backup")
+    deck = read(tmp_path, FRONT.replace("minutes: 3", "minutes: 1") + TITLE + backup)
+    assert [slide.backup for slide in deck.slides] == [False, True]
+    assert '<section data-minutes="1.5" data-backup>' in page(deck, [])
+    assert list(findings(deck, [])) == []  # its minutes do not count
 
 
 def test_head_names_speaker_and_place(tmp_path: Path) -> None:
