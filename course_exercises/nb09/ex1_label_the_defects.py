@@ -28,6 +28,6 @@ def label_the_defects(*causes: str) -> Verdict:
         said,
         LABELS,
         objection,
-        "Ten symptoms, ten causes. Four make the loop hang or leave something behind, three make "
-        "it wrong, and three make it useless or too large. Only some raise an error.",
+        "Ten symptoms, ten causes. Four make the loop hang or leave something behind, three give "
+        "wrong results, and three cost speed or memory. Only some raise an error.",
     )

@@ -49,7 +49,7 @@ print(probe())
 #
 # The data are simulated events of a neutrino telescope, one small file per event. The course also
 # emulates the file system of a busy computing centre, where the files are stored. Opening a file there
-# takes a few milliseconds, and reading it takes a few more.
+# takes some milliseconds, and reading it takes about twice as long.
 #
 # A `Dataset` returns one event, and a `DataLoader` collects events into batches. You will write both
 # in notebook 1; today we use finished ones. We draw 768 events at random, which makes 24 batches
