@@ -4,7 +4,7 @@
     python -m course_data.make_events --size M --check
 
 Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
-columns of the public IceCube data. The physics and its sources are in `telescope` and `simulate`.
+columns of the public IceCube data. The physics and its sources are in the package `telescope`.
 Size L omits the folder with one file per event. `convert_events` adds it, and many more formats.
 """
 
@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from course_data import files
 from course_data.command import DatasetScript, run
-from course_data.simulate import Runs, draw_events, simulate
-from course_data.telescope import sensor_positions
+from course_data.telescope.detector import sensor_positions
+from course_data.telescope.simulate import Runs, draw_events, simulate
 from course_utils.loading.events import FORMATS, Block, EventArrays, write_events, write_sensors
 
 COUNTS = {"S": 2_000, "M": 20_000, "L": 200_000}

@@ -770,7 +770,7 @@ cu.reveal("05h", len(summed))
 import torch
 from torch.utils.data import IterableDataset
 
-from course_data.simulate import draw_events, simulate
+from course_data.telescope.simulate import draw_events, simulate
 from keepfed.loaders.stream import WorkerSlot, epoch_rng, split
 
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from course_data.simulate import draw_events, simulate
-from course_data.telescope import sensor_positions
+from course_data.telescope.detector import sensor_positions
+from course_data.telescope.simulate import draw_events, simulate
 from course_stories.figures import log_dots
 from course_utils.hardware.storage import PRESETS
 from course_utils.loading.events.draw import colours

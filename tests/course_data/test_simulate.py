@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from course_data.simulate import (
+from course_data.telescope.detector import SENSORS, SENSORS_PER_STRING
+from course_data.telescope.simulate import (
     CHARGE_STEP,
     EVENTS_PER_RUN,
     TRIGGER_SENSORS,
@@ -10,7 +11,6 @@ from course_data.simulate import (
     draw_events,
     simulate,
 )
-from course_data.telescope import SENSORS, SENSORS_PER_STRING
 from course_utils.loading.events import CASCADE
 
 MANY = 50_000

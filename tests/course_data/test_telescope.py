@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from course_data.telescope import (
+from course_data.telescope.detector import (
     FAINTEST,
     GROUP_INDEX,
     LIGHT_SPEED,

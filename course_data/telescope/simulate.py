@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from course_data.telescope import (
+from course_data.telescope.detector import (
     DELAY,
     JITTER,
     SCATTERING,

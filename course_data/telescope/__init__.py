@@ -1,0 +1,1 @@
+"""The neutrino telescope: its detector, and simulated events."""
