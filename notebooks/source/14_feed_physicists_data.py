@@ -99,7 +99,7 @@ cu.predict(
 # %%
 from torch.utils.data import DataLoader
 
-from course_stories.reading_root import read_epoch
+from course_stories.formats_compared.reading_root import read_epoch
 from course_utils.loading.root_files import ClusterStream
 from keepfed.loaders.ragged import RaggedCollate
 
@@ -231,7 +231,7 @@ fields = {"index": np.arange(len(jets)), "label_Hbb": signal, "weight": weight}
 once_s = (clock() - start) / 1e9
 
 # %%
-from course_stories.reading_root import plot_ways
+from course_stories.formats_compared.reading_root import plot_ways
 
 local = RaggedLoader(Path(room.name) / "values.npy", ends, 64, fields=fields)
 converted = read_epoch(storage, local, signal, memory=64)

@@ -6,7 +6,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from course_data import make_collisions
-from course_stories.reading_root import plot_ways, read_epoch
+from course_stories.formats_compared.reading_root import plot_ways, read_epoch
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.root_files import ClusterStream, RootFiles
 from keepfed.loaders.ragged import RaggedCollate
