@@ -159,9 +159,9 @@ def test_slow_clients_do_not_block_others(wall: RunningWall) -> None:
 
 def post_until_killed(wall: RunningWall, first: int, answered: dict[str, float]) -> None:
     for number in count():
-        name, value = seat(first + number % 10), float(number % 90)
+        name, value = seat(first + number % 10), float(number)  # it only grows
         try:
-            if wall.post(seat=name, **GUESS, value=value) == 204:
+            if wall.post(seat=name, kind="guess", key="02b", value=value) == 204:
                 answered[name] = value
         except (OSError, HTTPException):
             return
@@ -181,8 +181,8 @@ def test_acknowledged_posts_survive_kills_at_random_moments(tmp_path: Path) -> N
     stored = {one["seat"]: one["value"] for one in lines[1:]}
     assert len(answered) > 40
     assert {*stored} >= {*answered}
-    # the last post of each of 16 threads may be stored, but not answered
-    assert sum(stored[name] != value for name, value in answered.items()) <= 16
+    # a newer post may be stored, but not answered
+    assert [name for name, value in answered.items() if stored[name] < value] == []
     with running_wall(tmp_path) as wall:
         assert f"continues with {len(stored)} seats" in " ".join(wall.said.split())
 
