@@ -69,7 +69,8 @@ def parse_address(address: str, token: str = "") -> Wall:
             token = token.strip() or parse_qs(parts.query).get("token", [""])[0]
             if not token or not token.isascii() or not token.isprintable():
                 raise CourseError(f"The token of the wall is missing or not valid. {_COPY}")
-            place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+            path = parts.path.removesuffix("/board").removesuffix("/guess").rstrip("/")
+            place = f"{parts.scheme}://{parts.netloc}{path}"
             return _stored()._replace(address=place, token=token)
     raise CourseError(f"{given!r} is not the address of a wall. {_COPY}")
 
