@@ -788,7 +788,7 @@ class Simulated(IterableDataset):
 
 # %% [markdown]
 # For the loop, the time L to load a batch is the time to simulate it. The model of notebook 02 still holds: a step
-# takes max(C, L / W) with W workers, if there are W free cores.
+# takes max(C, L / W) with W workers, if there are W free cores. Other programs on these cores make it longer.
 
 # %%
 import time
