@@ -47,9 +47,9 @@ cu.ready("07")
 #
 # The shared storage of the cluster is slower than all of these. How long does an epoch of 2,000 events
 # in random order take from each place? We emulate four storages and use two real places. Our files
-# were read before, so they are in the page cache. `stage_to_shm` *stages* them, which means that it
-# copies them to `/dev/shm`. All times contain the same Python time, measured on the page cache. The
-# emulated storages add the waiting that their clock counts.
+# were read before, so they are in the page cache. `stage_to_shm` *stages* them: it copies them to
+# `/dev/shm`. All times contain the same Python time. An emulated storage adds the waiting that its
+# clock counts.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -102,12 +102,12 @@ cu.reveal("07b", small_files)
 # %% [markdown]
 # Staging small files opens each of them, as an epoch does, so it costs about one epoch. The large file is copied with
 # a few requests, but an epoch of random reads makes hundreds, so staging has paid before the first epoch ends.
-# Therefore pack first, then stage. If the page cache holds everything, or if workers overlap the loading
+# So pack first, then stage. If the page cache holds everything, or if workers overlap the loading
 # with the training, staging *never* pays.
 #
 # ## A common staging script
 #
-# Many people stage like this:
+# Many stage like this:
 
 # %%
 from course_stories.staging_scripts import (
@@ -143,13 +143,13 @@ cu.reveal("07c", CHOICES[0 if pulses == wanted else 1 if pulses else 2])
 #
 # - Two jobs on a node write into the same file.
 # - It does not check the free space.
-# - A space in the name breaks the command.
-# - It never removes anything.
+# - A space in the name breaks it.
+# - It removes nothing.
 #
 # Three ideas make it safe:
 #
 # - A file with the **final name** is always complete. Copy to another name in the same folder, and then
-#   rename the copy, which happens all at once. (Between two file systems, `mv` copies.)
+#   rename it, which happens at once. (Between two file systems, `mv` copies.)
 # - A **lock** that ends with its process lets one job copy, while the others wait.
 # - A copy is **compared** with its source: size and time before it is used again, bytes after it was
 #   copied.
@@ -160,12 +160,12 @@ copy = run_script(REPAIRED_SCRIPT, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In the
-# optional exercise 7.1, you write it in Python.)
+# `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In exercise 7.1, you
+# write it in Python.)
 #
 # ## What does not fit
 #
-# Keep the samples for which there is space. A simple cache needs few lines:
+# Keep the samples that fit. A simple cache needs few lines:
 
 
 # %%
