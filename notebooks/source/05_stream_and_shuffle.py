@@ -782,7 +782,7 @@ class Simulated(IterableDataset):
         slot = WorkerSlot.here()
         rng = epoch_rng(0, self.epoch, slot)
         for _ in split(range(self.batches), slot):
-            pulses, lengths = simulate(*draw_events(8, rng), rng)
+            pulses, lengths = simulate(*draw_events(32, rng), rng)
             yield torch.from_numpy(pulses), torch.from_numpy(lengths)
 
 
@@ -802,7 +802,7 @@ def step_ms(workers, step):
     return 1000 * (ends[-1] - ends[7]) / (len(ends) - 8)  # workers start during the first steps
 
 
-C = 5
+C = 12
 L = step_ms(0, C) - C
 for workers in 1, 2:
     model = max(C, L / workers)
