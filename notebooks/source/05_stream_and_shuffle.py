@@ -782,7 +782,7 @@ class Simulated(IterableDataset):
         slot = WorkerSlot.here()
         rng = epoch_rng(0, self.epoch, slot)
         for _ in split(range(self.batches), slot):
-            pulses, lengths = simulate(*draw_events(32, rng), rng)
+            pulses, lengths = simulate(*draw_events(64, rng), rng)
             yield torch.from_numpy(pulses), torch.from_numpy(lengths)
 
 
