@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 Mix = Callable[[list[int], Callable[[int], Indices], int, int, np.random.Generator], Iterable[Any]]
 
-AGAIN, BEYOND = "clusters read again", "events beyond the memory"
-UNUSED, APART = "scatter with unused memory", "scatter"
+AGAIN, UNREAD = "clusters read again", "clusters never read"
+BEYOND, UNUSED, APART = "events beyond the memory", "most events held", "scatter"
 MOST_SCATTER = 2.6  # 16 pure clusters that are served completely give 2.2
 
 
@@ -36,6 +37,7 @@ class ClusterCase(NamedTuple):
         return f"{len(self.sizes)} clusters of {sizes} and batches of {self.batch_size}"
 
 
+ALONE = ClusterCase((500,), 64, 600)
 SORTED = ClusterCase((100,) * 200, 64, 1_600)  # the first quarter is signal
 CASES = (
     ClusterCase((4, 4, 4), 2, 6),
@@ -53,6 +55,12 @@ SLIPS = (
         "Call read once for each cluster, and keep its events until they are served.",
     ),
     Slip(
+        lambda _, got, __: got[UNREAD],
+        "With {case}, {got[clusters never read]} clusters are never read, but their events are "
+        "served.",
+        "Serve only events that `read` returned. A real file has no other way to get them.",
+    ),
+    Slip(
         lambda _, got, __: got[BEYOND],
         "With {case}, {got[events beyond the memory]} events more than allowed are in memory.",
         "Yield batches before you read a cluster: while the held events and sizes[cluster] exceed "
@@ -60,8 +68,8 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: got[UNUSED],
-        "The signal share of a batch scatters {got[scatter with unused memory]:.1f} times as much "
-        "as in a full shuffle, and much of the memory is unused.",
+        "With {case}, at most {got[most events held]} events are in memory. {case.memory} are "
+        "allowed, so much of the memory is unused.",
         "Read clusters until the next one does not fit.",
     ),
     Slip(
@@ -77,10 +85,8 @@ SLIPS = (
 def mix_clusters(mixed_batches: Mix) -> Verdict:
     """Count reads, memory and events of several epochs, and measure how well they are mixed."""
     judge_epochs(partial(_epoch, mixed_batches), CASES, *SLIPS)
-    expect_random(
-        lambda seed: np.concatenate(_run(mixed_batches, SORTED, seed)[0]).tolist(),
-        lambda event: event // SORTED.sizes[0],
-    )
+    expect_random(partial(_order, mixed_batches, ALONE))
+    expect_random(partial(_order, mixed_batches, SORTED), lambda event: event // SORTED.sizes[0])
     return right(
         "Each cluster is read once, and 8 % of the events in memory mix signal and background well."
     )
@@ -97,9 +103,14 @@ def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
         **ledger(batches, events, case.batch_size),
         AGAIN: len(reads) - len({*reads}),
         BEYOND: max(0, held - case.memory),
-        UNUSED: scatter if scatter > MOST_SCATTER and held < 0.8 * case.memory else 0,
+        UNREAD: len({*range(len(case.sizes))} - {*reads}),
+        UNUSED: held if case is SORTED and held < 0.8 * case.memory else 0,
         APART: scatter if scatter > MOST_SCATTER else 0,
     }
+
+
+def _order(mixed_batches: Mix, case: ClusterCase, seed: int) -> list[int]:
+    return [*chain.from_iterable(batch.tolist() for batch in _run(mixed_batches, case, seed)[0])]
 
 
 def _run(mixed_batches: Mix, case: ClusterCase, seed: int) -> tuple[list[Indices], list[int], int]:

@@ -27,7 +27,7 @@ SLIPS = (
     Slip(
         lambda _, got, __: got[CUT],
         "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
-        "may be smaller.",
+        "may be smaller, and none may be empty.",
         "Keep the rest of the events for the next batch.",
     ),
 )
@@ -57,7 +57,7 @@ def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[
     served = np.concatenate([known[:0], *batches])
     counts = np.bincount(served, minlength=known.max() + 1)[known]
     cut = sum(len(batch) != batch_size for batch in batches[:-1])
-    cut += sum(len(batch) > batch_size for batch in batches[-1:])
+    cut += sum(not 0 < len(batch) <= batch_size for batch in batches[-1:])
     return {TWICE: int((counts > 1).sum()), NEVER: int((counts == 0).sum()), CUT: cut}
 
 
