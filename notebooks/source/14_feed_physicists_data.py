@@ -5,8 +5,8 @@
 #
 # **You will learn:**
 #
-# - what one event costs in a ROOT file, and what a whole cluster costs; <!-- 14a -->
-# - how well clusters mix, from the number of clusters in memory; <!-- 14b 14.1 -->
+# - what it costs to read one event of a ROOT file, and a whole *cluster* of events; <!-- 14a -->
+# - to predict how well clusters mix, from the number of clusters in memory; <!-- 14b 14.1 -->
 # - when conversion pays; <!-- 14c -->
 # - which changes of event weights are allowed. <!-- 14d 14.3 -->
 #
@@ -26,7 +26,7 @@ cu.ready("14")
 #
 # - *3 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
 # - *3 min* **One event or a cluster.** Prediction 14a.
-# - *13 min* **Mix clusters.** Prediction 14b, then the law on the board, then exercise 14.1.
+# - *13 min* **Mix clusters.** Prediction 14b, then the formula on the board, then exercise 14.1.
 # - *4 min* **Convert once.** Prediction 14c, then the picture.
 # - *8 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
 #
@@ -38,11 +38,11 @@ cu.ready("14")
 # %% [markdown]
 # ## Your files
 #
-# Suppose your data are in ROOT files, with signal and background in separate files and a weight for each event. The
-# files are at a computing centre on another continent, and you read them over
-# [XRootD](https://xrootd.org), a protocol for remote files. Our jets imitate
-# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set. Each jet has a few numbers and a list of
-# particles, whose length varies.
+# Suppose your data are in files of [ROOT](https://root.cern), the framework of particle physics. Signal and background
+# are in separate files, and each event has a weight. The files are at a computing centre on another continent, and you
+# read them over [XRootD](https://xrootd.org), a protocol for remote files. Each of our events is a *jet*, a narrow bundle
+# of particles. It has a few numbers and a list of particles, whose length varies. The jets imitate
+# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set. The Python library uproot reads such files:
 
 # %%
 import uproot
@@ -54,9 +54,10 @@ for path in sorted(folder.glob("*.root")):
 print(*tree.keys(), sep=", ")
 
 # %% [markdown]
-# A ROOT file stores each column in **baskets**, which are compressed as a whole. Entries whose baskets begin and end
-# together form a **cluster**. `RootFiles` reads clusters, from a TTree or from its successor RNTuple. You name the
-# columns, and it reads nothing else. Here it reads from an emulated storage that takes 100 ms for each request. <!-- given -->
+# A ROOT file contains a table of events, called a **TTree**. Each column of the table is cut into **baskets**. A basket
+# is compressed and can only be read completely. The baskets of all columns begin and end together at certain events. The
+# events in between form a **cluster**. The course's `RootFiles` reads clusters, and only the columns that you name. Here
+# it reads from an emulated storage that takes 100 ms for each request. <!-- given -->
 
 # %%
 from course_utils.hardware.storage import VirtualClock
@@ -70,8 +71,8 @@ jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight", "jet_pt"], fs=storage
 print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
 
 # %% [markdown]
-# uproot returns awkward arrays. You need no loop over jets to get the two arrays that a model needs: the *flat values*
-# of all particles, and the *offsets* at which each jet begins.
+# uproot returns *awkward arrays*, whose rows have different lengths. A model needs two ordinary arrays instead: the *flat
+# values* of all particles, and the *offsets* at which the jets begin. You get both without a loop over jets.
 
 # %%
 import awkward as ak
@@ -85,8 +86,9 @@ print(energy.type, "->", flat.dtype, flat.shape, "offsets", offsets)
 # %% [markdown]
 # ## One event or a whole cluster
 #
-# A shuffled `DataLoader` asks for one jet after another. `ClusterStream` reads whole clusters in random order. Both read
-# in one process.
+# A shuffled `DataLoader` asks for one jet after another. `ClusterStream` reads whole clusters in random order, and
+# serves their jets from a shuffle buffer (notebook 05). Both read in one process. `RaggedCollate` makes a batch of flat
+# values and offsets.
 
 # %%
 cu.predict(
@@ -127,19 +129,19 @@ print("jet by jet:", alone, "\n\ncluster by cluster:", one)
 cu.reveal("14a", alone.requests / one.requests)
 
 # %% [markdown]
-# Each jet costs a request, and the storage sends its whole cluster for it. The factor is the number of jets in a
-# cluster. In real files, it is in the thousands. By default, the cluster of an RNTuple has
-# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html).
+# Each jet costs a request, and the storage sends the whole cluster of this jet. So the factor is the number of jets in a
+# cluster. In real files, it is in the thousands.
 #
 # ## Mix clusters
 #
-# The ledger is right for both. But signal and background are in different files, so a cluster contains only one of them.
+# Both ledgers are right: every jet is served exactly once. But signal and background are in different files,
+# so a cluster contains only one of them.
 
 # %%
 cu.predict(
     "14b",
-    "A batch has 64 jets from one or two clusters. For its share of signal, how many independent "
-    "jets is it worth?",
+    "A batch has 64 jets from one or two clusters. Its share of signal scatters as much as the share "
+    "in how many independent jets?",
     unit="jets",
 )
 
@@ -147,14 +149,15 @@ cu.predict(
 cu.reveal("14b", one.mixing.worth)
 
 # %% [markdown]
-# If a batch of B jets is drawn from k clusters of one class each, its share of signal scatters √(1 + B/k) times as much
-# as in a full shuffle. So keep many clusters in memory. A shuffle buffer is even better than this. It still contains jets
-# of older clusters, and mixes like twice as many.
+# Suppose that a batch of B jets is drawn from k clusters, each of one class. Its share of signal scatters √(1 + B/k)
+# times as much as in a full shuffle, because two variances add: p(1 − p)/k for the clusters, and about p(1 − p)/B for the
+# jets (p: share of signal). So keep many clusters in memory. A shuffle buffer mixes even better,
+# like twice as many clusters as it can hold, because it still contains jets of older clusters.
 
 # %%
 buffered = {memory: read(memory) for memory in (500, 1000, 2000)}
 for memory, way in buffered.items():
-    k = 2 * memory / 125
+    k = 2 * memory / 125  # a cluster has 125 jets
     print(f"{memory:5} jets: scatter {way.mixing.ratio:.2f}, predicted {(1 + 64 / k) ** 0.5:.2f}")
 
 # %% [markdown]
@@ -165,7 +168,7 @@ for memory, way in buffered.items():
 #
 # - every event is served once, and every cluster is read once;
 # - all batches have `batch_size` events, except for the last one;
-# - at most `memory` events have been read but not yet yielded. This is enough for a cluster and a batch;
+# - at most `memory` events have been read but not yet yielded, which is enough for a cluster and a batch;
 # - signal and background are mixed as well as this memory allows, in a new order for each `rng`.
 #
 # <details><summary>Hint 1</summary>
@@ -199,20 +202,17 @@ def mixed_batches(sizes, read, batch_size, memory, rng):
 cu.check("14.1", mixed_batches)
 
 # %% [markdown]
-# ROOT's own [RDataLoader](https://github.com/root-project/root/pull/21888) also reads whole clusters in random order into
-# a buffer. It shuffles the buffer, and serves it before it reads the next clusters.
-#
 # ## Convert once
 #
-# The third way reads everything once and writes it locally, as flat values and offsets. `RaggedLoader` then draws
-# every batch from the whole file. Suppose that a step takes 20 ms. <!-- given --> Steps overlap with reading, but not
-# with the conversion.
+# The third way is conversion. Read everything once, and write it to your disk as flat values and offsets. `RaggedLoader`
+# then draws every batch from all jets. Suppose that a step takes 20 ms. <!-- given --> Steps overlap with reading, but
+# not with the conversion.
 
 # %%
 cu.predict(
     "14c",
-    "Converting reads every cluster once and writes one file. After how many epochs is it faster in "
-    "total than the buffer of 2,000 jets?",
+    "Conversion reads every cluster once and writes one file. After how many epochs has it taken less "
+    "time in total than the buffer of 2,000 jets?",
     unit="epochs",
 )
 
@@ -256,25 +256,27 @@ print("with 1 worker:", break_even(1), "  with 4 workers:", break_even(4))
 cu.reveal("14c", break_even(1))
 
 # %% [markdown]
-# The left panel shows that random jets mix ideally, but need thousands of requests. Clusters need few, and memory buys
-# mixing. The converted file mixes ideally without any request. The right panel shows that conversion costs about one
-# epoch of reading, so it pays from the second epoch. It never pays if enough workers hide the reading behind the steps, as
-# four do here. It also does not pay if the copy does not fit on your disk, or if your selection changes every day.
+# The left panel shows that random jets mix ideally, but need thousands of requests. Clusters need few requests, and mix
+# better with more memory. The converted file mixes ideally without any request. The right panel shows that conversion costs
+# about one epoch of reading, so it pays from the second epoch. It never pays if enough workers overlap all reading with the
+# steps, as four workers do here. It is also a bad choice if the copy does not fit on your disk, or if your selection changes
+# every day.
 #
 # ## Weights
 #
-# The weights of simulated events say how often each event occurs in real data. Generators beyond leading order also
-# produce negative weights, [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x). Negative weights
-# subtract what other events count twice.
+# The weight of a simulated event is proportional to how often such events occur in real data. Event generators that
+# calculate beyond the leading order of perturbation theory also produce negative weights,
+# [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x). Negative weights subtract what other events count
+# twice.
 #
 # The sum of n equal weights has a relative error of 1/√n. For other weights, the **effective sample size** is
-# (Σw)² / Σw²: the number of equal weights with this relative error.
+# (Σw)² / Σw²: the number of equal weights whose sum has the same relative error.
 
 # %%
 cu.predict(
     "14d",
     "All background weights have the same size, and a fifth of them is negative. What is the "
-    "effective size of 100 background jets?",
+    "effective sample size of 100 background jets?",
     unit="jets",
 )
 
@@ -285,14 +287,15 @@ print(f"negative: {(background < 0).mean():.0%}")
 cu.reveal("14d", 100 * effective / len(background))
 
 # %% [markdown]
-# With a share f of negative weights of the same size, (1 − 2f)² remains. A training uses weights in one of two places: in
-# the loss, ΣwL / Σw, or in the sampler, which draws an event in proportion to its weight. A sampler cannot
-# draw an event with a negative probability.
+# If all weights have the same size and a share f of them is negative, a share (1 − 2f)² of the sample size remains.
+#
+# A training uses weights in one of two places: in the loss ΣwL / Σw, where L is the loss of one event, or in the sampler,
+# which draws an event in proportion to its weight. A sampler cannot draw an event with a negative probability.
 #
 # ### Exercise 14.3 · 5 min · ●○○
 #
-# The loss of an epoch is ΣwL / Σw over all events, where L is the loss of one event. Which of these changes leave its expectation the same? Fill in
-# `"same"` or `"changed"` for each letter. The constant in front does not matter.
+# The loss of an epoch is ΣwL / Σw over all events. Which of these changes leave its expectation the same? Fill in
+# `"same"` or `"changed"` for each letter. A constant factor does not matter.
 #
 # - **a** Multiply all weights by 1,000.
 # - **b** Drop the events with negative weights.
@@ -305,7 +308,7 @@ cu.reveal("14d", 100 * effective / len(background))
 #
 # <details><summary>Hint</summary>
 #
-# How often is an event drawn, times its weight in the loss? The product must stay the same.
+# Multiply how often an event is drawn by its weight in the loss. This product must stay the same for each event.
 #
 # </details>
 
@@ -325,12 +328,12 @@ cu.check("14.3", changes)
 
 # %% [markdown]
 # Change d is a good choice if weights differ widely, because few draws are wasted on small weights. Change f is the usual
-# way to show a rare signal more often.
+# way to show a rare signal to the model more often.
 #
 # ## You now can
 #
 # - count what one event and one cluster cost in a ROOT file;
-# - predict how well clusters mix, and write a reader that mixes them in a limited memory;
+# - predict how well clusters mix, and write a reader that mixes them in limited memory;
 # - decide when to convert;
 # - tell which changes of event weights are allowed.
 
@@ -346,8 +349,8 @@ cu.check("14.3", changes)
 #
 # **Goes wrong.**
 #
-# - In 14.1, some fill the memory, serve all of it, and lose the rest of each filling. Ask what `len(held) % 64` is.
-# - In 14.3, h is hard. Let them write down two batches, one with a small sum of weights.
+# - In 14.1, some learners fill the memory, serve only full batches, and lose the rest. Ask what `len(held) % 64` is.
+# - In 14.3, h is hard. Let learners write down two batches, one with a small sum of weights.
 
 # %% [markdown]
 # # Extra
@@ -356,8 +359,8 @@ cu.check("14.3", changes)
 #
 # ## A fixed share of signal in each batch
 #
-# Even a full shuffle leaves the number of signal jets in a batch to chance. You can fix it. Batches with the same share
-# as the data neither repeat nor drop an event.
+# Even a full shuffle leaves the number of signal jets in a batch to chance. You can also give each batch the same share
+# of signal as the data. Then no event is repeated or dropped.
 #
 # ### Exercise 14.2 · 10 min · ●●○
 #
@@ -365,7 +368,7 @@ cu.check("14.3", changes)
 # the two classes. Your targets:
 #
 # - every event is served once, and all batches have `batch_size` events, except for the last one;
-# - the number of signal events in a batch differs from its share by at most 1;
+# - the number of signal events in a batch differs by at most 1 from the size of the batch times the share of signal;
 # - both classes are in a new random order for each `rng`.
 #
 # <details><summary>Hint 1</summary>
@@ -396,8 +399,8 @@ def fixed_shares(signal, background, batch_size, rng):
 cu.check("14.2", fixed_shares)
 
 # %% [markdown]
-# For a stream, use two `ClusterStream`s, one for each class, and let them take turns. `take_turns` of exercise 12.3 decides
-# whose turn it is, and `proportional_order` is the course's version:
+# For a stream, use two `ClusterStream`s, one for each class. `take_turns` of exercise 12.3 decides which of them serves the
+# next jet, and `proportional_order` is the course's version:
 
 # %%
 from course_utils.loading.tokens.blend import proportional_order
@@ -408,8 +411,8 @@ in_batches = (turns == 0).reshape(-1, 64).sum(axis=1)
 print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in_batches.sum())
 
 # %% [markdown]
-# If a batch must have *more* signal than the data, then either the signal repeats or background is left out. Change f of
-# exercise 14.3 keeps the expectation: divide the weights of the signal by the factor.
+# If a batch must have *more* signal than the data, either signal is repeated or background is left out. To keep the
+# expectation, divide the weights of the signal by the same factor, as in change f of exercise 14.3.
 #
 # ## Weighted sampling on several ranks
 #
@@ -444,13 +447,14 @@ for world_size in (1, 2, 4):
 print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
 
 # %% [markdown]
-# Drawing with replacement is not an epoch. The ledger shows jets that were drawn twice, and others that were never drawn.
+# Drawing with replacement is not an epoch: some jets were drawn more than once, and other jets were never drawn.
 #
 # ## Vector reads
 #
-# You rarely need all columns. The baskets of two columns are not next to each other, so a cluster needs several byte
-# ranges. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given --> Other protocols send a request
-# for each range. uproot merges ranges with small gaps, so we read two columns of eight clusters at once:
+# You rarely need all columns. The baskets of two columns are usually not next to each other in the file, so the reader
+# needs several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given -->
+# Other protocols send a request for each range. uproot merges ranges with small gaps between them, so we read two columns
+# of eight clusters at once:
 
 # %%
 from dataclasses import replace
@@ -466,11 +470,13 @@ for ranges in (1, 1024):
     print(f"at most {ranges:5,} ranges in a request:", fs.counters())
 
 # %% [markdown]
-# ## TTree or RNTuple, ours or uproot's
+# ## TTree or RNTuple, `RootFiles` or uproot
 #
-# RNTuple is the successor of TTree. It calls its baskets *pages*. `RootFiles` reads both in the same way, and
-# [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) does, too. It reads
-# the files one after another and does not shuffle, so it suits an analysis, but not a training. Compare the requests:
+# RNTuple, the successor of TTree, has *pages* instead of baskets. By default, the cluster of an RNTuple has
+# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html). `RootFiles` reads both formats in the same way.
+# [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) also reads both. But it
+# reads the files one after another and does not shuffle, so it suits an analysis, but not a training. How many requests
+# does each format need?
 
 # %%
 for kind in ("ttree", "rntuple"):
@@ -483,7 +489,8 @@ for kind in ("ttree", "rntuple"):
 
 # %% [markdown]
 # The particles are the same. But uproot 5.7 requests each page of an RNTuple separately, and reads the next cluster, too.
-# ROOT itself merges the pages of a cluster. Over a network, count before you convert.
+# ROOT itself merges the pages of a cluster. If you read over a network, count the requests before you convert files to
+# RNTuple.
 #
 # ## Your own files
 #
@@ -497,7 +504,9 @@ for kind in ("ttree", "rntuple"):
 # loader = DataLoader(ClusterStream(files, buffer=10_000), 256, num_workers=4, collate_fn=RaggedCollate("values"))
 # ```
 #
-# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) offers a `DataLoader` for ROOT and HDF5 with selections.
+# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) offers a `DataLoader` for ROOT and HDF5 that selects
+# events, too. ROOT's own [RDataLoader](https://github.com/root-project/root/pull/21888) also reads whole clusters in
+# random order into a buffer. It shuffles the buffer, and serves all of it before it reads the next clusters.
 
 # %%
 room.cleanup()
