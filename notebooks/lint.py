@@ -152,7 +152,7 @@ def _claims(source: NotebookNode, claims: Sequence[Claim]) -> Iterator[str]:
     whole = " ".join(" ".join(cell.source.split()) for cell in cells)
     for claim in claims:
         if " ".join(claim.text.split()) not in whole:
-            yield f"claim {claim.id} is not in the prose word for word: mend claims.toml."
+            yield f"claim {claim.id} is not in the prose word for word: fix claims.toml."
     texts = [" ".join(_NOT_PROSE.sub(" ", claim.text).split()) for claim in claims]
     for cell in cells:
         for paragraph in re.split(r"\n\s*\n", cell.source):
