@@ -67,7 +67,7 @@ PARTICLES = ["part_energy", "part_deta", "part_dphi", "part_charge"]
 storage = cu.slow_storage(folder, "XRootD")
 clock = VirtualClock(storage)  # adds up the waits, so that you need not wait
 paths = sorted(folder.glob("*.root"))
-jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight", "jet_pt"], fs=storage)
+jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight"], fs=storage)
 print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
 
 # %% [markdown]
@@ -106,35 +106,36 @@ from course_utils.loading.root_files import ClusterStream
 from keepfed.loaders.ragged import RaggedCollate
 
 entries = [jets.read(cluster).fields for cluster in jets.clusters]
-signal, weight, pt = (
-    np.concatenate([entry[name] for entry in entries]) for name in ("label_Hbb", "weight", "jet_pt")
+signal, weight = (
+    np.concatenate([entry[name] for entry in entries]) for name in ("label_Hbb", "weight")
 )
 collate = RaggedCollate("values")
 
 
 # %%
 shuffled = DataLoader(jets, 64, shuffle=True, collate_fn=collate)
-alone = read_epoch(storage, shuffled, signal, memory=64, batches=2)  # scaled up
+alone = read_epoch(storage, shuffled, signal, memory=64, batches=2)  # scaled to an epoch
 
 
 def read(memory):
     stream = DataLoader(ClusterStream(jets, buffer=memory), 64, collate_fn=collate)
-    return read_epoch(storage, stream, signal, memory=memory)
+    return read_epoch(storage, stream, signal, memory=125 + memory)  # a cluster and the buffer
 
 
 one = read(memory=1)
-print("jet by jet:", alone, "\n\ncluster by cluster:", one)
+for name, way in {"jet by jet": alone, "cluster by cluster": one}.items():
+    print(f"{name}: {way.requests:,.0f} requests, {way.seconds:,.1f} s")
 
 # %%
 cu.reveal("14a", alone.requests / one.requests)
 
 # %% [markdown]
 # Each jet costs a request, and the storage sends the whole cluster of this jet. So the factor is the number of jets in a
-# cluster. In real files, it is in the thousands.
+# cluster. In real files, it is often in the thousands.
 #
 # ## Mix clusters
 #
-# Both ledgers are right: every jet is served exactly once. But signal and background are in different files,
+# Both serve every jet exactly once. But signal and background are in different files,
 # so a cluster contains only one of them.
 
 # %%
@@ -146,6 +147,7 @@ cu.predict(
 )
 
 # %%
+print(one.mixing)
 cu.reveal("14b", one.mixing.worth)
 
 # %% [markdown]
@@ -161,6 +163,8 @@ for memory, way in buffered.items():
     print(f"{memory:5} jets: scatter {way.mixing.ratio:.2f}, predicted {(1 + 64 / k) ** 0.5:.2f}")
 
 # %% [markdown]
+# The measured scatter is itself uncertain by some per cent, because the epoch is short.
+#
 # ### Exercise 14.1 · 10 min · ●●○
 #
 # Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and cluster
@@ -294,8 +298,8 @@ cu.reveal("14d", 100 * effective / len(background))
 #
 # ### Exercise 14.3 · 5 min · ●○○
 #
-# The loss of an epoch is ΣwL / Σw over all events. Which of these changes leave its expectation the same? Fill in
-# `"same"` or `"changed"` for each letter. A constant factor does not matter.
+# The loss of an epoch is ΣwL over all events that are drawn, divided by a constant. Which of these changes leave its
+# expectation the same, except for a constant factor? Fill in `"same"` or `"changed"` for each letter.
 #
 # - **a** Multiply all weights by 1,000.
 # - **b** Drop the events with negative weights.
@@ -416,7 +420,8 @@ print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in
 #
 # ## Weighted sampling on several ranks
 #
-# `DistributedSampler` accepts no weights, so many scripts use a `WeightedRandomSampler` on each rank:
+# `DistributedSampler` accepts no weights, so many scripts use a `WeightedRandomSampler` on each rank. It accepts at most
+# [2²⁴ weights](https://github.com/pytorch/pytorch/issues/2576), about 17 million.
 
 # %%
 import torch
@@ -453,7 +458,7 @@ print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
 #
 # You rarely need all columns. The baskets of two columns are usually not next to each other in the file, so the reader
 # needs several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given -->
-# Other protocols send a request for each range. uproot merges ranges with small gaps between them, so we read two columns
+# S3 needs a request for each range. uproot merges ranges with small gaps between them, so we read two columns
 # of eight clusters at once:
 
 # %%
@@ -467,9 +472,11 @@ for ranges in (1, 1024):
     few = uproot.open(fs.unstrip_protocol(str(paths[0])), **fs.storage_options)["tree"]
     fs.reset_counters()
     few.arrays(["weight", "part_charge"])
-    print(f"at most {ranges:5,} ranges in a request:", fs.counters())
+    print(f"at most {ranges:5,} ranges in a request: {fs.counters().requests} requests")
 
 # %% [markdown]
+# The vector read takes two requests, because uproot keeps its first request small.
+#
 # ## TTree or RNTuple, `RootFiles` or uproot
 #
 # RNTuple, the successor of TTree, has *pages* instead of baskets. By default, the cluster of an RNTuple has
@@ -506,7 +513,7 @@ for kind in ("ttree", "rntuple"):
 #
 # [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) offers a `DataLoader` for ROOT and HDF5 that selects
 # events, too. ROOT's own [RDataLoader](https://github.com/root-project/root/pull/21888) also reads whole clusters in
-# random order into a buffer. It shuffles the buffer, and serves all of it before it reads the next clusters.
+# random order into a buffer. But it shuffles each filling of the buffer separately.
 
 # %%
 room.cleanup()
