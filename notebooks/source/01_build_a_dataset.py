@@ -819,8 +819,9 @@ draw_calibration(rare, said | corrected)
 # %% [markdown]
 # ## Batches without padding
 #
-# Most of a padded batch of our events is padding (prediction 01b), and a model computes the padding too. A batch
-# can also keep all its pulses in one table, like the file. Then **offsets** say where each event begins.
+# Most of a padded batch of our events is padding (prediction 01b), and a model also computes on the padding.
+# Instead, a batch can keep all its pulses in one table, as the file does. Its **offsets** are the rows of the table
+# at which the events begin.
 
 # %%
 # %%worker_module my_flat_collate
@@ -844,15 +845,15 @@ first, last = batch["offsets"][5:7]
 print(f"{len(batch['pulses']):,} pulses; event 5 has the pulses {first} to {last - 1}")
 
 # %% [markdown]
-# A layer that works on each pulse needs no change. Attention must stay within an event. torch has a tensor for
-# this, `torch.nested` with `layout=torch.jagged`. It consists of the table and the offsets. In `keepfed`,
-# `RaggedCollate("pulses")` makes such batches, and `RaggedLoader` reads them from one file.
+# A layer that processes each pulse separately needs no change, but attention must stay within an event. PyTorch has
+# a tensor type for this: `torch.nested` with `layout=torch.jagged` stores a table and its offsets. In `keepfed`,
+# `RaggedCollate("pulses")` builds batches with offsets, and `RaggedLoader` reads them from one file.
 #
-# If a model needs padding, put events of similar length into a batch. `LengthBuckets` does this. We train the
-# small transformer of notebook 13 for one epoch on 192 events, in three kinds of batches.
+# If a model needs padding, put events of similar length into the same batch. `LengthBuckets` does this. We train the
+# small transformer of notebook 13 for one epoch on 192 events, with three kinds of batches.
 
 # %%
-question = "How many times as fast is the epoch without padding as with padding?"
+question = "How many times faster is the epoch without padding than with padding?"
 cu.predict("01h", question, unit="times")
 
 # %%
@@ -870,8 +871,8 @@ bars(speed, "times as fast as padded batches", "{:.1f}".format)
 cu.reveal("01h", speed["without padding"])
 
 # %% [markdown]
-# Length buckets save only a part. And long events have high energy. How much do the mean energies of the batches
-# scatter, compared with random batches?
+# Length buckets avoid only part of the padding. And they sort events by energy, because long events usually
+# have high energies. How much do the mean energies of the batches scatter, compared with random batches?
 
 # %%
 from course_utils.loading.quality import mixing
@@ -881,13 +882,13 @@ buckets = LengthBuckets(n_pulses, 64)
 print(f"length buckets: {mixing(buckets, labels.energy).ratio:.1f} times the ideal scatter")
 
 # %% [markdown]
-# In length buckets, each batch contains nearly one energy. Without padding, a batch remains a random sample. If
-# your model can use a table and offsets, prefer them.
+# With length buckets, the events of a batch have nearly the same energy. Without padding, a batch remains a random
+# sample. If your model can use a table and offsets, prefer them.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01h** People who remember 01b say 3. The answer is usually higher, because the work of attention
-#   grows with the square of the width.
+# - **01h** People who remember 01b say 3. The answer is usually higher, because the cost of attention
+#   grows with the square of the padded length.

@@ -320,7 +320,7 @@ cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
 # In each picture, a row and a column are two parts of the file, with low energies at the top left. A field is
-# yellow if their events often share a batch. An even green is ideal. A buffer alone only
+# yellow if their events often share a batch. A uniform green is ideal. A buffer alone only
 # widens the diagonal: most events move by less than its length, and one in eight moves farther. This file is
 # sorted, so a buffer is hardly better than none. Small blocks come close to the ideal, but each costs a request.
 #
@@ -680,16 +680,16 @@ cu.check("05.3", Prefetcher)
 # %% [markdown]
 # ## Read ahead in a known order
 #
-# The seed determines a full shuffle, so a loader knows the order in advance.
+# The order of a full shuffle follows from its seed, so a loader can compute it in advance.
 # [Clairvoyant prefetching](https://arxiv.org/abs/2101.08734) uses this. Our `ClairvoyantLoader` reads the events of
 # the next `window` batches together, in the order of the file, and then serves the shuffled batches. Our Parquet file has
-# row groups of 256 events, and one event costs the complete group.
+# row groups of 256 events. To read one event, it must read the complete group.
 
 # %%
 cu.predict(
     "05g",
     "2,000 events, shuffled, in batches of 32. The loader reads the events of 16 batches together. "
-    "How many times fewer requests does the epoch need?",
+    "By what factor does this reduce the requests of an epoch?",
     unit="times",
 )
 
@@ -720,9 +720,9 @@ for window, count in requests.items():
 cu.reveal("05g", requests[1] / requests[16])
 
 # %% [markdown]
-# The order is the same, bit for bit, and 16 batches are in memory. The gain follows from chance. A request returns r
-# events. If a window contains the share f of all N events, a group is needed with probability 1 − (1 − f)ʳ. So what
-# matters is f · r, the number of wanted events in a group. How much does the same window help in a larger file?
+# The order is exactly the same, and 16 batches are in memory. The gain can be calculated. A request returns a row group
+# of r events. If a window contains the share f of all events, it needs a group with probability 1 − (1 − f)ʳ. So f · r is
+# decisive: the mean number of wanted events in a group. How much does the same window help in a larger file?
 
 # %%
 for n in 2_000, 20_000, 200_000, 2_000_000:
@@ -731,8 +731,8 @@ for n in 2_000, 20_000, 200_000, 2_000_000:
     print(f"{n:9,} events: {wanted:6.2f} wanted in a group, {gain:4.1f} times fewer requests")
 
 # %% [markdown]
-# Below about one wanted event in a group, the window does nothing. Then shuffle blocks, or write the file again in
-# random order.
+# If there is less than about one wanted event in a group, the window does not help. In this case, shuffle blocks, or
+# write the file again in random order.
 
 # %% [markdown]
 # ## A simulation as a loader
@@ -761,8 +761,8 @@ cu.reveal("05h", len(summed))
 # %% [markdown]
 # Worker 1 of rank 0 and worker 0 of rank 1 simulate the same events. `epoch_rng` passes the list
 # `[seed, epoch, rank + 1, worker + 1]` to NumPy, which
-# [mixes all of its numbers](https://numpy.org/doc/stable/reference/random/parallel.html). So the streams of two slots,
-# or of two epochs, never meet.
+# [mixes all of its numbers](https://numpy.org/doc/stable/reference/random/parallel.html). So two slots never
+# draw the same numbers, and neither do two epochs.
 
 
 # %%
@@ -788,7 +788,7 @@ class Simulated(IterableDataset):
 
 # %% [markdown]
 # For the loop, the time L to load a batch is the time to simulate it. The model of notebook 02 still holds: a step
-# takes max(C, L / W) with W workers, if there are W free cores. Other programs on these cores make it longer.
+# takes max(C, L / W) with W workers, if there are W free cores. Other programs on these cores make the step longer.
 
 # %%
 import time
@@ -809,14 +809,14 @@ for workers in 1, 2:
     print(f"{workers} workers: {step_ms(workers, C):3.0f} ms per step, model {model:3.0f} ms")
 
 # %% [markdown]
-# If the simulation is the limit, more workers on more cores help, and a faster file does not. If it is much slower than
-# the step, simulate once, and write the events to shards.
+# If the simulation is the limit, more workers on more cores help, but a faster storage does not. If the simulation is
+# much slower than the step, simulate once, and write the events to shards.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **05g** Some say 1, because every event is still read. It is nearly 16: already a single batch needs every row group,
-#   and now a group is read once for 16 batches.
+# - **05g** Some say 1, because every event is still read. It is nearly 16, because even a single batch needs every row
+#   group. Now a group is read only once for 16 batches.
 # - **05h** Most say 8. It is 5, because 0 + 1 = 1 + 0.

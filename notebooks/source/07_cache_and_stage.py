@@ -107,7 +107,7 @@ cu.reveal("07b", small_files)
 #
 # ## A common staging script
 #
-# Many stage like this:
+# Many people stage like this:
 
 # %%
 from course_stories.staging_scripts import (
@@ -567,8 +567,9 @@ cu.reveal("07e", stretches["cut, then cached"])
 # - **[3FS](https://github.com/deepseek-ai/3FS)** of DeepSeek connects the SSDs of many nodes by a fast
 #   network. A read test on 180 storage nodes gave 6.6 TiB/s. Its authors say that data then need no shuffling in advance,
 #   because the hardware makes random access fast.
-# - **[CernVM-FS](https://cernvm.cern.ch/fs/)** shows software in the read-only folder `/cvmfs`. A node fetches a file over
-#   HTTP when it is first used, and caches it. Use it for environments with many small files, and not for training data.
+# - **[CernVM-FS](https://cernvm.cern.ch/fs/)** provides software in the read-only folder `/cvmfs`. A node fetches each file
+#   over HTTP when the file is first used, and caches it. Use CernVM-FS for software environments with many small files, and
+#   not for training data.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

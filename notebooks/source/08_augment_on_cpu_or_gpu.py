@@ -670,10 +670,11 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # ## Shift each event as a whole
 #
-# A detector is not known exactly. Suppose that its light yield is uncertain by 10 %. <!-- given --> A network that
-# should not depend on it trains on events whose charges are scaled by a random factor. All pulses of an event get the
-# same factor, because they share the error. Two *views* of an event, which a contrastive loss compares, get two
-# factors. The batch is a table of pulses with offsets (`Ragged`, notebook 01), and can be on any device.
+# No detector is known exactly. Suppose that the light yield of ours is uncertain by 10 %. <!-- given --> If a network
+# should not depend on the light yield, train it on events whose charges are scaled by a random factor. All pulses of an
+# event get the same factor, because they share the error. A contrastive loss compares two random *views* of the same
+# event. Each view gets its own factor. The batch is a table of pulses with offsets (`Ragged`, notebook 01), and can be on
+# any device.
 
 # %%
 from course_utils.loading.events import MemmapEvents
@@ -692,8 +693,8 @@ def scale_charges(pulses, step, views=2, spread=0.1):
 # %%
 cu.predict(
     "08g",
-    "Instead, each pulse gets its own factor, with a spread of 10 %. By how much does the total "
-    "charge of a typical event then scatter?",
+    "Suppose that each pulse gets its own factor, with a spread of 10 %. By how much does the "
+    "total charge of a typical event then scatter?",
     unit="%",
 )
 
@@ -714,14 +715,14 @@ for name, scaled in views.items():
 cu.reveal("08g", scatter["a factor per pulse"])
 
 # %% [markdown]
-# The factors of many pulses cancel, so the network would never see the error that you want it to ignore. Draw a
+# The factors of many pulses average out, so the network would never see the error that you want it to ignore. Draw a
 # systematic shift once for each event and view, and noise for each pulse.
 #
-# ## Join graphs, and search neighbours
+# ## Join graphs, and search for neighbours
 #
 # A graph network needs edges. Here, each pulse is connected to the eight nearest pulses of its event, in space and
-# time. A batch of graphs is one large graph: concatenate the nodes, and add to the edges of each graph the number of
-# nodes before it.
+# time. A batch of graphs is one large graph. To build it, concatenate the nodes, and add to the node numbers in the edges
+# of each graph the number of nodes in the graphs before it.
 
 
 # %%
@@ -755,7 +756,7 @@ print(bool((pulses.sample[edges[0]] == pulses.sample[edges[1]]).all()))
 # %%
 cu.predict(
     "08h",
-    "Workers search the neighbours. How many times as many bytes does a batch have with its edges?",
+    "Workers search for the neighbours. How many times larger is a batch with edges than without?",
     unit="times",
 )
 
@@ -763,9 +764,9 @@ cu.predict(
 cu.reveal("08h", (pulses.values.nbytes + edges.nbytes) / pulses.values.nbytes)
 
 # %% [markdown]
-# An edge is two int64 numbers, and a pulse is four float32 numbers. If the device searches, the edges never cross the
-# bus. It searches in the complete batch, padded with places that are infinitely far away. We time both ways here. The
-# search in the batch runs on the GPU if there is one.
+# An edge is two int64 numbers, and a pulse is four float32 numbers. If the search runs on the device, the edges never
+# cross the bus. This search uses the complete batch, padded with pulses that are infinitely far away. We time both ways
+# here. The search in the batch runs on the GPU if there is one.
 
 
 # %%
@@ -791,18 +792,18 @@ print(f"reading these 64 events takes {reading_ms:.1f} ms")
 bars({"ms for a batch of 64 events": search_ms, "operations of torch": operations})
 
 # %% [markdown]
-# The search costs far more than reading. On a CPU, the padded batch is the slower way. On a GPU the number of operations
-# matters, and here it does not depend on the batch size. Search in the workers if they have time. If the workers or the
-# bus are the limit, search on the device.
+# The search takes far longer than reading. On a CPU, the search in the padded batch is the slower way. On a GPU, the number
+# of operations matters, and the search in the batch needs the same number for any batch size. Search in the workers if they
+# have time. If the workers or the bus are the limit, search on the device.
 #
 # [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) joins graphs in its `Batch` in the same way.
-# `CudaPrefetcher` of notebook 09 copies a `Batch` as a whole, and protects its memory.
+# `CudaPrefetcher` of notebook 09 copies a complete `Batch`, and protects its memory.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **08g** Many say 10. It is 1 or 2, because the factors of many pulses cancel. Ask which of the two kinds of
-#   error a calibration has.
+# - **08g** Many say 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
+#   of error a wrong calibration causes.
 # - **08h** Most say 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.

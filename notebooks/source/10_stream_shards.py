@@ -492,7 +492,7 @@ cu.check("10.3", make_stream)
 # stream_shards("/eos/me/shards", fs=fsspec.filesystem("root", hostid="host"))  # needs fsspec-xrootd
 # ```
 #
-# The last line reads over XRootD, as on the grid, with [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd).
+# The last line reads over XRootD, as jobs on the grid do, with [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd).
 # [EOS](https://information-technology.web.cern.ch/services/eos-service), the disk storage of CERN, is also mounted as the
 # folder `/eos`. For many files, LHCb's
 # [starterkit](https://lhcb-starterkit-run3.docs.cern.ch/first-analysis-steps/eos-storage) recommends XRootD instead.

@@ -104,7 +104,7 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 #
 # - in each epoch, the model learns once from each event of `job.training`, in mixed batches of
 #   16; <!-- given -->
-# - each epoch has other batches, in another order;
+# - each epoch has different batches, in a different order;
 # - the tokens of each event, `learn`, the learning rate and the evaluation do not change.
 #
 # Your targets:
@@ -179,7 +179,7 @@ for fault in faults_of(0):
 #
 # A fast loader is useful only if the model learns from its samples. In the first task, the model
 # predicts a hidden sensor, and its loss is the *surprise* at the true sensor, in units called nats. A
-# loss of x nats means that the model hesitates between e^x sensors. A guess that knows only how often
+# loss of x nats means that the model hesitates between e^x sensors. A guess that uses only how often
 # each sensor is hit hesitates between about 5,000.
 
 # %%
