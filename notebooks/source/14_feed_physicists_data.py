@@ -6,7 +6,7 @@
 # **You will learn:**
 #
 # - what it costs to read one event of a ROOT file, and a whole *cluster* of events; <!-- 14a -->
-# - to predict how well clusters mix, from the number of clusters in memory; <!-- 14b 14.1 -->
+# - to predict how well clusters mix, from their number in memory; <!-- 14b 14.1 -->
 # - when conversion pays; <!-- 14c -->
 # - which changes of event weights are allowed. <!-- 14d 14.3 -->
 #
@@ -57,7 +57,7 @@ print(*tree.keys(), sep=", ")
 # A ROOT file contains a table of events, called a **TTree**. Each column of the table is cut into **baskets**. A basket
 # is compressed and can only be read completely. The baskets of all columns begin and end together at certain events. The
 # events in between form a **cluster**. The course's `RootFiles` reads clusters, and only the columns that you name. Here
-# it reads from an emulated storage that takes 100 ms for each request. <!-- given -->
+# it reads from an emulated storage that takes 100 ms per request. <!-- given -->
 
 # %%
 from course_utils.hardware.storage import VirtualClock
@@ -72,14 +72,14 @@ print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clust
 
 # %% [markdown]
 # uproot returns *awkward arrays*, whose rows have different lengths. A model needs two ordinary arrays instead: the *flat
-# values* of all particles, and the *offsets* at which the jets begin. You get both without a loop over jets.
+# values* of all particles, and the *offsets* at which the jets begin.
 
 # %%
 import awkward as ak
 import numpy as np
 
 energy = uproot.open(paths[0])["tree"]["part_energy"].array(entry_stop=4)
-flat = ak.flatten(energy).to_numpy()
+flat = ak.flatten(energy).to_numpy()  # without a loop over jets
 offsets = np.cumsum([0, *ak.num(energy)])
 print(energy.type, "->", flat.dtype, flat.shape, "offsets", offsets)
 
@@ -106,9 +106,8 @@ from course_utils.loading.root_files import ClusterStream
 from keepfed.loaders.ragged import RaggedCollate
 
 entries = [jets.read(cluster).fields for cluster in jets.clusters]
-signal, weight = (
-    np.concatenate([entry[name] for entry in entries]) for name in ("label_Hbb", "weight")
-)
+names = "label_Hbb", "weight"
+signal, weight = (np.concatenate([entry[name] for entry in entries]) for name in names)
 collate = RaggedCollate("values")
 
 
@@ -130,13 +129,13 @@ for name, way in {"jet by jet": alone, "cluster by cluster": one}.items():
 cu.reveal("14a", alone.requests / one.requests)
 
 # %% [markdown]
-# Each jet costs a request, and the storage sends the whole cluster of this jet. So the factor is the number of jets in a
-# cluster. In real files, it is often in the thousands.
+# Each jet costs a request, and the storage sends its whole cluster. So the factor is the number of jets in a
+# cluster. In real files, it is often thousands.
 #
 # ## Mix clusters
 #
-# Both serve every jet exactly once. But signal and background are in different files,
-# so a cluster contains only one of them.
+# Both ways serve every jet exactly once. But signal and background are in different files, so a cluster contains only
+# one of them.
 
 # %%
 cu.predict(
@@ -158,13 +157,11 @@ cu.reveal("14b", one.mixing.worth)
 
 # %%
 buffered = {memory: read(memory) for memory in (500, 1000, 2000)}
-for memory, way in buffered.items():
+for memory, way in buffered.items():  # a short epoch, so a few per cent are chance
     k = 2 * memory / 125  # a cluster has 125 jets
     print(f"{memory:5} jets: scatter {way.mixing.ratio:.2f}, predicted {(1 + 64 / k) ** 0.5:.2f}")
 
 # %% [markdown]
-# The measured scatter is itself uncertain by some per cent, because the epoch is short.
-#
 # ### Exercise 14.1 · 10 min · ●●○
 #
 # Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and cluster
@@ -251,7 +248,7 @@ plot_ways(ways, {"converted": once_s}, steps_s=steps_s)
 
 # %%
 def break_even(workers):
-    with_buffer = max(buffered[2000].seconds / workers, steps_s)
+    with_buffer = max(buffered[2000].seconds / workers, steps_s)  # a buffer in each
     saved_s = with_buffer - max(converted.seconds, steps_s)  # in each epoch
     return int(once_s // saved_s) + 1 if saved_s > 0 else "never"
 
@@ -263,8 +260,7 @@ cu.reveal("14c", break_even(1))
 # The left panel shows that random jets mix ideally, but need thousands of requests. Clusters need few requests, and mix
 # better with more memory. The converted file mixes ideally without any request. The right panel shows that conversion costs
 # about one epoch of reading, so it pays from the second epoch. It never pays if enough workers overlap all reading with the
-# steps, as four workers do here. It is also a bad choice if the copy does not fit on your disk, or if your selection changes
-# every day.
+# steps, as four workers do here. It is also a bad choice if your disk is too small, or if your selection changes every day.
 #
 # ## Weights
 #
@@ -332,7 +328,7 @@ cu.check("14.3", changes)
 
 # %% [markdown]
 # Change d is a good choice if weights differ widely, because few draws are wasted on small weights. Change f is the usual
-# way to show a rare signal to the model more often.
+# way to show a rare signal more often.
 #
 # ## You now can
 #
@@ -458,8 +454,8 @@ print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
 #
 # You rarely need all columns. The baskets of two columns are usually not next to each other in the file, so the reader
 # needs several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given -->
-# S3 needs a request for each range. uproot merges ranges with small gaps between them, so we read two columns
-# of eight clusters at once:
+# S3 needs a request for each range. uproot merges ranges with small gaps between them, so we read two columns of eight
+# clusters at once:
 
 # %%
 from dataclasses import replace
