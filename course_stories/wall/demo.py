@@ -1,9 +1,9 @@
-"""Invented seats, which play a class in notebook 02 for a rehearsal."""
+"""Invented seats, which play a class in notebook 02 for a rehearsal, and guess in the decks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -14,18 +14,29 @@ _NOTEBOOK = "02"
 _PAUSE_S = 1.0
 
 
-async def play(room: Room, seats: int) -> None:
-    """Post as `seats` learners, most of it at once and the rest one seat at a time."""
+async def play(room: Room, seats: int, chosen: Callable[[], str]) -> None:
+    """Post as `seats` learners, most of it at once and the rest one seat at a time.
+
+    Later, all guess if the key that `chosen` returns is of a question outside of the notebook.
+    """
     random, rest = Random(seats), []
-    for number in range(min(seats, MOST_SEATS)):
-        posts = list(_posts(room, f"demo{_letters(number)}", random))
+    names = [f"demo{_letters(number)}" for number in range(min(seats, MOST_SEATS))]
+    for number, seat in enumerate(names):
+        posts = list(_posts(room, seat, random))
         now = len(posts) if number % 4 else len(posts) // 2
         rest += posts[now:]
         for post in posts[:now]:
             room.take(room.read(post))
-    for post in rest:
+    while True:
+        if rest:
+            room.take(room.read(rest.pop(0)))
         await asyncio.sleep(_PAUSE_S)
-        room.take(room.read(post))
+        question = room.course.questions.get(chosen())
+        if not question or question.key.startswith(_NOTEBOOK) or room.values("guess", question.key):
+            continue
+        for seat in names:
+            about = {"seat": seat, "kind": "guess", "key": question.key}
+            room.take(room.read({**about, "value": _value(question, random, spread=0.8)}))
 
 
 def _posts(room: Room, seat: str, random: Random) -> Iterator[dict[str, Any]]:

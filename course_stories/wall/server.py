@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import segno
 from tornado.web import HTTPError
 
 from course_stories.leaderboard import Board, PostLimits
@@ -51,6 +52,7 @@ class _Hall:
 
     journal: Journal
     addresses: WallAddresses
+    code: list[str]  # QR code of the phone's address, a text of 0 and 1 for each row
     playing: asyncio.Task[None] | None = None
 
     def __init__(self, room: Room) -> None:
@@ -72,6 +74,7 @@ class _Hall:
             shown |= {"guessed": len(guesses), "measured": len(measured)}
         shown |= {"seats": room.seats, "turn": self.turn, "pace": room.pace()}
         shown |= {"join": self.addresses.join, "phone": self.addresses.phone}
+        shown |= {"code": self.code}
         return shown | {"is_demo": self.playing is not None}
 
 
@@ -175,7 +178,9 @@ def serve_wall(
         # now that the port is ours, no other wall writes the journal
         hall.journal = Journal(path, [json.dumps(tokens), *room.lines()])
         if demo:
-            hall.playing = asyncio.get_running_loop().create_task(play(room, demo))
+            hall.playing = asyncio.get_running_loop().create_task(
+                play(room, demo, lambda: hall.key)
+            )
         at = f"{address}:{port}"
         hall.addresses = WallAddresses(
             f"http://{at}/?token={tokens['token']}",
@@ -184,6 +189,8 @@ def serve_wall(
             f"course join {at} {tokens['token']}",
             room.seats,
         )
+        code = segno.make(hall.addresses.phone, micro=False)
+        hall.code = ["".join(map(str, row)) for row in code.matrix]
         ready(hall.addresses)
 
     names = {"/": "wall", "/desk": "desk", "/guess": "guess", "/board": "board"}

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import segno
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -127,14 +127,12 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
 
 
 def _book() -> str:
-    """Return the address of the book, and its QR code if `segno` is installed."""
+    """Return the address of the book, and its QR code."""
     project = tomllib.loads((SLIDES.parent / "pyproject.toml").read_text("utf-8"))["project"]
     address = project["urls"]["Documentation"]
     shown = escape(address.removeprefix("https://").replace("/", "/\u200b"))  # may wrap at slashes
-    code = ""
-    if find_spec("segno"):
-        drawn = import_module("segno").make(address, micro=False).svg_inline(scale=9, light="white")
-        code = f'<figure role="img" aria-label="QR code of the book">{drawn}</figure>'
+    drawn = segno.make(address, micro=False).svg_inline(scale=9, light="white")
+    code = f'<figure role="img" aria-label="QR code of the book">{drawn}</figure>'
     return f'{code}<p><a href="{escape(address)}">{shown}</a></p>'
 
 

@@ -16,6 +16,8 @@ ON_A_SLIDE.replaceSync(`
   .sentence b { white-space: nowrap; }
   .printed { margin: 0 !important; font-size: 11px !important; font-weight: 600; }
 `);
+// A question covers its slide until the next key press.
+for (const guess of document.querySelectorAll(".slide > .guess:not(:last-child)")) paper ? guess.remove() : guess.classList.add("fragment", "custom");
 mountAll();
 const view = (box) => box.querySelector("script + div").shadowRoot.querySelector(".tl").timeline;
 const allReady = () => Promise.all([...document.querySelectorAll(".timeline")].map((box) => view(box).ready));
@@ -84,9 +86,9 @@ function showWall() {
 
 // Show or hide the recording of a demo, which covers the slide, or the measured values of the wall.
 function unfold() {
-  deck.getCurrentSlide().querySelector(".guess iframe")?.contentWindow.postMessage("uncover", "*");
-  const folded = deck.getCurrentSlide().querySelector(".demo details");
-  if (folded) folded.open = !folded.open;
+  const [wall, folded] = [".guess:not(.visible) iframe", ".demo details"].map((one) => deck.getCurrentSlide().querySelector(one));
+  if (wall) wall.contentWindow.postMessage("uncover", "*");
+  else if (folded) folded.open = !folded.open;
 }
 
 // Select a state of the current timeline with the digits 1 to 9.
@@ -181,10 +183,10 @@ const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();
 await laidOut;
 for (const number of document.querySelectorAll(".slide-number-pdf")) number.textContent = number.parentElement.querySelector("section").dataset.number;
-deck.on("fragmentshown", stepAll);
-deck.on("fragmenthidden", stepAll);
-deck.on("slidechanged", stepAll);
-deck.on("slidechanged", () => boxes.forEach(fit));
+for (const change of ["fragmentshown", "fragmenthidden", "slidechanged"]) {
+  deck.on(change, stepAll);
+  deck.on(change, () => boxes.forEach(fit));
+}
 deck.on("slidechanged", showWall);
 if (asked.has("wall")) setWall(asked.get("wall"));
 showWall();

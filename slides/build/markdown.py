@@ -23,8 +23,8 @@
     :::source Somebody, Journal 1 (2026)
 
     :::guess fast-3
-    A question that the room can answer on its wall. The block is explained in
-    `course_stories/wall/questions.py`.
+    A question that the room can answer on its wall. It covers the slide and its heading until
+    the next key press. The block is explained in `course_stories/wall/questions.py`.
     unit: times
     :::
 

@@ -4,7 +4,7 @@ async () => {
   const slide = Reveal.getCurrentSlide().querySelector(".slide"), found = new Set();
   const frame = slide.getBoundingClientRect(), scale = frame.width / WIDTH;
   const source = slide.querySelector(".source");
-  const floor = source ? source.getBoundingClientRect().top : frame.bottom - 36 * scale;
+  const floor = source?.checkVisibility() ? source.getBoundingClientRect().top : frame.bottom - 36 * scale;
   const up = (node) => node.parentElement ?? node.getRootNode().host;
   const short = (text) => `"${text.trim().replace(/\s+/g, " ").slice(0, 40)}"`;
 

@@ -25,8 +25,8 @@ _NOT_PROSE = re.compile(
     r"```.*?```|`[^`\n]*`|<!--.*?-->|<[^>]*>|\]\([^)]*\)|^:::\w*|\$[^$\n]*\\[^$\n]*\$",
     re.DOTALL | re.MULTILINE,
 )
-_NOT_STATED = re.compile(  # pictures and timelines are computed, and source lines are sources
-    r"^:::(?:source [^\n]*$|(?:figure|timeline|source)\b.*?^:::$)",
+_NOT_STATED = re.compile(  # pictures and timelines are computed, sources are sources, questions ask
+    r"^:::(?:source [^\n]*$|(?:figure|timeline|source|guess)\b.*?^:::$)",
     re.DOTALL | re.MULTILINE,
 )
 _BLOCK_LINE = re.compile(r"^:::[^\n]*$|\$\$?[^$\n]+\$\$?", re.MULTILINE)

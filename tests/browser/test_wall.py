@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import cv2
 import nbformat
+import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -67,6 +69,11 @@ def fits(page: Page) -> bool:
     return bool(box[0] <= size["width"] and box[1] <= size["height"])
 
 
+def read_code(picture: bytes) -> str:
+    image = cv2.imdecode(np.frombuffer(picture, np.uint8), cv2.IMREAD_COLOR)
+    return str(cv2.QRCodeDetector().detectAndDecode(image)[0])
+
+
 def shoot(page: Page, name: str) -> None:
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -83,6 +90,10 @@ def test_wall_fits_and_is_readable_from_the_last_row(
     expect(status).to_contain_text("of 60 have guessed")
     assert page.locator("circle.dot").count() > 20
     assert page.locator(".mark").count() == 0
+    code = page.get_by_role("img", name="QR code for phones")
+    assert code.bounding_box()["width"] >= 256
+    assert page.locator("#picture").bounding_box()["width"] > 900
+    assert read_code(code.screenshot()) == wall.phone
     shoot(page, "guesses")
     page.keyboard.press("r")
     expect(page.locator(".median")).to_have_count(1)
