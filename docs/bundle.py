@@ -181,7 +181,7 @@ def _wheels(folder: Path, systems: Iterable[str], python: str) -> None:
 
 
 def pins_for(pins: str, system: str, python: str) -> list[str]:
-    """Return those of the pins, one in a line, that apply to a system, without markers.
+    """Return the pins that apply to a system, without markers. `pins` has one pin per line.
 
     pip evaluates markers for the machine that downloads.
     """

@@ -30,7 +30,7 @@ STYLE = f"""<style>body{{margin:1rem;font:15px/1.4 system-ui,sans-serif}}
 .light{{{LIGHT.css()}}}.dark{{{DARK.css()}}}.grey{{{LIGHT.css()};filter:grayscale(1)}}
 .panes>div{{padding:16px;overflow:auto;border:1px solid gray;color:var(--fg);
 background:var(--bg)}}</style>"""
-# A shadow root keeps the ids of one copy of a picture apart from those of the others.
+# A shadow root separates the ids of each copy of a picture.
 SCRIPT = """<script>for (const box of document.querySelectorAll(".panes")) {
   const picture = box.querySelector("template");
   for (const width of ["desktop", "phone"]) for (const theme of ["light", "dark", "grey"]) {
