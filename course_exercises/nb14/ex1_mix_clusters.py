@@ -20,7 +20,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 Mix = Callable[[list[int], Callable[[int], Indices], int, int, np.random.Generator], Iterable[Any]]
 
-AGAIN, UNREAD = "clusters read again", "clusters never read"
+AGAIN, UNREAD = "clusters read again", "events served unread"
 BEYOND, UNUSED, APART = "events beyond the memory", "most events held", "scatter"
 MOST_SCATTER = 2.6  # 16 pure clusters that are served completely give 2.2
 
@@ -33,8 +33,8 @@ class ClusterCase(NamedTuple):
     memory: int
 
     def __str__(self) -> str:
-        sizes = f"{min(self.sizes)} to {max(self.sizes)} events"
-        return f"{len(self.sizes)} clusters of {sizes} and batches of {self.batch_size}"
+        sizes = " to ".join(map(str, sorted({min(self.sizes), max(self.sizes)})))
+        return f"{len(self.sizes)} clusters of {sizes} events and batches of {self.batch_size}"
 
 
 ALONE = ClusterCase((500,), 64, 600)
@@ -56,8 +56,7 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: got[UNREAD],
-        "With {case}, {got[clusters never read]} clusters are never read, but their events are "
-        "served.",
+        "With {case}, {got[events served unread]} events are served before they are read.",
         "Serve only events that `read` returned. A real file has no other way to get them.",
     ),
     Slip(
@@ -88,12 +87,13 @@ def mix_clusters(mixed_batches: Mix) -> Verdict:
     expect_random(partial(_order, mixed_batches, ALONE))
     expect_random(partial(_order, mixed_batches, SORTED), lambda event: event // SORTED.sizes[0])
     return right(
-        "Each cluster is read once, and 8 % of the events in memory mix signal and background well."
+        "Each cluster is read once, and 8 % of the events in memory are enough to mix signal and "
+        "background well."
     )
 
 
 def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
-    batches, reads, held = _run(mixed_batches, case, 0)
+    batches, reads, least, held = _run(mixed_batches, case, 0)
     events = np.arange(sum(case.sizes))
     signal, scatter = events < len(events) // 4, 0.0
     if case is SORTED:
@@ -103,7 +103,7 @@ def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
         **ledger(batches, events, case.batch_size),
         AGAIN: len(reads) - len({*reads}),
         BEYOND: max(0, held - case.memory),
-        UNREAD: len({*range(len(case.sizes))} - {*reads}),
+        UNREAD: max(0, -least),
         UNUSED: held if case is SORTED and held < 0.8 * case.memory else 0,
         APART: scatter if scatter > MOST_SCATTER else 0,
     }
@@ -113,10 +113,12 @@ def _order(mixed_batches: Mix, case: ClusterCase, seed: int) -> list[int]:
     return [*chain.from_iterable(batch.tolist() for batch in _run(mixed_batches, case, seed)[0])]
 
 
-def _run(mixed_batches: Mix, case: ClusterCase, seed: int) -> tuple[list[Indices], list[int], int]:
-    """Return the batches of an epoch, the clusters it read, and the most events it held."""
+def _run(
+    mixed_batches: Mix, case: ClusterCase, seed: int
+) -> tuple[list[Indices], list[int], int, int]:
+    """Return the batches of an epoch, the clusters it read, and the least and most events held."""
     edges, sizes = np.cumsum([0, *case.sizes]), [*case.sizes]
-    reads, batches, held, most = list[int](), list[Any](), 0, 0
+    reads, batches, held, least, most = list[int](), list[Any](), 0, 0, 0
 
     def read(cluster: int) -> Indices:
         nonlocal held, most
@@ -128,10 +130,10 @@ def _run(mixed_batches: Mix, case: ClusterCase, seed: int) -> tuple[list[Indices
         rng = np.random.default_rng(seed)
         for batch in mixed_batches(sizes, read, case.batch_size, case.memory, rng):
             batches.append(batch)
-            held -= np.size(batch)
+            least = min(least, held := held - np.size(batch))
             expect(
                 len(batches) <= edges[-1],
                 f"With {case}, there are more batches than events.",
                 "End the generator after the last event.",
             )
-    return read_batches(batches, np.arange(edges[-1])), reads, most
+    return read_batches(batches, np.arange(edges[-1])), reads, least, most

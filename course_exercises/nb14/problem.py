@@ -36,18 +36,18 @@ SLIPS = (
 def judge_epochs(
     epoch: Callable[[Case], dict[str, Any]], cases: Iterable[Case], *slips: Slip
 ) -> None:
-    """Refuse an epoch in which a fact is not 0, by a slip of the ledger or one of `slips`."""
+    """Reject an epoch in which a fact is not 0, with a message from the ledger or from `slips`."""
     compare(epoch, lambda _: None, cases, *SLIPS, *slips, same=lambda got, _: not any(got.values()))
 
 
 def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:
-    """Return the batches as arrays of known indices; refuse anything else."""
+    """Return the batches as arrays of known indices, and reject anything else."""
     found = [np.asarray(batch) for batch in batches]
     for batch in found:
         expect(
             batch.ndim == 1 and batch.dtype.kind in "iu" and np.isin(batch, known).all(),
             f"A batch is {short(batch)}, but each batch must be an array of event indices.",
-            "Serve entries of the arrays that you got, not positions in them or other numbers.",
+            "Serve elements of the arrays that you received, not their positions or other numbers.",
         )
     return found
 
@@ -64,14 +64,14 @@ def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[
 def expect_random(
     order: Callable[[int], Sequence[int]], cluster: Callable[[int], int] = int
 ) -> None:
-    """Refuse orders that do not depend on the given generator alone; `order` gets its seed.
+    """Reject orders that do not depend only on the given generator. `order` receives its seed.
 
     Events of the same `cluster` may stay close to each other.
     """
     first, second = ([*dict.fromkeys(map(cluster, order(seed)))] for seed in (1, 2))
     expect(
         order(1) == order(1),
-        "The same generator gives another order. Your answer draws from a second generator.",
+        "The same generator gives a different order. Your answer draws from a second generator.",
         "Draw only from rng.",
     )
     expect_mixed([first, second], sorted(first))
