@@ -1,6 +1,7 @@
-"""Constants to normalise photographs, and the cost of augmentation for training jobs."""
+"""Constants to normalise photographs, the cost of augmentation for training jobs, and graphs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -28,3 +29,10 @@ JOBS = {
     "large model": AugmentJob(16, 40, 80, 200, 15, 900, 9_000),
     "full device": AugmentJob(2, 40, 80, 30, 3, 900, 400),
 }
+
+
+class Graph(NamedTuple):
+    """A graph. The names are those of PyTorch Geometric."""
+
+    x: torch.Tensor  # features of the nodes, float32 (nodes, features)
+    edge_index: torch.Tensor  # from and to which node each edge goes, int64 (2, edges)

@@ -489,7 +489,7 @@ cu.check("08.3", random_crops)
 # - In 8.3 most write the loop first, then one offset for all. Ask for the number of operations, and for
 #   the number of different windows.
 #
-# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If you have
+# **Extra.** Homework: 8.3, 8.4, a batch at a time on the CPU, the fast image loader, libraries. If you have
 # ten minutes left, run the image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
@@ -718,28 +718,17 @@ cu.reveal("08g", scatter["a factor per pulse"])
 # The factors of many pulses average out, so the network would never see the error that you want it to ignore. Draw a
 # systematic shift once for each event and view, and noise for each pulse.
 #
-# ## Join graphs, and search for neighbours
+# ## Search for neighbours
 #
 # A graph network needs edges. Here, each pulse is connected to the eight nearest pulses of its event, in space and
-# time. A batch of graphs is one large graph. To build it, concatenate the nodes, and add to the node numbers in the edges
-# of each graph the number of nodes in the graphs before it.
+# time.
 
 
 # %%
-# %%worker_module my_graphs
-import torch
-
-
 def nearest(places, k=8):
     """Return the edges (2, k * nodes) from the k nearest nodes to each node of one graph."""
     near = torch.cdist(places, places).topk(k + 1, largest=False).indices[:, 1:]
     return torch.stack([near.flatten(), torch.arange(len(places)).repeat_interleave(k)])
-
-
-def join_graphs(edges, offsets):
-    """Return the edges of one large graph. Graph i has the nodes from offsets[i] on."""
-    firsts = offsets[:-1].tolist()
-    return torch.cat([part + first for part, first in zip(edges, firsts, strict=True)], 1)
 
 
 # %%
@@ -749,9 +738,8 @@ sensors = torch.from_numpy(read_sensors(events.folder))
 time_ns, _, sensor, _ = pulses.values.T
 places = torch.cat([sensors[sensor.long()], 0.3 * time_ns[:, None]], 1)  # light: 0.3 m in a ns
 of_events = places.split(pulses.offsets.diff().tolist())
-edges = join_graphs([nearest(part) for part in of_events], pulses.offsets)
-print(f"{len(places):,} nodes and {edges.shape[1]:,} edges; every edge stays in its event:")
-print(bool((pulses.sample[edges[0]] == pulses.sample[edges[1]]).all()))
+edges = [nearest(part) for part in of_events]
+print(f"{len(places):,} nodes and {sum(part.shape[1] for part in edges):,} edges")
 
 # %%
 cu.predict(
@@ -761,12 +749,12 @@ cu.predict(
 )
 
 # %%
-cu.reveal("08h", (pulses.values.nbytes + edges.nbytes) / pulses.values.nbytes)
+cu.reveal("08h", 1 + sum(part.nbytes for part in edges) / pulses.values.nbytes)
 
 # %% [markdown]
 # An edge is two int64 numbers, and a pulse is four float32 numbers. If the search runs on the device, the edges never
-# cross the bus. This search uses the complete batch, padded with pulses that are infinitely far away. We time both ways
-# here. The search in the batch runs on the GPU if there is one.
+# cross the bus. This search uses the complete batch, padded with pulses that are infinitely far away. It runs on the GPU
+# if there is one.
 
 
 # %%
@@ -796,8 +784,57 @@ bars({"ms for a batch of 64 events": search_ms, "operations of torch": operation
 # of operations matters, and the search in the batch needs the same number for any batch size. Search in the workers if they
 # have time. If the workers or the bus are the limit, search on the device.
 #
+# ## Join graphs
+#
+# The model needs one graph for each batch. A `Graph` contains `x`, float32 (nodes, features), and `edge_index`, int64
+# (2, edges). A column of `edge_index` contains the two nodes of an edge. Each graph numbers its nodes from 0.
+#
+# ### Exercise 8.4 · 10 min · ●●○
+#
+# Write the collate function that joins a list of graphs. Targets:
+#
+# - nodes and edges keep their order, and every edge stays in its graph;
+# - a third tensor, int64 (nodes,), contains the index of the graph for each node;
+# - a graph may have no edges, or only one node;
+# - no loop over nodes or edges, and the given graphs do not change.
+#
+# <details><summary>Hint 1: two graphs on paper</summary>
+#
+# If the first graph has three nodes, node 0 of the second graph is row 3 of the large `x`.
+#
+# </details>
+# <details><summary>Hint 2, after five minutes</summary>
+#
+# Let the tensor `nodes` contain the number of nodes of each graph. `nodes.cumsum(0) - nodes` counts the nodes before
+# each graph. `tensor.repeat_interleave(nodes)` repeats entry i `nodes[i]` times.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_graphs
+import torch
+
+from course_exercises.nb08.problem import Graph
+
+
+def join_graphs(graphs: list[Graph]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the nodes, the edges, and the index of the graph of each node."""
+    ### BEGIN SOLUTION
+    nodes = torch.tensor([len(graph.x) for graph in graphs])
+    pairs = zip(graphs, nodes.cumsum(0) - nodes, strict=True)
+    edge_index = torch.cat([graph.edge_index + first for graph, first in pairs], 1)
+    index = torch.arange(len(graphs)).repeat_interleave(nodes)
+    return torch.cat([graph.x for graph in graphs]), edge_index, index
+    ### END SOLUTION
+
+
+# %%
+cu.check("08.4", join_graphs)
+
+# %% [markdown]
 # [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) joins graphs in its `Batch` in the same way.
-# `CudaPrefetcher` of notebook 09 copies a complete `Batch`, and protects its memory.
+# `CudaPrefetcher` (notebook 09) copies a complete `Batch`, and protects its memory.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -807,3 +844,9 @@ bars({"ms for a batch of 64 events": search_ms, "operations of torch": operation
 # - **08g** Many say 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
 #   of error a wrong calibration causes.
 # - **08h** Most say 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.
+#
+# **Goes wrong.**
+#
+# - In 8.4 many shift the graph by its own nodes as well, or by the nodes of the graph before it only. Ask which row
+#   of the large `x` is node 0 of the third graph.
+# - Some take the number of nodes from the largest entry of `edge_index`. Ask what happens to a node without edges.
