@@ -97,7 +97,7 @@ def test_wheel_is_small_and_installs_only_our_names(built: Path) -> None:
 def test_course_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     libraries = [path for path in sys.path if path.endswith("-packages")]
     said = python(installed, libraries, COURSE, tmp_path)
-    assert said.split() == ["right", "True", "True", "16"]
+    assert said.split() == ["right", "True", "True", "17"]
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_users_of_one_installation_have_separate_homes(installed: Path, tmp_path
         home.mkdir()
         said = python(installed, libraries, command, home, HOME=str(home), USERPROFILE=str(home))
         assert str(home / "fast-data-loaders" / "data") in said
-        assert len(list(home.glob("mine/*.ipynb"))) == 16
+        assert len(list(home.glob("mine/*.ipynb"))) == 17
     assert sorted(installed.rglob("*")) == before
 
 
