@@ -51,7 +51,7 @@ class _Results(WallHandler):
         except KeepfedError as error:
             raise HTTPError(500, reason=_line(error)) from None
         except OSError as error:
-            said = f"The board cannot be written ({error.strerror}). Post again later."
+            said = f"The board cannot save the result ({error.strerror}). Post again later."
             raise HTTPError(507, reason=said) from None
 
 

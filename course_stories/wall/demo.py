@@ -15,7 +15,7 @@ _PAUSE_S = 1.0
 
 
 async def play(room: Room, seats: int, chosen: Callable[[], str]) -> None:
-    """Post as `seats` learners, most of it at once and the rest one seat at a time.
+    """Post as `seats` learners. Most posts come at once, and the rest one at a time.
 
     Later, all guess if the key that `chosen` returns is of a question outside of the notebook.
     """

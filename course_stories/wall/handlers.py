@@ -14,7 +14,7 @@ _PAGES = Path(__file__).with_name("pages")
 
 
 class WallHandler(TokenHandler):
-    """Request handler for a class, which accepts the token of the class and that of the desk."""
+    """Request handler that accepts the token of the class and the token of the desk."""
 
     called = "wall"
     wrong_token = 401
@@ -34,7 +34,7 @@ class WallHandler(TokenHandler):
 
 
 class PageHandler(WallHandler):
-    """Request handler for a page that shows untrusted texts, so only its own script may run."""
+    """Request handler for a page. It shows untrusted texts, so only its own script may run."""
 
     def initialize(self, page: str) -> None:
         """Take the arguments of the route."""

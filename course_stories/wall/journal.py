@@ -1,4 +1,4 @@
-"""A file of all posts, from which a wall continues after its process was killed."""
+"""A file of all posts, from which a wall can continue after its process was killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keepfed.files import replace_file
 
 
 class Journal:
-    """Appends lines of JSON to a file. They survive the process, but maybe not a power failure."""
+    """File of JSON lines that survive the process, but perhaps not a power failure."""
 
     def __init__(self, path: Path, lines: Iterable[str]) -> None:
         """Replace the file by `lines`, and open it."""
@@ -23,7 +23,7 @@ class Journal:
         self._waiting = b""  # not written yet, for example because the disk was full
 
     def append(self, line: str) -> None:
-        """Write a line, or "" for none, after those that could not be written before.
+        """Write a line, or "" for none, after the lines that could not be written earlier.
 
         Raises:
             OSError: If not all lines are written.

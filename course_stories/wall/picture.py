@@ -11,7 +11,7 @@ from course_stories.wall.questions import Question
 
 _SPREAD = 10  # ratio of numbers of times that need a logarithmic scale
 _WIDE = 100  # the same for other units
-_FEWEST = 4  # values that have a median worth a sentence
+_FEWEST = 4  # minimum number of values for a sentence about their median
 
 
 class Scale(NamedTuple):
@@ -41,7 +41,8 @@ class Scale(NamedTuple):
 def scale_for(values: Sequence[float], unit: str, more: Sequence[float] = ()) -> Scale:
     """Return a scale on which extreme values do not squeeze the others together.
 
-    Whether it is logarithmic depends on `values`, so it stays so when `more` are uncovered.
+    Only `values` decide whether it is logarithmic, so that this does not change when the
+    measured values `more` are uncovered.
     """
     if unit.startswith("%"):
         return Scale(0, 100)
@@ -89,7 +90,7 @@ def draw(question: Question, guesses: Sequence[Any], measured: Sequence[Any]) ->
         "ticks": [[scale.at(value), amount(value)] for value in scale.ticks()],
         "log": scale.log,
         "sentence": _sentence(question.unit, dots, measured)
-        + (f" {beyond} beyond the scale." if beyond else ""),
+        + (f" Not on the scale: {beyond}." if beyond else ""),
     }
 
 

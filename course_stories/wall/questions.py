@@ -1,7 +1,8 @@
-"""Questions that a class can guess: those of the notebooks' `cu.predict`, and those of the decks.
+"""Questions for guesses, from `cu.predict` in the notebooks and from the decks.
 
-A question in a deck is a block. Its key is new, or that of a prediction such as 02b, whose guesses
-it then shows. A question has a unit or choices, or neither:
+A question in a deck is a block with a key. The key is new, or it is the key of a prediction, such
+as 02b. In this case, the block shows the guesses for the prediction. A question has a unit or
+choices, or neither:
 
     :::guess fast-3
     How many times longer is a step?

@@ -1,4 +1,4 @@
-"""What a class has posted: the last value of each seat for each kind and key."""
+"""The posts of a class: the last value of each seat for each kind and key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_PLACE = "An error in the code, or another mistake"
 
 
 class RoomFull(Exception):
-    """The room has its largest number of seats."""
+    """The room has the maximum number of seats."""
 
 
 @dataclass
@@ -186,5 +186,5 @@ class Room:
 def _field(given: Mapping[str, Any], name: str, known: Container[str]) -> dict[str, Any]:
     value = given.get(name)
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name!r} is not one of this course.")
+        raise ValueError(f"The value of {name!r} does not exist in this course.")
     return {name: value}

@@ -44,7 +44,7 @@ class WallAddresses(NamedTuple):
     desk: str
     phone: str
     join: str  # command for learners
-    seats: int  # that an interrupted wall left
+    seats: int  # restored from an interrupted wall
 
 
 class _Hall:
@@ -101,7 +101,7 @@ class _Desk(WallHandler):
         given = _read_json(self.request.body)
         key = given.get("key")
         if not isinstance(key, str) or key not in {"", _PACE, *hall.room.course.questions}:
-            raise HTTPError(400, reason="'key' is not one of this course.")
+            raise HTTPError(400, reason="The value of 'key' does not exist in this course.")
         hall.key, hall.turn = key, hall.turn + 1
         (hall.uncovered.add if given.get("uncover") is True else hall.uncovered.discard)(key)
         self.set_status(204)
@@ -124,7 +124,7 @@ class _Posts(WallHandler):
         except RoomFull:
             raise HTTPError(429, reason="The wall is full.") from None
         except OSError as error:
-            said = f"The wall cannot be written ({error.strerror}). Post again later."
+            said = f"The wall cannot save the post ({error.strerror}). Post again later."
             raise HTTPError(507, reason=said) from None
         self.set_status(204)
 
@@ -152,11 +152,11 @@ def serve_wall(
     Args:
         home: Folder of the user. The leaderboard and the journal are in its folder `work`.
         ready: Called with the addresses when the server is running.
-        token: Token of the class; "" for that of an interrupted wall, or a new one.
+        token: Token of the class; "" for the token of an interrupted wall, or a new one.
         port: Port to listen on; 0 for a free port.
         address: Address to listen on, for this machine only or for its network.
-        demo: Number of invented seats, which leave nothing in `home`.
-        keep: Whether to add sums to `work/guesses.csv` at the end.
+        demo: Number of simulated seats, which leave nothing in `home`.
+        keep: Whether to add a summary to `work/guesses.csv` at the end.
 
     Raises:
         CourseError: If the server cannot start with these arguments.

@@ -1,4 +1,4 @@
-"""Sums of a wall, without seats: what a class guessed and measured, and its mistakes."""
+"""Summary of a wall, without seats: guesses, measured values and mistakes of a class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("date", "key", "text", *_SUMS, *(f"{name}_measured" for name in _SUM
 
 
 def add_sums(path: Path, room: Room) -> None:
-    """Append the sums of a room to a CSV file."""
+    """Append the summary of a room to a CSV file."""
     is_new = not path.exists()
     with path.open("a", encoding="utf-8", newline="") as file:
         table = csv.writer(file)

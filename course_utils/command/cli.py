@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         help="serve the local network, at this address of the machine (default: detected)",
     )
     command.add_argument("--demo", type=int, default=0, metavar="N", help="invent N learners")
-    command.add_argument("--keep", action="store_true", help="add sums to work/guesses.csv")
+    command.add_argument("--keep", action="store_true", help="add a summary to work/guesses.csv")
     command.set_defaults(command=_wall)
     light.add_watch(commands)
     light.add_audit(commands)
@@ -225,7 +225,7 @@ def _join(arguments: argparse.Namespace) -> int:
         return 0
     wall = join(arguments.address, arguments.token) if arguments.address else joined()
     if wall is None:
-        _say("You have joined no wall. To join one: course join ADDRESS TOKEN")
+        _say("You have not joined a wall. To join one: course join ADDRESS TOKEN")
         return 0
     status = deliver(wall, {"kind": "hand", "up": False})
     said = {204: "It answers.", 401: "It does not accept the token.", 0: "It does not answer."}
@@ -289,7 +289,7 @@ def _wall(arguments: argparse.Namespace) -> int:
         demo=arguments.demo,
         keep=arguments.keep,
     )
-    kept = " Sums are in work/guesses.csv." if arguments.keep else ""
+    kept = " A summary is in work/guesses.csv." if arguments.keep else ""
     _say(f"The wall has stopped. Its posts are deleted.{kept} The leaderboard is kept.")
     return 0
 

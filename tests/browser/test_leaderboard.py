@@ -31,7 +31,7 @@ def guarded(chromium: BrowserContext, url: str) -> Iterator[GuardedPage]:
 
 def test_page_updates_and_shows_names_as_text(guarded: GuardedPage, url: str) -> None:
     page = guarded.page
-    expect(page.get_by_role("status")).to_have_text("Nobody is here yet.")
+    expect(page.get_by_role("status")).to_have_text("The board is still empty.")
     expect(page.locator("#how")).to_contain_text(f'best(seed_of(script)), "{url}"')
     names = [
         "<img src=x onerror=alert(1)>",

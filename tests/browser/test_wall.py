@@ -215,7 +215,7 @@ def test_learner_guesses_and_asks_for_help_in_jupyterlab(
         field.fill("40")
         field.press("Enter")
         lab_page.page.get_by_role("button", name="I am stuck").click()
-        expect(lab_page.page.get_by_role("button", name="I can go on")).to_be_visible()
+        expect(lab_page.page.get_by_role("button", name="I can continue")).to_be_visible()
         lab_page.page.screenshot(path=SHOTS / "wall-joined.png")
         until(lambda: wall.picture().get("guessed") == 1)
         until(lambda: [hand[1] for hand in wall.trouble()["hands"]] == ["02"])

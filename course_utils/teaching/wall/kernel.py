@@ -67,7 +67,7 @@ def _button() -> widgets.ToggleButton:
     button = widgets.ToggleButton(description="I am stuck", icon="hand-paper-o")
 
     def toggle(change: dict[str, Any]) -> None:
-        button.description = "I can go on" if change["new"] else "I am stuck"
+        button.description = "I can continue" if change["new"] else "I am stuck"
         send("hand", "", up=change["new"])
 
     button.observe(toggle, "value")

@@ -1,4 +1,4 @@
-"""Join the wall of a class, or leave it: `course join`. The choice is in a file of this user."""
+"""Join or leave the wall of a class: `course join`. A file of this user stores the choice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Find where the sentence of a wrong check result is in the source code of the exercises.
+"""Find the place of an exercise's message in the source code.
 
-The wall receives this place, never the sentence, because a sentence may quote the learner's values.
+The wall receives this place and never the message, because a message may quote the
+learner's values.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 _FIELD = re.compile(r"\{[^{}]*\}")
-_SHORTEST = 15  # letters of a sentence that identify it
+_SHORTEST = 15  # minimum number of letters that identify a message
 
 
 def locate(message: str, module: str) -> str:

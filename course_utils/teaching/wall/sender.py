@@ -47,7 +47,7 @@ class Sender:
             self._filled.notify()
 
     def wake(self) -> None:
-        """Try again now, even during the silence after failed tries."""
+        """Try again now, even during the pause after failed tries."""
         self._woken.set()
 
     def _run(self) -> None:
@@ -58,7 +58,7 @@ class Sender:
                 self._pause(_SILENCE_S if self.status in WRONG_TOKEN else pause)
 
     def _is_settled(self) -> bool:
-        """Send the oldest post, and return whether it needs no other try."""
+        """Send the oldest post, and return False if it must be sent again."""
         with self._filled:
             self._filled.wait_for(lambda: self._posts)
             about, post = next(iter(self._posts.items()))
@@ -71,7 +71,7 @@ class Sender:
         return True
 
     def _try(self, post: Post) -> int | None:
-        with suppress(Exception):  # an error of ours costs this post, and must not end the thread
+        with suppress(Exception):  # an error loses this post, but must not end the thread
             if wall := joined():  # the learner may have left
                 values = {name: v() if callable(v) else v for name, v in post.items()}
                 return self._send(wall, values)

@@ -41,7 +41,7 @@ def test_extreme_values_stay_at_the_edge() -> None:
     shown = draw(READS, [*range(10, 50), 1e15, -500], [])
     assert shown["dots"][0] == 0
     assert shown["dots"][-1] == 1
-    assert shown["sentence"].endswith("2 beyond the scale.")
+    assert shown["sentence"].endswith("Not on the scale: 2.")
     assert len(shown["ticks"]) <= 7
 
 

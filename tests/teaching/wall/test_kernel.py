@@ -43,7 +43,7 @@ def test_notebook_sends_guess_measurement_result_and_hand(scratch: Path, wall: F
         assert wall.get() == sent
     kernel._button().value = True
     assert wall.get() == {"kind": "hand", "up": True}
-    assert kernel._button().description == "I can go on"
+    assert kernel._button().description == "I can continue"
     connect("03")
     assert wall.get() == {"kind": "at", "notebook": "03"}
     assert wall.posts.empty()

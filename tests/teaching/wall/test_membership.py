@@ -52,7 +52,7 @@ def test_course_join_reports_whether_the_wall_answers(
     wall: FakeWall, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["join"]) == 0
-    assert "You have joined no wall." in capsys.readouterr().out
+    assert "You have not joined a wall." in capsys.readouterr().out
     assert cli.main(["join", wall.address, "secret"]) == 0
     assert "It answers." in capsys.readouterr().out
     assert wall.posts.get()["header"] == "Bearer secret"
