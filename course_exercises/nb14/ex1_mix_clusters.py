@@ -9,7 +9,7 @@ import numpy as np
 
 from course_exercises.judging.compare import Slip
 from course_exercises.judging.probes import process_unchanged
-from course_exercises.nb14.problem import (
+from course_exercises.nb14.epochs import (
     Indices,
     expect_random,
     judge_epochs,
