@@ -1,4 +1,4 @@
-"""Invented seats, which play a class in notebook 02 for a rehearsal, and guess in the decks."""
+"""Simulated learners for a rehearsal: they work in notebook 02, and guess in the decks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAUSE_S = 1.0
 async def play(room: Room, seats: int, chosen: Callable[[], str]) -> None:
     """Post as `seats` learners. Most posts come at once, and the rest one at a time.
 
-    Later, all guess if the key that `chosen` returns is of a question outside of the notebook.
+    Later, all learners guess if `chosen` returns the key of a question outside the notebook.
     """
     random, rest = Random(seats), []
     names = [f"demo{_letters(number)}" for number in range(min(seats, MOST_SEATS))]

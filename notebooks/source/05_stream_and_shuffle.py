@@ -320,9 +320,9 @@ cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
 # In each picture, a row and a column are two parts of the file, with low energies at the top left. A field is
-# yellow if their events often share a batch. A uniform green is ideal. A buffer alone only
-# widens the diagonal: most events move by less than its length, and one in eight moves farther. This file is
-# sorted, so a buffer is hardly better than none. Small blocks come close to the ideal, but each costs a request.
+# yellow if their events often share a batch. A uniform green is ideal. A buffer alone only widens the diagonal:
+# most events move by less than its length, and one in eight moves farther. This file is sorted, so a buffer is
+# hardly better than none. Small blocks come close to the ideal, but each costs a request.
 #
 # On a file that was shuffled *once*, reading in order is already ideal. Reading its shards in random order
 # then makes every epoch different. The price is one copy of the data.

@@ -152,8 +152,8 @@ cu.reveal("14b", one.mixing.worth)
 # %% [markdown]
 # Suppose that a batch of B jets is drawn from k clusters, each of one class. Its share of signal scatters √(1 + B/k)
 # times as much as in a full shuffle, because two variances add: p(1 − p)/k for the clusters, and about p(1 − p)/B for the
-# jets (p: share of signal). So keep many clusters in memory. A shuffle buffer mixes even better,
-# like twice as many clusters as it can hold, because it still contains jets of older clusters.
+# jets (p: share of signal). So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many
+# clusters as it can hold, because it still contains jets of older clusters.
 
 # %%
 buffered = {memory: read(memory) for memory in (500, 1000, 2000)}
@@ -308,7 +308,8 @@ cu.reveal("14d", 100 * effective / len(background))
 #
 # <details><summary>Hint</summary>
 #
-# Multiply how often an event is drawn by its weight in the loss. This product must stay the same for each event.
+# Multiply how often an event is drawn by its weight in the loss. For all events, this product must change by the same
+# factor, or not at all.
 #
 # </details>
 
