@@ -768,6 +768,7 @@ cu.reveal("05h", len(summed))
 # %%
 # %%worker_module simulated
 import torch
+from threadpoolctl import threadpool_limits
 from torch.utils.data import IterableDataset
 
 from course_data.telescope.simulate import draw_events, simulate
@@ -781,12 +782,16 @@ class Simulated(IterableDataset):
     def __iter__(self):
         slot = WorkerSlot.here()
         rng = epoch_rng(0, self.epoch, slot)
-        for _ in split(range(self.batches), slot):
-            pulses, lengths = simulate(*draw_events(64, rng), rng)
-            yield torch.from_numpy(pulses), torch.from_numpy(lengths)
+        with threadpool_limits(1):
+            for _ in split(range(self.batches), slot):
+                pulses, lengths = simulate(*draw_events(64, rng), rng)
+                yield torch.from_numpy(pulses), torch.from_numpy(lengths)
 
 
 # %% [markdown]
+# PyTorch limits itself to one thread in a worker, but NumPy does not. Without `threadpool_limits`, each worker would use
+# all cores, and two workers would be slower than one.
+#
 # For the loop, the time L to load a batch is the time to simulate it. The model of notebook 02 still holds: a step
 # takes max(C, L / W) with W workers, if there are W free cores. Other programs on these cores make the step longer.
 
@@ -796,17 +801,17 @@ import time
 
 def step_ms(workers, step):
     gpu, ends = cu.get_accelerator(step_ms=step), []
-    for pulses, _ in DataLoader(Simulated(24), batch_size=None, num_workers=workers):
+    for pulses, _ in DataLoader(Simulated(100), batch_size=None, num_workers=workers):
         gpu.step(gpu.upload(pulses)).item()
         ends.append(time.perf_counter())
-    return 1000 * (ends[-1] - ends[7]) / (len(ends) - 8)  # workers start during the first steps
+    return 1000 * (ends[-1] - ends[39]) / 60  # workers start during the first steps
 
 
-C = 12
+C = 5
 L = step_ms(0, C) - C
 for workers in 1, 2:
     model = max(C, L / workers)
-    print(f"{workers} workers: {step_ms(workers, C):3.0f} ms per step, model {model:3.0f} ms")
+    print(f"num_workers={workers}: {step_ms(workers, C):3.0f} ms per step, model {model:3.0f} ms")
 
 # %% [markdown]
 # If the simulation is the limit, more workers on more cores help, but a faster storage does not. If the simulation is
