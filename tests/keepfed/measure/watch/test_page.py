@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from keepfed.measure.watch.report import write
 from keepfed.measure.watch.timing.ring_file import ProgramRun
 from tests.keepfed.measure.watch.handmade import loop
@@ -54,3 +56,14 @@ def test_page_loads_nothing_and_escapes_the_command(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "<img" not in page
     assert not re.search(r"(src|href)=['\"]?(http|//)", page)
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"batch_s": "fast"}', '{"batch_s": 1.0}'])
+def test_damaged_figures_of_the_run_before_cost_only_the_proof(
+    tmp_path: Path, damaged: str
+) -> None:
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "figures.json").write_text(damaged, "utf-8")
+    run = ProgramRun("python train.py", before=str(tmp_path / "before"))
+    write([loop()], tmp_path / "now", run)
+    assert "The proof" not in words(tmp_path / "now" / "report.html")
