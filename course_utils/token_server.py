@@ -24,7 +24,7 @@ from course_utils.errors import CourseError
 LOOPBACK = "127.0.0.1"
 _WAITING = 128  # connections in the queue: a whole class may connect at once
 _LONGEST_BODY = 64 * 1024  # bytes read of a request body; longer bodies are rejected
-_MOST_CONNECTIONS = 300  # of one address
+_MOST_CONNECTIONS = 300  # open connections from one address
 
 
 class TokenHandler(RequestHandler):

@@ -242,7 +242,7 @@ def _check_marks(path: Path, notebook: NotebookNode) -> None:
             line = cell.source[: mark.start()].count("\n")
             raise BuildError(
                 f"{path.name}: the mark in {cell.source.splitlines()[line].strip()!r} has no "
-                "partner or no value before it; mend it and build again."
+                "partner or no value before it; fix it and build again."
             )
 
 

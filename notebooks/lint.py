@@ -109,7 +109,7 @@ def _syntax(version: str, notebook: NotebookNode) -> Iterator[str]:
         try:
             _tree(cell)
         except SyntaxError as error:
-            yield f"{_name(cell)} is no Python in the {version} version ({error.msg}): mend it."
+            yield f"{_name(cell)} is not Python in the {version} version ({error.msg}). Fix it."
 
 
 def _pairs(learner: NotebookNode) -> Iterator[str]:

@@ -26,7 +26,7 @@ Pipeline = Callable[..., Any]
 
 SMALL = {"count": 40}  # enough shards to tell random orders from others
 LARGE = {"count": 15, "samples": 80}  # 1,215 samples, more than a buffer of 1,000 can hold
-PASSES = 20  # whose orders are compared
+PASSES = 20  # number of passes whose orders are compared
 WAITING = 64  # decoded samples that may wait, for example in a batch
 
 PRINTED = {

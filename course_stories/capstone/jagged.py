@@ -63,7 +63,7 @@ def attend(attention: nn.MultiheadAttention, states: Tensor, batch: Ragged) -> T
 
 
 class PaddingCosts(NamedTuple):
-    """What the same events cost in three kinds of batches."""
+    """Costs of the same events in three kinds of batches."""
 
     seconds: dict[str, float]  # CPU time of an epoch, by kind of batch
     padding: dict[str, float]  # share of the rows that are padding

@@ -45,7 +45,7 @@ class PageHandler(WallHandler):
         nonce = secrets.token_urlsafe(16)
         allowed = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'"
         more = "base-uri 'none'; form-action 'none'"
-        if self.page != "wall":  # which a slide may frame
+        if self.page != "wall":  # a slide may show the wall in a frame
             more += "; frame-ancestors 'none'"
         self.set_header("Content-Security-Policy", f"default-src 'none'; {allowed}; {more}")
         self.set_header("Cache-Control", "no-store")

@@ -29,7 +29,7 @@ class Post:
 
     seat: str
     kind: str
-    key: str  # of the question or exercise, or ""
+    key: str  # key of the question or exercise, or ""
     fields: dict[str, Any]
     number: int = 0  # order of arrival
     time: float = 0.0
@@ -47,7 +47,7 @@ class Room:
         self.course = course
         self._clock = clock
         self._posts = defaultdict[tuple[str, str], dict[str, Post]](dict)
-        self._last_key: dict[str, str] = {}  # that each seat guessed
+        self._last_key: dict[str, str] = {}  # key that each seat guessed last
         self._came: dict[str, float] = {}
         self._count = 0
 

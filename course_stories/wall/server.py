@@ -59,7 +59,7 @@ class _Hall:
         self.room = room
         self.address_limits = PostLimits(burst=300, a_second=30)
         self.seat_limits = PostLimits(burst=20, a_second=5)
-        self.key = ""  # that the desk shows; "" follows the room
+        self.key = ""  # question that the desk shows, or "" to follow the room
         self.uncovered: set[str] = set()
         self.turn = 0  # number of choices of the desk
 

@@ -45,7 +45,7 @@ def audit(
     if validation is None:
         return check([training[1]])
     other = _described(validation, "validation")
-    with torch.no_grad():  # which tells validation from training
+    with torch.no_grad():  # the audit recognises validation by it
         run_epoch(other[0], Account(other[1], other[0]))
     both = training[1], other[1]
     return check(both, () if groups is None else shared_groups(*both, groups))

@@ -34,7 +34,7 @@ from keepfed.measure.records import MAIN
 UNSEEN = 0  # fingerprint of a sample whose content was not inspected
 MAX_COST = 0.02  # maximum share of a worker's time for optional fingerprints
 SURE_BATCHES = 32  # batches of a process that are inspected in detail at any cost
-MAX_SPREADS = 10_000  # of an epoch
+MAX_SPREADS = 10_000  # number of spreads that an epoch keeps
 MAX_SAMPLES = 10_000_000  # samples of an epoch above which only one in `1 << thin` is kept
 
 
@@ -122,7 +122,7 @@ def _numbers(index: Any) -> list[int] | None:
 
 @dataclass
 class EpochRecord:
-    """What one epoch of a loader served to this process."""
+    """Record of the samples that one epoch of a loader served to this process."""
 
     number: int
     training: bool  # whether gradients were enabled when it began

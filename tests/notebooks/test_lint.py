@@ -45,7 +45,7 @@ def test_sample_follows_the_rules(sample: Path) -> None:
         ("You now can: build", "Build", "You now can"),
         ("import sample_checks", "x = 1\n" * 16, "has 17 lines, at most 15"),
         ("Squares from a worker.", "word " * 1200, "words of prose"),
-        ("index * index", "index * * index", "is no Python in the solved version"),
+        ("index * index", "index * * index", "is not Python in the solved version"),
         ('cu.reveal("90a", 3)', "3", "90a needs both"),
         ('cu.check("90.2", batches)', 'cu.check("90.2", batches)\n3', "end the cell with"),
         ("batches = 3", "class Cubes: ...\nbatches = 3", "defines Cubes, unknown to workers"),
