@@ -3,8 +3,9 @@
 Each public name is loaded when it is first used, so importing this package does not import torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from keepfed.errors import required
 
 __version__ = "1.0.0"
 
@@ -37,7 +38,7 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'keepfed' has no attribute {name!r}")
-    value = getattr(import_module(f"keepfed.{_HOME[name]}"), name)
+    value = getattr(required(f"keepfed.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 

@@ -29,7 +29,7 @@ def run(
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None,
     *,
-    install: str = "keepfed",
+    install: str = "",
     elsewhere: str = "choose a folder that you may write to",
 ) -> int:
     """Run the command that `argv` names, and print expected errors as a message on stderr.
@@ -37,7 +37,7 @@ def run(
     Args:
         parser: Parser of the program.
         argv: Arguments. None for those of this process.
-        install: Requirement that installs a missing package with pip.
+        install: Requirement that installs missing packages with pip. Empty for their own names.
         elsewhere: Imperative clause that tells how to choose another folder.
     """
     if not (sys.argv[1:] if argv is None else argv):

@@ -1,10 +1,13 @@
 """Errors that users are expected to meet, and messages that end with the next step."""
 
 import errno
+from importlib import import_module
+from typing import Any
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
+_DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python-headless"}  # other names for pip
 
 
 class KeepfedError(RuntimeError):
@@ -14,12 +17,25 @@ class KeepfedError(RuntimeError):
         return [str(self)]  # IPython calls this, so a notebook shows only the message
 
 
-def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
+def required(module: str) -> Any:
+    """Import a module, or raise an error that tells which package to install.
+
+    Raises:
+        KeepfedError: If a package is missing.
+        ModuleNotFoundError: If one of our own modules is missing, because pip cannot fix that.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
+
+
+def not_installed(error: ModuleNotFoundError, install: str = "") -> KeepfedError:
     """Return an error that tells how to install a missing package.
 
     Args:
         error: The failed import.
-        install: Requirement that installs the package with pip.
+        install: Requirement that installs the package with pip. Empty for its own name.
 
     Raises:
         ModuleNotFoundError: If one of our own modules is missing, because pip cannot fix that.
@@ -27,7 +43,8 @@ def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
     name = (error.name or "").partition(".")[0]
     if not name or name.startswith(("keepfed", "course_")):
         raise error
-    return KeepfedError(f'The package {name} is not installed: run pip install "{install}".')
+    install = f'"{install}"' if install else _DISTRIBUTIONS.get(name, name)
+    return KeepfedError(f"The package {name} is not installed: run pip install {install}.")
 
 
 def is_disk_full(error: OSError) -> bool:

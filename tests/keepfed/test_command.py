@@ -10,6 +10,7 @@ import pytest
 
 import course_utils
 from keepfed import command
+from keepfed.errors import KeepfedError, required
 
 
 def test_missing_package_is_reported_with_its_installation(
@@ -23,7 +24,11 @@ def test_missing_package_is_reported_with_its_installation(
     monkeypatch.delitem(sys.modules, "keepfed.field_guide.entry", raising=False)
     assert command.main(["why", "text"]) == 1
     said = capsys.readouterr().err
-    assert said == 'keepfed: The package tomllib is not installed: run pip install "keepfed".\n'
+    assert said == "keepfed: The package tomllib is not installed: run pip install tomllib.\n"
+    for module, package in {"torch": "torch", "PIL": "pillow"}.items():
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(KeepfedError, match=f"{module} is .* run pip install {package}.$"):
+            required(module)
 
 
 @pytest.mark.slow
