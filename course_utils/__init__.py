@@ -6,6 +6,7 @@ Public names are imported on first use, so importing the package does not import
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from course_utils.errors import INSTALL_AGAIN
 from keepfed import __version__ as __version__
 from keepfed.errors import not_installed
 
@@ -52,7 +53,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:
-        raise not_installed(error, "keepfed[course]") from None
+        raise not_installed(error, INSTALL_AGAIN) from None
     globals()[name] = value
     return value
 

@@ -37,7 +37,7 @@ def run(
     Args:
         parser: Parser of the program.
         argv: Arguments. None for those of this process.
-        install: Requirement that installs missing packages with pip. Empty for their own names.
+        install: Imperative clause that installs a missing package, if it is not pip.
         elsewhere: Imperative clause that tells how to choose another folder.
     """
     if not (sys.argv[1:] if argv is None else argv):

@@ -7,7 +7,14 @@ from typing import Any
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
-_DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python-headless"}  # other names for pip
+IMPORT_NAMES = {  # of packages that pip knows by another name
+    "ipython": "IPython",
+    "opencv-python-headless": "cv2",
+    "pillow": "PIL",
+    "pyyaml": "yaml",
+    "scikit-image": "skimage",
+}
+_PACKAGES = {name: package for package, name in IMPORT_NAMES.items()}
 
 
 class KeepfedError(RuntimeError):
@@ -30,21 +37,21 @@ def required(module: str) -> Any:
         raise not_installed(error) from None
 
 
-def not_installed(error: ModuleNotFoundError, install: str = "") -> KeepfedError:
+def not_installed(error: ImportError, install: str = "") -> KeepfedError:
     """Return an error that tells how to install a missing package.
 
     Args:
         error: The failed import.
-        install: Requirement that installs the package with pip. Empty for its own name.
+        install: Imperative clause, if it is not pip that installs this package.
 
     Raises:
-        ModuleNotFoundError: If one of our own modules is missing, because pip cannot fix that.
+        ImportError: If one of our own modules is missing, because pip cannot fix that.
     """
     name = (error.name or "").partition(".")[0]
     if not name or name.startswith(("keepfed", "course_")):
         raise error
-    install = f'"{install}"' if install else _DISTRIBUTIONS.get(name, name)
-    return KeepfedError(f"The package {name} is not installed: run pip install {install}.")
+    step = install or f"run pip install {_PACKAGES.get(name, name)}"
+    return KeepfedError(f"The package {name} is not installed: {step}.")
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from course_utils import paths
 from course_utils.command import lab, workfolder
-from course_utils.errors import CourseError
+from course_utils.errors import INSTALL_AGAIN, CourseError
 from keepfed import __version__
 from keepfed import command as light
 from keepfed.files import replace_file
@@ -28,7 +28,7 @@ _STOP = "Press Ctrl-C to stop."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
     elsewhere = "move the project to your home folder, or set COURSE_HOME"
-    return light.run(_parser(), argv, install="keepfed[course]", elsewhere=elsewhere)
+    return light.run(_parser(), argv, install=INSTALL_AGAIN, elsewhere=elsewhere)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,6 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from course_utils import paths
+from course_utils.errors import INSTALL_AGAIN
+from keepfed.errors import IMPORT_NAMES
 from keepfed.formatting import plural
 
 _PROJECT = "keepfed"
@@ -24,17 +26,7 @@ _EXTRAS = (
     "images",
     "notebook",
 )  # optional dependencies that the course needs
-_IMPORT_NAMES = {
-    "ipython": "IPython",
-    "opencv-python-headless": "cv2",
-    "pillow": "PIL",
-    "scikit-image": "skimage",
-}
 _PROGRAMS = {"py-spy"}  # packages without a module
-_INSTALL = (
-    'install the course again with `make lab`, with `pip install -e ".[course]"` in the folder of '
-    'the project, or with `pip install "keepfed[course]"`'
-)
 
 
 @dataclass(frozen=True)
@@ -64,13 +56,13 @@ def findings() -> Iterator[Checkup]:
     """Yield the state of each part. An unexpected error also counts as a fault."""
     parts: dict[str, tuple[Callable[[], str], str]] = {
         "python": (_python, "use Python 3.11 to 3.14"),
-        "packages": (_packages, _INSTALL),
-        "versions": (_versions, _INSTALL),
-        "imports": (_imports, _INSTALL),
+        "packages": (_packages, INSTALL_AGAIN),
+        "versions": (_versions, INSTALL_AGAIN),
+        "imports": (_imports, INSTALL_AGAIN),
         "folders": (_folders, "move the project to your home folder"),
         "data": (_data, "run `course data` to create the missing data"),
         "worker": (_worker, "look the error up with `course why`"),
-        "widget": (_widget, _INSTALL),
+        "widget": (_widget, INSTALL_AGAIN),
     }
     for part, (look, next_step) in parts.items():
         try:
@@ -152,7 +144,7 @@ def _versions() -> str:
 def _imports() -> str:
     for package in _required():
         if package.name not in _PROGRAMS:
-            name = _IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
+            name = IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
             importlib.import_module(name)
     return "every package can be imported"
 

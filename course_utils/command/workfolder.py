@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_utils.errors import CourseError
+from course_utils.errors import INSTALL_AGAIN, CourseError
 from keepfed.files import replace_file
 
 _MANIFEST = ".handed_out.json"
@@ -72,9 +72,7 @@ def number_of(name: str) -> str:
 def _notebooks(shipped: Path) -> list[Path]:
     notebooks = sorted(shipped.glob("*.ipynb"))
     if not notebooks:
-        raise CourseError(
-            f'{shipped} has no notebooks. Install the course again: pip install "keepfed[course]".'
-        )
+        raise CourseError(f"{shipped} has no notebooks. To fix this, {INSTALL_AGAIN}.")
     return notebooks
 
 

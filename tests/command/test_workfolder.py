@@ -89,7 +89,7 @@ def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
     assert hand_out_new(shipped, work, number="a").name == "A_words_new.ipynb"
     with pytest.raises(KeepfedError, match=r"no notebook 7. Choose one of 01, A\."):
         hand_out_new(shipped, work, number="7")
-    with pytest.raises(KeepfedError, match="Install the course again"):
+    with pytest.raises(KeepfedError, match=r"no notebooks\. To fix this, run `make lab`"):
         hand_out(work / "nowhere", work)
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import course_utils
+from course_utils.errors import INSTALL_AGAIN
 from keepfed import command
 from keepfed.errors import KeepfedError, required
 
 
-def test_missing_package_is_reported_with_its_installation(
+def test_missing_package_is_named_as_pip_knows_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "keepfed.field_guide", None)
@@ -32,10 +33,10 @@ def test_missing_package_is_reported_with_its_installation(
 
 
 @pytest.mark.slow
-def test_course_without_its_packages_names_the_extra() -> None:
+def test_course_without_its_packages_names_its_installation() -> None:
     code = "import sys; sys.modules['IPython'] = None; import course_utils; course_utils.ready"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    said = 'The package IPython is not installed: run pip install "keepfed[course]".'
+    said = f"The package IPython is not installed: {INSTALL_AGAIN}."
     assert run.stderr.strip().endswith(f"KeepfedError: {said}")
 
 

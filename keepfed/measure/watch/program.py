@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-from keepfed.errors import KeepfedError
+from keepfed.errors import KeepfedError, not_installed
 from keepfed.formatting import duration, percent, plural
 from keepfed.limits import all_cores
 from keepfed.measure.neighbours import Neighbours
@@ -100,10 +100,7 @@ def report_later(folder: Path) -> str:
     try:
         return _build_report(folder, folder, ProgramRun(**about))
     except ImportError as error:
-        raise KeepfedError(
-            f"The report needs the package {error.name}, which is not installed. Install it with "
-            f"pip install {error.name}, and run this again."
-        ) from None
+        raise not_installed(error) from None
 
 
 def unused_folder(out: Path) -> Path:
