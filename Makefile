@@ -61,7 +61,7 @@ notebooks: $(DEVELOP) ## build the notebooks from notebooks/source, and what the
 slides: $(DEVELOP) ## build the slides: one HTML file and one PDF for each deck
 	@$(VENV) -m slides.build
 
-book: $(DEVELOP) ## build the book, offline pages that need no Python to read
+book: $(DEVELOP) ## build the book, offline pages that need no Python to read (ONLY="02 09" runs these notebooks)
 	@$(VENV) -m docs.book.build
 
 gallery: $(DEVELOP) ## show all pictures in light, dark and grey (WITH="02 07" runs these notebooks)

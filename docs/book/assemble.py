@@ -15,7 +15,7 @@ from course_stories.capstone import handed_out, script_with
 from course_utils.paths import REPO
 from docs.book import guide
 from docs.book.api import reference
-from docs.book.execute import executed
+from docs.book.execute import with_outputs
 from docs.book.pages import page
 from keepfed.field_guide import entries
 from notebooks.build import HERE, number
@@ -51,7 +51,7 @@ def assembled() -> Iterator[tuple[str, str]]:
 def notebook_page(name: str) -> str:
     """Return the page of a notebook, as a notebook with outputs."""
     learner = nbformat.read(HERE / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
-    made = page(executed(HERE / "solutions" / f"{name}.ipynb"), learner)
+    made = page(with_outputs(HERE / "solutions" / f"{name}.ipynb"), learner)
     if number(Path(name)) in ON_COLAB:
         title, _, rest = made.cells[0].source.partition("\n")
         made.cells[0].source = f"{title}\n\n{colab_badge(name)}\n{rest}"

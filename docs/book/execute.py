@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,25 +31,35 @@ PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils",
 SOURCES = {".py", ".js", ".css", ".toml", ".html", ".mplstyle", ".sh"}
 
 
-def executed(path: Path) -> NotebookNode:
-    """Return a notebook with outputs, taken from the cache if possible.
+def run_changed(paths: Iterable[Path]) -> Iterator[str]:
+    """Run the notebooks whose outputs are not in the cache.
 
-    A run in which a check rejected a solution is not cached.
+    Yield a sentence for each notebook in which a check rejected a solution in all tries. Its
+    outputs are not cached.
     """
+    for path in paths:
+        notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        kept = KEPT / f"{path.stem}.{fingerprint(notebook)}.json"
+        if kept.exists():
+            continue
+        for _ in range(TRIES):
+            print(f"Running {path.stem}, which can take some minutes", flush=True)
+            run(notebook)
+            if not (rejected := rejected_solutions(notebook)):
+                _keep([cell.outputs for cell in _code(notebook)], kept)
+                break
+        else:
+            yield f"{path.stem}: the check rejected our solution of {', '.join(rejected)}."
+
+
+def with_outputs(path: Path) -> NotebookNode:
+    """Return a notebook with the outputs of its latest run, if there are any."""
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    kept = KEPT / f"{path.stem}.{fingerprint(notebook)}.json"
-    if kept.exists():
+    for kept in KEPT.glob(f"{path.stem}.*.json"):
         outputs = json.loads(without_local_paths(kept.read_text("utf-8")))
-        for cell, shown in zip(_code(notebook), outputs, strict=True):
-            cell.outputs = nbformat.from_dict(shown)  # type: ignore[no-untyped-call]
-        return notebook
-    for _ in range(TRIES):
-        print(f"Running {path.stem}, which can take some minutes", flush=True)
-        run(notebook)
-        if not (rejected := rejected_solutions(notebook)):
-            _keep([cell.outputs for cell in _code(notebook)], kept)
-            return executed(path)
-    print(f"{path.stem}: the check rejected {', '.join(rejected)}. Is this machine busy?")
+        if len(outputs) == len(_code(notebook)):
+            for cell, shown in zip(_code(notebook), outputs, strict=True):
+                cell.outputs = nbformat.from_dict(shown)  # type: ignore[no-untyped-call]
     return notebook
 
 

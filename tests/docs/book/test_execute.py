@@ -9,8 +9,6 @@ from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
 from docs.book.execute import digest_of, fingerprint, rejected_solutions, without_local_paths
 
-SHOWN = new_output("stream", name="stdout", text="1")
-
 
 def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
     names = [
@@ -31,14 +29,21 @@ def test_a_change_of_a_package_makes_a_new_execution(tmp_path: Path) -> None:
     assert digest_of(tmp_path) != before
 
 
-def test_what_was_kept_is_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", ["right", "wrong"])
+def test_a_run_is_kept_and_shown_again_unless_a_solution_is_refused(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = new_output("display_data", {VERDICT_MIME: {"exercise": "07.2", "status": status}})
     monkeypatch.setattr(execute, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr(execute, "run", lambda notebook: notebook.cells[1].outputs.append(SHOWN))
+    monkeypatch.setattr(execute, "run", lambda notebook: notebook.cells[1].update(outputs=[shown]))
     path = tmp_path / "07_x.ipynb"
     nbformat.write(new_notebook(cells=[new_markdown_cell("a"), new_code_cell("1")]), path)
-    first = execute.executed(path)
-    monkeypatch.delattr(execute, "run")
-    assert execute.executed(path).cells[1].outputs == first.cells[1].outputs == [SHOWN]
+    refused = ["07_x: the check rejected our solution of 07.2."] * (status == "wrong")
+    assert list(execute.run_changed([path])) == refused
+    assert execute.with_outputs(path).cells[1].outputs == [shown] * (status == "right")
+    if status == "right":
+        monkeypatch.delattr(execute, "run")  # a second run would fail
+        assert list(execute.run_changed([path])) == []
 
 
 def test_solutions_that_were_refused_are_named() -> None:
