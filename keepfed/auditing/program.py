@@ -13,8 +13,9 @@ from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import wrap
-from keepfed.measure.watch.attach import PATCH, prepare
+from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.program import run_program
+from keepfed.measure.watch.timing.failsafe import PATCH
 
 FAULT = 1  # exit code if the program succeeded, but its samples have a fault
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from keepfed.measure.watch.timing.failsafe import give_up
+from keepfed.measure.watch.timing.failsafe import PATCH, give_up
 from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
 
-PATCH = "KEEPFED_PATCH"  # environment variable with the name of a module that has a `patch`
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
 
 # The program may have its own `sitecustomize`, which must run even if ours fails.
@@ -32,7 +31,7 @@ try:
     from keepfed.measure.watch.attach import attach
     attach()
 except Exception as error:
-    print(f'keepfed watch: This Python process is not watched: {{error}}', file=sys.stderr)
+    print(f'keepfed: This Python process is not observed: {{error}}', file=sys.stderr)
 _ours = sys.modules.pop('sitecustomize')
 sys.path.remove(os.path.dirname(__file__))
 try:
@@ -98,6 +97,7 @@ def _patch(module: ModuleType) -> None:
     in its own way instead.
     """
     if PATCH in os.environ:
+        _log_torch_import()
         import_module(os.environ[PATCH]).patch(module)
         return
     if loader := getattr(module, "StatefulDataLoader", None):

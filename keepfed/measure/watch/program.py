@@ -154,8 +154,8 @@ def run_program(words: Sequence[str], environment: dict[str, str], live: Live | 
         child = subprocess.Popen(words, env=environment)
     except OSError as error:
         raise KeepfedError(
-            f"Could not start {words[0]} ({error.strerror}). Write the command as you would "
-            "without `keepfed watch`, for example `keepfed watch python train.py`."
+            f"Could not start {words[0]} ({error.strerror}). Write your usual command, for "
+            "example `python train.py`."
         ) from None
     with _forward_signals(child):
         while True:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from keepfed.measure.watch.timing.ring_file import FAILED, FOLDER, PROCESS
 
+PATCH = "KEEPFED_PATCH"  # environment variable with the name of a module that has a `patch`
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _errors: list[str] = []  # errors of this process; keepfed prints only the first one
 
@@ -19,7 +20,7 @@ def has_failed() -> bool:
     return bool(_errors)
 
 
-def give_up(error: BaseException, message: str = "The program continues unwatched") -> None:
+def give_up(error: BaseException, message: str = "") -> None:
     """Print one line about `error` and what happens next, unless a line was already printed."""
     first = not _errors
     _errors.append(type(error).__name__)
@@ -27,8 +28,10 @@ def give_up(error: BaseException, message: str = "The program continues unwatche
         return
     with suppress(Exception):  # stderr may be closed
         cause = " ".join(f"{type(error).__name__}: {error}".split())
+        tool = "audit" if PATCH in os.environ else "watch"
+        message = message or f"The program continues un{tool}ed"
         print(
-            f"keepfed watch: {message} ({cause}).{_next_step(error)}", file=sys.stderr, flush=True
+            f"keepfed {tool}: {message} ({cause}).{_next_step(error)}", file=sys.stderr, flush=True
         )
     with suppress(Exception):  # the file may not exist
         mark = Path(os.environ[FOLDER], f"{os.getpid()}{PROCESS}")
