@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +15,18 @@ Case = TypeVar("Case")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What a call raised instead of returning a result. The text of the error is not compared."""
+
+    kind: str
+    text: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """Return the error as Python prints it."""
+        return f"{self.kind}: {self.text}" if self.text else self.kind
 
 
 class Slip(NamedTuple):
@@ -131,6 +144,11 @@ def _array_difference(got: Any, wanted: Any, name: str) -> str:
 
 
 def _instead(name: str, got: Any, wanted: Any) -> str:
+    if isinstance(wanted, Raised):
+        result = f"raises {got}" if isinstance(got, Raised) else f"returns {short(got)}"
+        return f"your answer {result}, but must raise {wanted.kind}"
+    if isinstance(got, Raised):
+        return f"your answer raises {got}, but must return {short(wanted)}"
     return f"{name} is {short(got)}, but must be {short(wanted)}"
 
 

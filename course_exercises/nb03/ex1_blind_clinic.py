@@ -13,7 +13,8 @@ LEAST = 8  # step alone for five, and three for the other four
 EXPERT = 13  # step alone for six, CPU use of the workers for four, batch times for three
 
 SIGNS = words_beside(__file__)  # cause -> what the probes show for such a loop
-_answers: WeakKeyDictionary[Clinic, list[int]] = WeakKeyDictionary()  # probes before each answer
+Answers = dict[tuple[str, ...], int]  # causes in the order of NAMES -> probes used by then
+_answers: WeakKeyDictionary[Clinic, Answers] = WeakKeyDictionary()
 
 
 @exercise("03.1", title="The blind clinic", seconds=30)
@@ -26,14 +27,14 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
         "You have not used a single probe. That is guessing, not measuring.",
         "Begin with `A.step_alone()`.",
     )
-    earlier = _answers.setdefault(clinic, [])
+    answer, earlier = tuple(causes[name] for name in NAMES), _answers.setdefault(clinic, {})
     expect(
-        clinic.probes >= LEAST or clinic.probes not in earlier,
+        clinic.probes >= LEAST or answer in earlier or clinic.probes not in earlier.values(),
         f"You answered again after the same {plural(clinic.probes, 'probe')}. That is elimination, "
         "not measuring.",
         "Use another probe before you answer again.",
     )
-    earlier.append(clinic.probes)
+    earlier.setdefault(answer, clinic.probes)
     true, probes = discharge(clinic), plural(clinic.probes, "probe")
     told, truth = _distinguishable(causes), _distinguishable(true)
     found = sum(told[name] == truth[name] for name in NAMES)

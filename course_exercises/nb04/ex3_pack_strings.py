@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.compare import Raised, Slip, compare
 from course_exercises.judging.probes import expect_as_fast, memory_of
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from keepfed.formatting import plural
@@ -47,11 +47,12 @@ def _loop(strings: Strings, count: int) -> list[str]:
 
 
 def _result(strings: Strings, read: Read) -> Any:
-    """Return what a read returns, or the name of its error."""
+    """Return what a read returns, or the error that it raises."""
     try:
         return read.of(strings)
     except Exception as error:
-        return "IndexError" if isinstance(error, IndexError) else f"{type(error).__name__}: {error}"
+        kind = IndexError if isinstance(error, IndexError) else type(error)
+        return Raised(kind.__name__, str(error))
 
 
 SLIPS = (

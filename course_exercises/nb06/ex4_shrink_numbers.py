@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_exercises.judging.compare import Slip, compare
+from course_exercises.judging.compare import Raised, Slip, compare
 from course_exercises.judging.probes import EDGES, process_unchanged
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
@@ -37,26 +37,26 @@ LOST: tuple[NDArray[Any], ...] = (
     *map(np.array, ([1, np.nan], [np.nan], [np.inf, 2], [-np.inf])),
 )
 CASES = [*FITS, *LOST, *(values[None] for values in LOST if values.size > 1)]
-REFUSED = "ValueError"
+REFUSED = Raised("ValueError")
 
 
 SLIPS = (
     Slip(
-        lambda _, got, wanted: isinstance(got, str) and not isinstance(wanted, str),
-        "{case} is refused with {got}, although all of its numbers fit into uint16.",
+        lambda _, got, wanted: isinstance(got, Raised) and not isinstance(wanted, Raised),
+        "{case} is refused with {got.kind}, although all of its numbers fit into uint16.",
         "Look at the values only. 0 and 65,535 fit, whole numbers stored as floats fit, and so "
         "does an empty array.",
     ),
     Slip(
-        lambda _, got, wanted: isinstance(wanted, str) and isinstance(got, np.ndarray),
+        lambda _, got, wanted: isinstance(wanted, Raised) and isinstance(got, np.ndarray),
         "{case} became {got} without an error. uint16 holds whole numbers from 0 to 65,535. NumPy "
         "wraps larger and negative numbers, cuts off fractions, and turns NaN into an arbitrary "
         "number.",
         "Convert, compare the result with the input exactly, and raise ValueError if they differ.",
     ),
     Slip(
-        lambda _, got, __: isinstance(got, str) and got != REFUSED,
-        "For values that do not fit, your function raises {got}. A caller that expects ValueError "
+        lambda _, got, __: isinstance(got, Raised) and got != REFUSED,
+        "For values that do not fit, your function raises {got.kind}. A caller that expects ValueError "
         "does not catch it, and `python -O` skips every assert.",
         "Write: if ...: raise ValueError(...).",
     ),
@@ -83,7 +83,7 @@ def _shrunk(to_uint16: Shrink, values: NDArray[Any]) -> Any:
         try:
             found = to_uint16(values)
         except (ValueError, AssertionError, OverflowError, TypeError) as error:
-            return type(error).__name__
+            return Raised(type(error).__name__, str(error))
     expect(
         not (isinstance(found, np.ndarray) and values.size and np.shares_memory(found, values)),
         "The result shares its memory with the input. If the caller changes one of them, the "

@@ -110,6 +110,7 @@ def too_busy() -> NoReturn:
     )
 
 
+_AGAIN_S = 1.0  # between two alarms, because an answer may catch the first one
 Judge = Callable[..., Verdict]
 _EXERCISES: dict[str, tuple[str, Judge, float]] = {}  # title, check, seconds
 
@@ -194,19 +195,30 @@ class Refused(Exception):
         self.verdict = verdict
 
 
+class _OutOfTime(BaseException):
+    """Raised at the limit. It is no Exception, so a probe cannot take it for an error."""
+
+
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after `seconds`."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
-        with _limit_by_thread(seconds):
+    """Raise TimeoutError in the block after `seconds`, even if the answer catches all errors."""
+    main = threading.current_thread() is threading.main_thread()
+    alarms = _alarms if main and hasattr(signal, "setitimer") else _alarms_by_thread
+    try:
+        with alarms(seconds):
             yield
-        return
+    except _OutOfTime as late:
+        text = f"it took longer than {seconds:g} s"
+        raise TimeoutError(text).with_traceback(late.__traceback__) from None
 
+
+@contextmanager
+def _alarms(seconds: float) -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise TimeoutError(_too_long(seconds))
+        raise _OutOfTime
 
     previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
     try:
         yield
     finally:
@@ -215,26 +227,21 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _limit_by_thread(seconds: float) -> Iterator[None]:
-    """Do the same without alarms, as on Windows: between two lines of Python, not inside of C."""
+def _alarms_by_thread(seconds: float) -> Iterator[None]:
+    """Do the same without signals, as on Windows: between two lines of Python, not inside C."""
+    thread, ended = ctypes.c_ulong(threading.get_ident()), threading.Event()
 
-    class OutOfTime(TimeoutError):
-        def __str__(self) -> str:
-            return _too_long(seconds)
+    def stop() -> None:
+        wait_s = seconds
+        while not ended.wait(wait_s):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_OutOfTime))
+            wait_s = _AGAIN_S
 
-    thread = ctypes.c_ulong(threading.get_ident())
-    raise_there = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    timer = threading.Timer(seconds, raise_there, [thread, ctypes.py_object(OutOfTime)])
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=stop, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
-
-
-def _too_long(seconds: float) -> str:
-    return f"it took longer than {seconds:g} s"
+        ended.set()
 
 
 def expect_a_class(attempt: Any, what: str, why: str) -> None:

@@ -200,6 +200,7 @@ def test_six_right_causes_with_one_probe_are_called_luck(asked: Clinic) -> None:
     verdict = check("03.1", asked, discharge(asked))
     assert verdict.status == "right"
     assert "All six, with 1 probe. So few probes" in verdict.message
+    assert check("03.1", asked, discharge(asked)) == verdict  # Run All checks the answer again
 
 
 def test_a_wrong_cause_found_on_a_busy_machine_is_to_be_asked_again(
