@@ -11,6 +11,7 @@ from typing import Any, Self
 from keepfed.formatting import percent
 
 TARGET_AU = 0.9
+ENOUGH_AU = 0.85  # passes too, because one right script got 86 to 93 % in ten runs
 POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each of two limits
 A_DOUBLING = 15  # points less for half the AU
 _TYPES = {"int": (int,), "float": (int, float), "str": (str,)}
@@ -41,8 +42,8 @@ class Result:
 
     @property
     def rescued(self) -> bool:
-        """Whether the result was accepted and reaches the target AU."""
-        return not self.refused and self.au >= TARGET_AU
+        """Whether the result was accepted, and its AU as printed is enough."""
+        return not self.refused and round(self.au, 2) >= ENOUGH_AU
 
     @property
     def rank(self) -> tuple[int, float, float]:
