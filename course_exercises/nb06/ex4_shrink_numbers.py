@@ -56,8 +56,8 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: isinstance(got, Raised) and got != REFUSED,
-        "For values that do not fit, your function raises {got.kind}. A caller that expects ValueError "
-        "does not catch it, and `python -O` skips every assert.",
+        "For values that do not fit, your function raises {got.kind}. A caller that expects "
+        "ValueError does not catch it, and `python -O` skips every assert.",
         "Write: if ...: raise ValueError(...).",
     ),
 )
