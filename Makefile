@@ -11,7 +11,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers gpu-check
+.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers links publish gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -69,6 +69,12 @@ gallery: $(DEVELOP) ## show all pictures in light, dark and grey (WITH="02 07" r
 
 bundle: $(DEVELOP) ## everything in build/bundle, to install offline (FOR="linux windows macos" PYTHON=3.12)
 	@$(VENV) docs/bundle.py --python $(PYTHON) $(FOR)
+
+links: $(DEVELOP) ## follow all links of README, notebooks, decks and book (needs a network)
+	@$(VENV) -m docs.links
+
+publish: $(DEVELOP) ## write ADDRESS=example.org/team/course into all texts (BOOK=URL, PUBLISHED=1; empty: remove it)
+	@$(VENV) -m docs.publish "$(ADDRESS)" $(if $(BOOK),--book "$(BOOK)") $(if $(PUBLISHED),--published)
 
 bench: $(DEVELOP) ## measure what the course claims
 	@$(VENV) -m benchmarks.run

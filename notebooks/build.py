@@ -19,7 +19,6 @@ import ast
 import hashlib
 import re
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -30,6 +29,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from docs.publish import address
 from notebooks.parts import Part, announced, part, split
 
 HERE = Path(__file__).resolve().parent
@@ -37,11 +37,14 @@ NOT_FOR_LEARNERS = {"solution", "instructor"}
 STORED = "stored"
 COLAB = """\
 # On Google Colab this installs the course, which takes a minute; elsewhere it does nothing.
+import importlib.util
 import sys
 
 if "google.colab" in sys.modules:
-    %pip install -q "keepfed[colab] @ git+{repository}"
-    %env COURSE_SIZE=S\
+    %pip install -q {requirement}
+    %env COURSE_SIZE=S
+    if importlib.util.find_spec("keepfed") is None:
+        sys.exit("The course could not be installed. Wait a minute, and run this cell again.")\
 """
 
 _BLOCK = re.compile(
@@ -129,7 +132,7 @@ def build(source: Path, out: Path) -> dict[Path, str]:
                 for cell in version.cells:
                     if STORED in tags(cell):
                         cell.outputs = [_picture(cell.source)]
-                version.cells.insert(1, _colab_cell(path.stem))
+                version.cells[1:1] = _colab_cell(path.stem)
             nbformat.validate(version)
             text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
             built[folder / f"{path.stem}.ipynb"] = text + "\n"
@@ -148,14 +151,18 @@ def _picture(code: str) -> NotebookNode:
     return made
 
 
-def _colab_cell(name: str) -> NotebookNode:
-    """Return the cell that installs the course on Colab; `course lab` leaves it out."""
-    text = (HERE.parent / "pyproject.toml").read_text("utf-8")
-    repository = tomllib.loads(text)["project"]["urls"]["Repository"]
-    cell: NotebookNode = nbformat.v4.new_code_cell(COLAB.format(repository=repository))  # type: ignore[no-untyped-call]
+def _colab_cell(name: str) -> list[NotebookNode]:
+    """Return the cell that installs the course on Colab, if the project has an address.
+
+    `course lab` leaves it out.
+    """
+    if not address().repository:
+        return []
+    code = COLAB.format(requirement=address().requirement("colab"))
+    cell: NotebookNode = nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
     cell.id = hashlib.sha256(f"{name} on Colab".encode()).hexdigest()[:8]
     cell.metadata["tags"] = ["colab"]
-    return cell
+    return [cell]
 
 
 def parts(path: Path) -> list[Part]:

@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from course_utils.paths import REPO
+from docs.publish import address
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
 README = (REPO / "README.md").read_text("utf-8")
@@ -63,16 +64,26 @@ def test_no_file_names_a_registry_or_a_local_path() -> None:
     assert found == {}
 
 
-def test_repository_urls_are_consistent() -> None:
-    repository, book = PROJECT["urls"]["Repository"], PROJECT["urls"]["Documentation"]
-    path = repository.removeprefix("https://github.com/")
-    assert f"git clone {repository} " in README
-    assert f"]({book})" in README
-    assert (
-        f"colab.research.google.com/github/{path}/blob/main/notebooks/00_start_here.ipynb" in README
-    )
-    named = re.findall(r"github\.com/[\w.-]+/fast-data-loaders", README)
-    assert set(named) == {repository.removeprefix("https://")}
+OURS = re.compile(
+    r"git clone \S+|git\+http[^\s\"'`\\]+|colab\.research\.google\.com/github[^\s)\"\\]*"
+    r"|ghcr\.io/[^\s\"]+|pip install [^\n`]*?keepfed[^\n`]*"
+    r"|[\w.-]*\.[a-z]{2,}/[\w./~-]*(?:fast-data-loaders|keepfed)\b|fast-data-loaders\.[a-z]+/\S*"
+)
+OTHERS = re.compile(r"[{$]|ghcr\.io/devcontainers/|example\.org/")  # templates, examples
+
+
+def test_no_text_has_an_address_of_ours_that_the_setting_does_not_know() -> None:
+    ours = address()
+    known = [ours.repository, ours.book, ours.on_github, ours.requirement() * ours.published]
+    known = [link.removeprefix("https://").lower() for link in known if link]
+    found = {
+        (str(path.relative_to(REPO)), named)
+        for path in set(tracked_files()) - {Path(__file__)}
+        if path.suffix in (".cff", ".ipynb", ".md", ".py", ".toml", ".yml", "")
+        for named in OURS.findall(path.read_text("utf-8"))
+        if not OTHERS.search(named) and not any(link in named.lower() for link in known)
+    }
+    assert found == set()
 
 
 def test_readme_is_short_and_its_links_exist() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from docs.book import guide
 from docs.book.api import reference
 from docs.book.execute import with_outputs
 from docs.book.pages import page
+from docs.publish import address
 from keepfed.field_guide import entries
 from notebooks.build import HERE, number
 
@@ -64,11 +64,9 @@ def notebook_page(name: str) -> str:
 
 
 def colab_badge(name: str) -> str:
-    """Return a link that opens a notebook in Colab."""
-    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
-    repository = project["urls"]["Repository"].removeprefix("https://github.com/")
-    address = f"https://colab.research.google.com/github/{repository}/blob/main/notebooks"
-    return f'<p><a class="colab" href="{address}/{name}.ipynb">Open in Colab</a></p>\n'
+    """Return a link that opens a notebook in Colab, or "" if Colab cannot open it."""
+    link = address().colab(name)
+    return f'<p><a class="colab" href="{link}">Open in Colab</a></p>\n' if link else ""
 
 
 def _show_script(capstone: NotebookNode) -> None:
@@ -91,5 +89,7 @@ def index(frame: str, readme: str) -> str:
     sections = {"README": begin, **dict(zip(rest[::2], rest[1::2], strict=True))}
     texts = {name: _ELSEWHERE.sub(r"\1", text.strip()) for name, text in sections.items()}
     page = _PART.sub(lambda found: texts[found[1]], frame)
+    if not colab_badge(""):
+        page = re.sub(r"^- .*\*\*Open in Colab\*\*.*\n", "", page, flags=re.MULTILINE)
     page = re.sub(r"^\*\*\[Read it now\]\(\S+\)\*\* · ", "", page, flags=re.MULTILINE)
     return re.sub(r"\]\((?:notebooks|docs)/(?=\S+\.(?:ipynb|md)\))", "](", page)

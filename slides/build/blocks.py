@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from ast import literal_eval
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from matplotlib.text import Text
 from course_stories.lecture import demos, load_finding
 from course_stories.wall import deck_question
 from course_utils.paths import recording
+from docs.publish import address
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.palette import SLIDE_TEXT
-from slides.build.rich_text import SLIDES, render
+from slides.build.rich_text import render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
 
@@ -127,13 +127,14 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
 
 
 def _book() -> str:
-    """Return the address of the book, and its QR code."""
-    project = tomllib.loads((SLIDES.parent / "pyproject.toml").read_text("utf-8"))["project"]
-    address = project["urls"]["Documentation"]
-    shown = escape(address.removeprefix("https://").replace("/", "/\u200b"))  # may wrap at slashes
-    drawn = segno.make(address, micro=False).svg_inline(scale=9, light="white")
+    """Return the address of the book and its QR code, or how to build the book."""
+    link = address().book or address().repository
+    if not link:
+        return render("`make book`")
+    shown = escape(link.removeprefix("https://").replace("/", "/\u200b"))  # may wrap at slashes
+    drawn = segno.make(link, micro=False).svg_inline(scale=9, light="white")
     code = f'<figure role="img" aria-label="QR code of the book">{drawn}</figure>'
-    return f'{code}<p><a href="{escape(address)}">{shown}</a></p>'
+    return f'{code}<p><a href="{escape(link)}">{shown}</a></p>'
 
 
 def _guess(block: Block) -> str:

@@ -9,13 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from course_utils.paths import REPO
+from docs.publish import address
 from keepfed import __version__
 from tests.deploy.hub import copy_sources
 
@@ -86,13 +86,10 @@ def test_nothing_is_installed_without_a_version() -> None:
         assert "--requirement" in install or "--no-deps ." in install
 
 
-def test_the_image_is_named_after_the_repository() -> None:
-    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
-    path = project["urls"]["Repository"].removeprefix("https://github.com/")
-    image = f"ghcr.io/{path}:{__version__}".lower()
-    assert stages(BINDER)[0].base == image
-    assert f"&image {image}\n" in COMPOSE
-    assert set(re.findall(r"ghcr\.io/\S+/fast\S+", COMPOSE + BINDER)) == {image}
+def test_compose_builds_its_image_and_only_binder_pulls_ours() -> None:
+    assert f"&image fast-data-loaders:{__version__} " in COMPOSE
+    assert "image: *image\n    pull_policy: build\n" in COMPOSE
+    assert stages(BINDER)[0].base == f"{address().fields()['image']}:{__version__}"
 
 
 def test_every_container_has_a_larger_shm() -> None:

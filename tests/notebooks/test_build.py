@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
+import notebooks.build
+from docs.publish import Address, chosen
 from notebooks.build import (
     HERE,
     BuildError,
@@ -115,9 +117,9 @@ def test_minutes_are_counted_and_optional_parts_are_marked(tmp_path: Path) -> No
         " [markdown]\n# ### Exercise 90.2 · 20 min · ●●●",
     )
     (text, *_) = build(tmp_path, tmp_path).values()
-    cells = nbformat.reads(text, 4).cells
+    cells = [cell for cell in nbformat.reads(text, 4).cells if "colab" not in tags(cell)]
     assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 1 + 20")
-    assert ["extra" in tags(cell) for cell in cells] == [False] * 5 + [True] * 2
+    assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
 
 
 def test_appendix_has_letter_and_follows_the_notebooks(tmp_path: Path) -> None:
@@ -127,11 +129,25 @@ def test_appendix_has_letter_and_follows_the_notebooks(tmp_path: Path) -> None:
     assert [path.name for path in found] == ["10_a.py", "A_words.py", "B_more.py"]
     assert [number(path) for path in found] == ["10", "A", "B"]
     built = build(tmp_path, tmp_path)
-    cell, on_colab = nbformat.reads(built[tmp_path / "A_words.ipynb"], 4).cells
-    assert cell.source.endswith("1 to read")
+    for folder in (tmp_path, tmp_path / "solutions"):
+        cell, *others = nbformat.reads(built[folder / "A_words.ipynb"], 4).cells
+        assert cell.source.endswith("1 to read")
+        assert [tags(other) for other in others] in ([], [["colab"]])
+
+
+def test_cell_that_installs_on_colab_needs_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _read(tmp_path, " [markdown]\n# # A title\n#\n# {minutes}", name="A_words.py")
+    monkeypatch.setattr(notebooks.build, "address", Address)
+    (text, solved) = build(tmp_path, tmp_path).values()
+    assert len(nbformat.reads(text, 4).cells) == 1
+    monkeypatch.setattr(notebooks.build, "address", lambda: chosen("example.org/x/y"))
+    (text, still_solved) = build(tmp_path, tmp_path).values()
+    _, on_colab = nbformat.reads(text, 4).cells
     assert tags(on_colab) == ["colab"]
-    solved = nbformat.reads(built[tmp_path / "solutions" / "A_words.ipynb"], 4)
-    assert len(solved.cells) == 1
+    assert still_solved == solved
+    assert '"keepfed[colab] @ git+https://example.org/x/y"' in on_colab.source
 
 
 @pytest.mark.parametrize(

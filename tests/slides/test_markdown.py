@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.publish import Address, chosen
+from slides.build import blocks
 from slides.build.markdown import DeckError, read_deck, to_html
 from slides.build.page import page
 from slides.build.sources import findings
@@ -59,8 +61,11 @@ def test_head_names_speaker_and_place(tmp_path: Path) -> None:
     assert '<section data-minutes="1.5" data-skip>' in shown
 
 
-def test_book_is_linked(html) -> None:
-    assert 'href="https://fast-data-loaders.github.io' in html(":::book")
+def test_book_is_linked_once_it_has_an_address(html, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "address", Address)
+    assert "<code>make book</code>" in html(":::book")
+    monkeypatch.setattr(blocks, "address", lambda: chosen("github.com/Ada/course"))
+    assert 'href="https://ada.github.io/course"' in html(":::book")
 
 
 def test_plus_bullets_are_fragments_and_comments_are_hidden(html) -> None:

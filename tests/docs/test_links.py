@@ -1,0 +1,48 @@
+"""The links of all texts are known, and a broken one is told from one that refuses programs."""
+
+import http.server
+import threading
+
+import pytest
+
+from docs import links
+
+
+def test_all_kinds_of_texts_give_their_links() -> None:
+    found = links.links()
+    files = {name for names in found.values() for name in names}
+    kinds = ("notebooks/source/", "slides/", "deploy/", "keepfed/field_guide/")
+    assert [kind for kind in kinds if not any(name.startswith(kind) for name in files)] == []
+    assert "https://github.com/pytorch/pytorch/issues/13246" in found
+    assert [link for link in found if "127.0.0.1" in link or link.endswith((")", ".", "]"))] == []
+
+
+def test_only_a_page_that_is_gone_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(int(self.path[1:4])) if self.path != "/200" else self.send_page()
+
+        def send_page(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        found = {f"{root}/{code}": [f"{code}.md"] for code in (200, 403, 404)}
+        monkeypatch.setattr(links, "links", lambda: found)
+        assert links.main([]) == 1
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == f"unknown: {root}/403 (403 Forbidden), in 403.md"
+        assert said[1] == f"BROKEN: {root}/404 (404 Not Found), in 404.md"
+        assert said[2] == "3 links: 1 are broken, and 1 could not be checked."
+        del found[f"{root}/404"]
+        assert links.main([]) == 0
+        server.shutdown()
+    monkeypatch.setattr(links, "links", lambda: {root: ["a.md"]})
+    assert links.main([]) == 1, "no link answers, so nothing was checked"

@@ -1,0 +1,81 @@
+"""One setting makes all texts that name an address, and can be taken back."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs import publish
+from docs.publish import REPO, TEXTS, Address, address, chosen, edited
+from tests.test_project import tracked_files
+
+EXAMPLES = [
+    Address(),
+    chosen("example.org/x/y"),
+    chosen("https://github.com/Ada/Course.git"),
+    chosen("gitlab.example.org/a/b/c", "https://b.example.org", published=True),
+]
+
+
+def test_every_text_gets_the_address_and_loses_it_again(tmp_path: Path) -> None:
+    copies = {tmp_path / text["file"]: REPO / text["file"] for text in TEXTS}
+    for copy, path in copies.items():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    old = address()
+    for new in [*EXAMPLES, address()]:
+        files = edited(old, new, tmp_path)
+        assert files.keys() == copies.keys()
+        for path, text in files.items():
+            path.write_text(text, "utf-8", newline="\n")
+            if new.repository and path.name in ("README.md", "frame.md", "pyproject.toml"):
+                assert new.requirement() in text or new.repository in text
+        old = new
+    assert [copy.read_bytes() for copy in copies] == [path.read_bytes() for path in copies.values()]
+
+
+def test_github_gives_addresses_that_others_do_not_have() -> None:
+    _, elsewhere, on_github, published = EXAMPLES
+    assert (elsewhere.book, elsewhere.colab("00")) == ("", "")
+    assert elsewhere.requirement("course") == '"keepfed[course] @ git+https://example.org/x/y"'
+    assert on_github.book == "https://ada.github.io/Course"
+    assert on_github.colab("00").endswith("/github/Ada/Course/blob/main/notebooks/00.ipynb")
+    assert on_github.fields()["image"] == "ghcr.io/ada/course"
+    assert (published.requirement(), published.requirement("course")) == (
+        "keepfed",
+        '"keepfed[course]"',
+    )
+
+
+def test_wrong_address_and_changed_text_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Path, "write_text", None)
+    assert publish.main(["my course"]) == 1
+    assert "Write it like example.org/team/course" in capsys.readouterr().err
+    monkeypatch.setattr(publish, "TEXTS", [{"file": "LICENSE", "without": "?", "with": "!"}])
+    assert publish.main(["example.org/x/y"]) == 1
+    assert "LICENSE must have this text once:\n" in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_published_copy_is_complete_and_can_be_taken_back(tmp_path: Path) -> None:
+    """Build the notebooks and the guide twice, which takes half a minute."""
+    if address().repository:
+        pytest.skip("this project is published")
+    before = {path.relative_to(REPO): path.read_bytes() for path in tracked_files()}
+    for path, content in before.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    command = [sys.executable, "-m", "docs.publish"]
+    subprocess.run([*command, "example.org/x/y"], cwd=tmp_path, check=True)
+    for path in tmp_path.glob("notebooks/*.ipynb"):
+        first = next(c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code")
+        assert "git+https://example.org/x/y" in "".join(first["source"])
+    guide = (tmp_path / "slides" / "INSTRUCTOR.md").read_text("utf-8")
+    assert "git clone https://example.org/x/y" in guide
+    subprocess.run([*command, ""], cwd=tmp_path, check=True)
+    assert {path: (tmp_path / path).read_bytes() for path in before} == before
