@@ -71,8 +71,18 @@ def exists(path: str, fs: Any = None) -> bool:
     return Path(path).exists() if fs is None else bool(fs.exists(path))
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Replace a file atomically, so that a reader or a crash finds the old or the new content."""
+def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Replace a file atomically, so that a reader or a crash finds the old or the new content.
+
+    Args:
+        path: The file.
+        content: Its new content.
+        mode: Its permissions, before those of the umask are removed.
+    """
+    data = content if isinstance(content, bytes) else content.encode()
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_bytes(content if isinstance(content, bytes) else content.encode())
+    partial.unlink(missing_ok=True)
+    # "x" does not follow a link that another user has put there
+    with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(data)
     os.replace(partial, path)

@@ -17,8 +17,7 @@ class Journal:
     def __init__(self, path: Path, lines: Iterable[str]) -> None:
         """Replace the file by `lines`, and open it."""
         self.path = path
-        replace_file(path, "".join(f"{line}\n" for line in lines))
-        path.chmod(0o600)  # it contains the tokens
+        replace_file(path, "".join(f"{line}\n" for line in lines), mode=0o600)  # has the tokens
         self._file = path.open("ab", buffering=0)
         self._waiting = b""  # not written yet, for example because the disk was full
 

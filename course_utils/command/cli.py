@@ -133,13 +133,13 @@ def _lab(arguments: argparse.Namespace) -> int:
     lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
     _report(handed_out)
     if url := lab.running(state, _FIRST):
-        _show(url, arguments)
+        _show(url, state, arguments)
         return 0
     for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
         if hasattr(signal, ending):
             signal.signal(getattr(signal, ending), signal.default_int_handler)
     with lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
-        _show(server.url, arguments)
+        _show(server.url, state, arguments)
         _say(_STOP)
         with contextlib.suppress(KeyboardInterrupt):
             server.process.wait()
@@ -169,9 +169,9 @@ def _report(handed_out: workfolder.HandedOut) -> None:
         print(f"  To add it next to yours: {course} lab --fresh {workfolder.number_of(name)}")
 
 
-def _show(url: str, arguments: argparse.Namespace) -> None:
-    print(f"JupyterLab: {url}")
-    if not arguments.no_browser and not lab.open_browser(url):
+def _show(url: str, state: Path, arguments: argparse.Namespace) -> None:
+    print(f"JupyterLab: {url}", flush=True)
+    if not arguments.no_browser and not lab.open_browser(lab.hide_token(url, state)):
         _say("Open this address in your browser.")
 
 

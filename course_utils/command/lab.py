@@ -5,7 +5,9 @@ own Jupyter is neither read nor changed.
 """
 
 import contextlib
+import errno
 import os
+import platform
 import secrets
 import shutil
 import signal
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.errors import CourseError
+from keepfed.files import replace_file
 
 _START_UP_S = 120.0
 _TRIES = 3  # number of starts, because other users may take the port
@@ -68,21 +71,22 @@ def serve(
         options: Further options of `jupyter lab`.
 
     Raises:
-        CourseError: If the port is in use, or JupyterLab does not start.
+        CourseError: If the address or the port is not available, or JupyterLab does not start.
     """
-    token = secrets.token_hex(16)
+    token, ip = secrets.token_hex(16), "0.0.0.0" if ip in ("", "*") else ip
     _prepare(state, notebook)
     log = state / "lab.log"
     for tries_left in reversed(range(_TRIES if port is None else 1)):
         chosen = _free_port(ip, port)
         process = _start(root, notebook, state, chosen, ip, options, token)
-        base = f"http://127.0.0.1:{chosen}"
+        base = _address(ip, chosen)
         try:
             if not _comes_up(f"{base}/api/status?token={token}", process):
                 # another user's server may have taken the port since then
                 if tries_left and process.poll() is not None and _port_was_taken(log):
                     continue
                 raise CourseError(f"JupyterLab did not start. Read the end of {log}.")
+            _keep_private(state)  # JupyterLab has written the token
             yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
             return
         finally:
@@ -99,6 +103,7 @@ def trust(notebooks: Iterable[Path], *, state: Path | None = None) -> None:
 
     where = {}
     if state:
+        _keep_private(state)
         data = state / _KEPT["JUPYTER_DATA_DIR"]
         data.mkdir(parents=True, exist_ok=True)
         where = {"data_dir": str(data)}
@@ -143,10 +148,22 @@ def running(state: Path, notebook: str) -> str | None:
     from jupyter_server.serverapp import list_running_servers
 
     for server in list_running_servers(str(state / "runtime")):
-        base, token = f"http://127.0.0.1:{server['port']}", server["token"]
+        base, token = _address(server["hostname"], server["port"]), server["token"]
         if _is_up(f"{base}/api/status?token={token}"):
             return f"{base}{_lab_path(notebook)}?token={token}"
     return None
+
+
+def hide_token(url: str, state: Path) -> str:
+    """Return the address of a page that leads to `url`.
+
+    Every user can see the arguments of a browser, but only this user can read the page.
+    """
+    if os.name != "posix" or "microsoft" in platform.release():  # a browser of Windows
+        return url
+    page = state / "open.html"
+    replace_file(page, f'<meta http-equiv="refresh" content="0; url={url}">', mode=0o600)
+    return page.as_uri()
 
 
 def open_browser(url: str) -> bool:
@@ -181,14 +198,27 @@ def _lab_path(notebook: str) -> str:
     return f"/lab/workspaces/course/tree/{notebook}"
 
 
+def _address(ip: str, port: int) -> str:
+    """Return the URL at which this machine reaches a server that listens on `ip`."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(ip, ip)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _free_port(ip: str, wanted: int | None) -> int:
-    for port in [wanted] if wanted is not None else [*range(8888, 8988), 0]:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            if os.name == "posix":  # allows a port that was in use a moment ago
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((ip, port))
-            return int(probe.getsockname()[1])
-    raise CourseError(f"Port {wanted} is in use. Choose another one with `course lab --port`.")
+    ports = [*range(8888, 8988), 0] if wanted is None else [wanted] * (0 <= wanted < 2**16)
+    for port in ports:
+        try:
+            family = socket.getaddrinfo(ip, None)[0][0]
+            with socket.create_server((ip, port), family=family) as probe:
+                return int(probe.getsockname()[1])
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise CourseError(
+                    f"This machine has no address {ip}. Choose another one with `course lab --ip`."
+                ) from None
+    raise CourseError(
+        f"Port {wanted} is in use or not allowed. Choose another one with `course lab --port`."
+    )
 
 
 def _comes_up(status: str, process: subprocess.Popen[bytes]) -> bool:
@@ -223,12 +253,35 @@ def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def _keep_private(state: Path) -> None:
+    """Let only this user read the state, because it contains the token. Create it if needed.
+
+    Raises:
+        CourseError: If the folder belongs to another user.
+    """
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name != "posix":
+        return
+    if state.stat().st_uid != os.getuid():
+        raise CourseError(
+            f"{state} belongs to another user. Set COURSE_HOME to a folder of your own."
+        )
+    state.chmod(0o700)
+    for folder, inner, files in os.walk(state):
+        for name in (*inner, *files):
+            path = Path(folder, name)
+            with contextlib.suppress(OSError):  # JupyterLab has deleted it
+                if not path.is_symlink():
+                    path.chmod(0o700 if name in inner else 0o600)
+
+
 def _prepare(state: Path, notebook: str) -> None:
     """Copy the settings, and on the first start create a window layout that shows `notebook`."""
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
+    _keep_private(state)
     for folder in _KEPT.values():
-        (state / folder).mkdir(parents=True, exist_ok=True)
+        (state / folder).mkdir(exist_ok=True)
     shutil.copytree(_SETTINGS / "config", state / "config", dirs_exist_ok=True)
     if not any((state / "workspaces").iterdir()):
         layout = (_SETTINGS / "workspace.json").read_text("utf-8")

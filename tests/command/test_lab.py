@@ -1,7 +1,11 @@
 import contextlib
 import json
+import os
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 import urllib.request
 import webbrowser
 from pathlib import Path
@@ -25,11 +29,19 @@ def test_a_learner_s_own_layout_is_not_laid_out_again(tmp_path):
     assert layout.read_text() == "their own"
 
 
-def test_a_taken_port_is_refused_with_the_next_step():
+def test_an_address_or_a_port_that_is_not_free_is_refused_with_the_next_step():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(KeepfedError, match=f"Port {port} is in use. Choose another"):
-            lab._free_port("127.0.0.1", port)
+        for ip, wanted, said in (
+            ("127.0.0.1", port, f"Port {port} is in use or not allowed. Choose another"),
+            ("127.0.0.1", 99_999, "Port 99999 is in use or not allowed. Choose another"),
+            ("203.0.113.9", None, r"no address 203.0.113.9. Choose another one with .* --ip"),
+            ("nowhere.invalid", None, r"no address nowhere.invalid. Choose another one with"),
+        ):
+            with pytest.raises(KeepfedError, match=said):
+                lab._free_port(ip, wanted)
+        for ip in ("0.0.0.0", "localhost", "::1"):
+            assert lab._free_port(ip, None) > 0
 
 
 def test_a_server_that_does_not_start_names_its_log(tmp_path, monkeypatch):
@@ -43,6 +55,7 @@ def test_a_server_that_does_not_start_names_its_log(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_port_that_another_user_takes_at_that_moment_is_left_to_them(tmp_path, monkeypatch):
+    ip = "::1"
     find, found = lab._free_port, []
 
     def too_late(ip, wanted):
@@ -50,10 +63,10 @@ def test_a_port_that_another_user_takes_at_that_moment_is_left_to_them(tmp_path,
         return found[-1]
 
     monkeypatch.setattr(lab, "_free_port", too_late)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server((ip, 0), family=socket.AF_INET6) as taken:
         (tmp_path / "work").mkdir()
-        with lab.serve(tmp_path, NOTEBOOK, state=tmp_path / ".jupyter") as server:
-            assert f":{found[1]}/" in server.url
+        with lab.serve(tmp_path, NOTEBOOK, state=tmp_path / ".jupyter", ip=ip) as server:
+            assert f"http://[::1]:{found[1]}/" in server.url
     assert len(found) == 2
 
 
@@ -72,13 +85,45 @@ def test_linux_without_windows_has_no_browser(monkeypatch):
     assert not lab.open_browser("http://127.0.0.1:1")
 
 
+AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() != 0 or not shutil.which("setpriv"),
+    reason="only root can act as another user",
+)
+@pytest.mark.slow
+def test_no_other_user_reads_the_token_also_after_an_older_start():
+    with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
+        state, runtime = Path(made, ".jupyter"), Path(made, ".jupyter", "runtime")
+        runtime.mkdir(parents=True)
+        (runtime / "jpserver-1-open.html").write_text("token=old")
+        for place in (made, state, runtime):
+            Path(place).chmod(0o755)
+        Path(made, "work").mkdir()
+        with lab.serve(Path(made), NOTEBOOK, state=state, ip="127.0.0.2") as server:
+            page = lab.hide_token(server.url, state)
+            files = [path for path in state.rglob("*") if path.is_file()]
+            names = {path.name for path in files}
+            assert {"open.html", "lab.log", f"jpserver-{server.process.pid}.json"} <= names
+            assert server.url in Path(page.removeprefix("file://")).read_text()
+            readable = subprocess.run([*AS_NOBODY, "cat", *files], capture_output=True, check=False)
+            assert (readable.returncode, readable.stdout) == (1, b"")
+            modes = {path.stat().st_mode & 0o777 for path in files}
+            assert (modes, state.stat().st_mode & 0o777) == ({0o600}, 0o700)
+            assert lab.running(state, NOTEBOOK) == server.url
+        os.chown(state, 65534, 65534)
+        with pytest.raises(KeepfedError, match=r"belongs to another user\. Set COURSE_HOME"):
+            lab._prepare(state, NOTEBOOK)
+
+
 @pytest.mark.slow
 def test_a_server_runs_is_found_and_leaves_nothing_behind_or_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # leads nowhere
     state = tmp_path / ".jupyter"
     (tmp_path / "work").mkdir()
     assert lab.running(state, NOTEBOOK) is None
-    with lab.serve(tmp_path, NOTEBOOK, state=state, port=0) as server:
+    with lab.serve(tmp_path, NOTEBOOK, state=state, port=0, ip="0.0.0.0") as server:
         assert lab.running(state, NOTEBOOK) == server.url
         base, _, query = server.url.partition("/lab/workspaces")
         token = query.partition("token=")[2]

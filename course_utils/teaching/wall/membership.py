@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from course_utils.errors import CourseError
 from course_utils.paths import course_home
+from keepfed.files import replace_file
 
 _LEFT = "off"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -90,11 +91,8 @@ def new_token(length: int) -> str:
 
 
 def _store(wall: Wall) -> Wall:
-    path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(0o600)
-    path.chmod(0o600)  # the token is for this user only
-    path.write_text(json.dumps(wall._asdict()), "utf-8")
+    _path().parent.mkdir(parents=True, exist_ok=True)
+    replace_file(_path(), json.dumps(wall._asdict()), mode=0o600)  # it contains the token
     return wall
 
 
