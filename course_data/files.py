@@ -7,6 +7,7 @@ up.
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +66,13 @@ def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: i
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock `folder` for writing. The system releases the lock if the holder is killed."""
+    """Lock `folder` for writing. The system releases the lock if the holder is killed.
+
+    Data of another user, which only that user can write, are not locked.
+    """
+    if folder.exists() and not os.access(folder.parent, os.W_OK):
+        yield
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_beside(folder, "lock"))
     try:

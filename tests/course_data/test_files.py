@@ -1,11 +1,13 @@
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from course_data import files
+from course_data.make_events import SCRIPT
 
 
 def fill(folder: Path) -> files.Facts:
@@ -112,3 +114,26 @@ def test_interrupt_while_locking_leaves_the_folder_unlocked(
             pass
     with files.locked(tmp_path / "data"):  # the traceback still refers to the first lock
         assert kept.tb
+
+
+AS_NOBODY = """
+import os, sys
+from course_data.make_events import main
+os.geteuid() or os.setuid(65534)  # root may write everything
+sys.exit(main(["--size", "S", "--out", sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_data_of_another_user_are_used_without_a_lock() -> None:
+    with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
+        folder = Path(made, "data", "events-S")
+        folder.mkdir(parents=True)
+        facts = {"data": "events", "version": SCRIPT.version, "size": "S", "seed": 1}
+        files.seal(folder, facts)
+        for path, mode in ((Path(made), 0o755), (folder.parent, 0o555)):
+            path.chmod(mode)
+        command = [sys.executable, "-c", AS_NOBODY, str(folder)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.stdout, ran.stderr) == (f"{folder}: 2,000 events, already exists.\n", "")
+        assert list(folder.parent.iterdir()) == [folder]
