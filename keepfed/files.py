@@ -6,13 +6,15 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from keepfed import formatting
 from keepfed.errors import KeepfedError, is_disk_full, sentence
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -49,6 +51,15 @@ def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
             f"{folder} has only {formatting.size(free)} free, but {formatting.size(size)} are "
             f"needed. Free some space, {otherwise}."
         )
+
+
+def progress(items: Iterable[T], title: str) -> Iterable[T]:
+    """Return `items`, with a progress bar on a terminal if tqdm is installed."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return items
+    return tqdm(items, title, disable=None)
 
 
 def temporary_folder(suffix: str = "") -> Path:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from keepfed.errors import required
+
 SHM = Path("/dev/shm")
 CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
@@ -48,17 +50,14 @@ def usable_cores() -> int:
 
 def memory() -> int:
     """Return the bytes of memory of the machine, or the container's limit if it is lower."""
-    import psutil
-
-    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
+    total: int = required("psutil").virtual_memory().total
+    return min([total, *(limit for limit, _ in _memory_limits())])
 
 
 def memory_free() -> int:
     """Return the bytes that can be allocated without swapping, within the container's limit."""
-    import psutil
-
-    free = [limit - used for limit, used in _memory_limits()]
-    return max(0, min([psutil.virtual_memory().available, *free]))
+    available: int = required("psutil").virtual_memory().available
+    return max(0, min([available, *(limit - used for limit, used in _memory_limits())]))
 
 
 def shm_size() -> int:
@@ -68,12 +67,9 @@ def shm_size() -> int:
 
 def swap() -> int:
     """Return the bytes of swap space that this process may use."""
-    import psutil
-
-    limits = [
-        int(words[0]) for _, words in _limits("memory.swap.max", "memory.memsw.limit_in_bytes")
-    ]
-    return min([psutil.swap_memory().total, *limits])
+    total: int = required("psutil").swap_memory().total
+    limits = _limits("memory.swap.max", "memory.memsw.limit_in_bytes")
+    return min([total, *(int(words[0]) for _, words in limits)])
 
 
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
+OLDEST = "2.4"  # the oldest torch that the tests run with
 Owner = Literal["torch", "a DataLoader", "its iterator", "its iterator with workers"]
 REFUSED = "`listen` raises an error that names it, and `keepfed watch` runs the loop unwatched"
 

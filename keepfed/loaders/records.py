@@ -32,10 +32,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import IterableDataset, get_worker_info
-from tqdm import tqdm
 
-from keepfed.files import clear_errors, require_free_space
-from keepfed.limits import memory_free
+from keepfed.files import clear_errors, progress, require_free_space
+from keepfed.limits import known, memory_free
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.resume import IndexBatches
 from keepfed.loaders.workers import LazyFile
@@ -287,7 +286,7 @@ def _advise(array: np.memmap[Any, Any]) -> None:
     the table is 512 times smaller and stays in the processor's cache. Large pages are read
     completely. This costs nothing if they stay in memory, but otherwise reads far too much.
     """
-    fits = array.nbytes < memory_free()
+    fits = array.nbytes < (known(memory_free) or 0)
     advice = getattr(mmap, "MADV_HUGEPAGE" if fits else "MADV_RANDOM", None)
     if advice is not None and isinstance(array.base, mmap.mmap):
         with suppress(OSError):  # the system has no large pages
@@ -324,7 +323,7 @@ def write_records(
     try:
         with clear_errors(path), unfinished.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
-            for start in tqdm(range(0, length, _AT_ONCE), "records", disable=None):
+            for start in progress(range(0, length, _AT_ONCE), "records"):
                 table = np.zeros(min(_AT_ONCE, length - start), dtype)
                 for name, array in arrays.items():
                     table[name] = _rows(name, array, start, allow_nan)

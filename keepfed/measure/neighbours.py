@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import suppress
 
+from keepfed.errors import required
 from keepfed.limits import all_cores, known, usable_cores
 
 
@@ -28,9 +29,7 @@ class Neighbours:
 
 def children_cpu_s() -> float:
     """Return the CPU seconds of all child processes, including those that have ended."""
-    import psutil
-
-    times = os.times()
+    psutil, times = required("psutil"), os.times()
     total = times.children_user + times.children_system
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -41,9 +40,7 @@ def children_cpu_s() -> float:
 
 def _other_programs_cpu_s() -> float:
     """Return the CPU seconds of all programs except this process and its children."""
-    import psutil
-
-    times = psutil.cpu_times()
+    times = required("psutil").cpu_times()
     # Leave `guest` out, because on Linux `user` already contains it.
     others = ("idle", "iowait", "guest", "guest_nice")
     busy = sum(times) - sum(getattr(times, name, 0.0) for name in others)

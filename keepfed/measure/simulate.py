@@ -9,17 +9,65 @@ The module is a discrete-event model of a `DataLoader`, its workers and a device
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
-import simpy
 
 from keepfed.measure.spans import Span
 from keepfed.measure.trace import Trace
 
 CPU_STAGES = ("decode", "transform", "collate")
-_Process = Generator[simpy.Event, None, None]
+
+
+class _Clock:
+    """Simulated time in ms, and the processes that wait for a time.
+
+    A process is a generator. It yields the ms to wait, or the tokens of which it takes one.
+    """
+
+    def __init__(self) -> None:
+        self.now, self._order = 0.0, count()
+        self._queue: list[tuple[float, int, _Process]] = []
+
+    def resume(self, process: _Process, after_ms: float = 0.0) -> None:
+        """Continue a process later, in the order of the calls if the times are equal."""
+        heappush(self._queue, (self.now + after_ms, next(self._order), process))
+
+    def run(self) -> None:
+        while self._queue:
+            self.now, _, process = heappop(self._queue)
+            wanted = next(process, None)
+            if isinstance(wanted, _Tokens):
+                wanted.take(process)
+            elif wanted is not None:
+                self.resume(process, wanted)
+
+
+class _Tokens:
+    """A counting semaphore: processes take a token, in the order in which they ask."""
+
+    def __init__(self, clock: _Clock, free: int = 0):
+        self._clock, self._free, self._waiting = clock, free, deque[_Process]()
+
+    def take(self, process: _Process) -> None:
+        if self._free:
+            self._free -= 1
+            self._clock.resume(process)
+        else:
+            self._waiting.append(process)
+
+    def give(self) -> None:
+        if self._waiting:
+            self._clock.resume(self._waiting.popleft())
+        else:
+            self._free += 1
+
+
+_Process = Generator[float | _Tokens, None, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,22 +124,22 @@ class _Model:
 
     def __init__(self, pipeline: Pipeline):
         self.pipeline = p = pipeline
-        self.loop = simpy.Environment()  # simulated time in ms
-        self.trace = Trace(clock=lambda: _ns(self.loop.now))
+        self.clock = clock = _Clock()
+        self.trace = Trace(clock=lambda: _ns(clock.now))
         self.trace.note = "simulated"
-        self.storage = simpy.Resource(self.loop, p.storage_streams or sys.maxsize)
-        self.cpu = simpy.Resource(self.loop, p.cores or sys.maxsize)
-        self.requested = [self.loop.event() for _ in range(p.steps)]
-        self.ready = [self.loop.event() for _ in range(p.steps)]
+        self.storage = _Tokens(clock, p.storage_streams or sys.maxsize)
+        self.cpu = _Tokens(clock, p.cores or sys.maxsize)
+        self.requested = [_Tokens(clock) for _ in range(p.steps)]
+        self.ready = [_Tokens(clock) for _ in range(p.steps)]
         self.copy_free = self.gpu_free = 0.0  # time in ms at which the engine finishes its queue
         self.factors = _factors(p)
 
     def run(self) -> Trace:
         p = self.pipeline
         for worker in range(min(p.num_workers, p.steps)):
-            self.loop.process(self._worker(worker))
-        self.loop.process(self._main_overlapped() if p.overlap else self._main_serial())
-        self.loop.run()
+            self.clock.resume(self._worker(worker))
+        self.clock.resume(self._main_overlapped() if p.overlap else self._main_serial())
+        self.clock.run()
         self.trace.end_ns = _ns(self.gpu_free)
         return self.trace
 
@@ -100,34 +148,34 @@ class _Model:
         for stage in ("read", *CPU_STAGES):
             if duration := float(getattr(p, f"{stage}_ms") * self.factors[stage][batch]):
                 resource = self.cpu if stage in CPU_STAGES else self.storage
-                with resource.request() as granted:
-                    yield granted
-                    start = self.loop.now
-                    yield self.loop.timeout(duration)
-                    self._add(lane, stage, start, self.loop.now, batch)
+                yield resource
+                start = self.clock.now
+                yield duration
+                self._add(lane, stage, start, self.clock.now, batch)
+                resource.give()
 
     def _worker(self, worker: int) -> _Process:
-        yield self.loop.timeout(self.pipeline.start_up_ms)
+        yield self.pipeline.start_up_ms
         for batch in range(worker, self.pipeline.steps, self.pipeline.num_workers):
             yield self.requested[batch]
             yield from self._load(batch, f"worker {worker}")
-            self.ready[batch].succeed()
+            self.ready[batch].give()
 
     def _next(self, batch: int) -> _Process:
         """Simulate `next(loader)`: load the batch, or wait for a worker and send new tasks."""
-        p, start = self.pipeline, self.loop.now
+        p, start = self.pipeline, self.clock.now
         if p.num_workers == 0:
             yield from self._load(batch, "main")
         else:
             ahead = p.num_workers * p.prefetch_factor
             if batch == 0:
                 for task in self.requested[:ahead]:
-                    task.succeed()
+                    task.give()
             yield self.ready[batch]
             if batch + ahead < p.steps:
-                self.requested[batch + ahead].succeed()
-        yield self.loop.timeout(p.host_ms)
-        self._add("main", "wait", start, self.loop.now, batch)
+                self.requested[batch + ahead].give()
+        yield p.host_ms
+        self._add("main", "wait", start, self.clock.now, batch)
         served = range(batch * p.batch_size, (batch + 1) * p.batch_size)
         self.trace.serve(p.batch_size, served)
         self.trace.served += 1
@@ -138,7 +186,7 @@ class _Model:
             # The copy waits for the previous step, because both run on the same stream.
             copied = self._copy(batch, self.gpu_free)
             if not self.pipeline.pinned:
-                yield self.loop.timeout(copied - self.loop.now)
+                yield copied - self.clock.now
             yield from self._step(batch, copied)
 
     def _main_overlapped(self) -> _Process:
@@ -151,17 +199,17 @@ class _Model:
         yield from self._step(self.pipeline.steps - 1, copied[-1])
 
     def _copy(self, batch: int, not_before: float) -> float:
-        start = max(self.loop.now, self.copy_free, not_before)
+        start = max(self.clock.now, self.copy_free, not_before)
         self.copy_free = start + self.pipeline.copy_ms
         self._add("copy", "transfer", start, self.copy_free, batch)
         return self.copy_free
 
     def _step(self, batch: int, copied: float) -> _Process:
-        start = max(self.loop.now, self.gpu_free, copied)
+        start = max(self.clock.now, self.gpu_free, copied)
         self.gpu_free = start + self.pipeline.step_ms
         self._add("gpu", "compute", start, self.gpu_free, batch)
         if self.pipeline.sync:
-            yield self.loop.timeout(self.gpu_free - self.loop.now)
+            yield self.gpu_free - self.clock.now
 
     def _add(self, lane: str, stage: str, start_ms: float, end_ms: float, batch: int) -> None:
         if end_ms > start_ms:

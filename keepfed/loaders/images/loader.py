@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from keepfed.errors import required
 from keepfed.limits import usable_cores
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CentreCrop, Crops, Indices
@@ -238,9 +238,9 @@ def _use_one_thread() -> None:
 
 
 @cache
-def _openmp() -> ThreadpoolController:
+def _openmp() -> Any:
     """Return the controller of OpenMP, cached because finding it takes milliseconds."""
-    return ThreadpoolController().select(user_api="openmp")
+    return required("threadpoolctl").ThreadpoolController().select(user_api="openmp")
 
 
 def _finished(batch: Batch, tasks: list[Future[None]]) -> Batch:

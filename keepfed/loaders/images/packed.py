@@ -21,9 +21,8 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from keepfed.files import clear_errors, require_free_space
+from keepfed.files import clear_errors, progress, require_free_space
 from keepfed.loaders.images.jpegs import Jpegs, read_image
 from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 
@@ -174,7 +173,7 @@ def _checksum(row: np.void, content: bytes | memoryview) -> int:
 
 def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], RestartedJpeg | None]]:
     """Yield each JPEG with the position of its height, its height and width, and its intervals."""
-    paths = iter(tqdm(files, "images", disable=None))
+    paths = iter(progress(files, "images"))
     with ThreadPoolExecutor() as pool:
         while some := list(islice(paths, _AT_ONCE)):
             read = list(pool.map(_read_one, some))

@@ -14,12 +14,10 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import size
@@ -150,23 +148,26 @@ class CopyLease:
         self._close()
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]
-    """A progress bar without a thread, and without a lock shared by forked processes."""
+def _bar(title: str, total: int, *, progress: bool) -> Any:
+    """Return a progress bar, which is None in its block if tqdm is not installed.
 
-    monitor_interval = 0
-
-
-_Bar.set_lock(threading.RLock())
+    It has no thread, and no lock that forked processes share.
+    """
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return nullcontext()
+    kind: Any = type("Bar", (tqdm,), {"monitor_interval": 0})
+    kind.set_lock(threading.RLock())
+    hidden = None if progress else True  # None hides the bar if stderr is not a terminal
+    return kind(total=total, desc=title, unit="B", unit_scale=True, disable=hidden)
 
 
 def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None:
     """Copy all files into an empty folder, verify them, and write the seal."""
     total = sum(file.size for file in files.values())
     targets = {name: folder / source.name / name for name in files}  # top / "" is top
-    hidden = None if progress else True  # None hides the bar if stderr is not a terminal
-    with _Bar(
-        total=total, desc=f"staging {source.name}", unit="B", unit_scale=True, disable=hidden
-    ) as bar:
+    with _bar(f"staging {source.name}", total, progress=progress) as bar:
         sums = {name: _copy(source, file, targets[name], bar) for name, file in files.items()}
     for name, target in targets.items():
         if _crc32(target) != sums[name]:
@@ -179,7 +180,7 @@ def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None
     (folder / _SEAL).write_text(json.dumps(seal), encoding="utf-8")
 
 
-def _copy(source: Source, file: SourceFile, target: Path, bar: _Bar) -> int:
+def _copy(source: Source, file: SourceFile, target: Path, bar: Any) -> int:
     """Copy one file, and return the CRC-32 of its content."""
     checksum, size = 0, 0
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +188,8 @@ def _copy(source: Source, file: SourceFile, target: Path, bar: _Bar) -> int:
         for piece in _pieces(original):
             copy.write(piece)
             checksum, size = zlib.crc32(piece, checksum), size + len(piece)
-            bar.update(len(piece))
+            if bar is not None:
+                bar.update(len(piece))
     if size != file.size:
         raise _changed(source)
     return checksum

@@ -11,9 +11,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-import fsspec
-from fsspec.utils import tokenize
-
 from keepfed.errors import KeepfedError
 from keepfed.limits import known
 
@@ -45,6 +42,8 @@ class Source:
         self.path = os.fspath(source)
         if fs is None and ("://" in self.path or "::" in self.path):
             try:
+                import fsspec
+
                 fs, self.path = fsspec.url_to_fs(self.path)
             except (ImportError, ValueError) as error:
                 raise KeepfedError(
@@ -109,6 +108,8 @@ def version(files: Files) -> str:
 
 def _options(fs: Any) -> str:
     """Return ten characters that identify a file system without an ID by its options."""
+    from fsspec.utils import tokenize
+
     options = {key: value for key, value in fs.storage_options.items() if key not in _SECRETS}
     return str(tokenize(options))[:10] if options else ""
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from keepfed.device.batches import leaves
+from keepfed.errors import required
 from keepfed.formatting import plural, size
 from keepfed.limits import SHM, known, memory, shm_size
 
@@ -107,6 +107,7 @@ def unique_mb(pid: int) -> float:
     The resident memory (RSS) also counts pages that a forked worker shares with its parent, so RSS
     does not show how these pages are copied over time.
     """
+    psutil = required("psutil")
     try:
         return float(psutil.Process(pid).memory_full_info().uss) / 1e6
     except (psutil.NoSuchProcess, ProcessLookupError):

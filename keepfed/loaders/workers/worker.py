@@ -19,9 +19,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch.utils.data import get_worker_info
 
+from keepfed.errors import required
 from keepfed.forks import keep_inherited
 
 F = TypeVar("F")
@@ -50,7 +50,7 @@ _LIMITERS: dict[str, Callable[[Any], object]] = {
     "pyarrow": lambda pyarrow: pyarrow.set_cpu_count(1),
 }
 
-_limits: list[threadpool_limits] = []  # stored, because the limits end when they are deleted
+_limits: list[Any] = []  # stored, because the limits end when they are deleted
 _rng: tuple[tuple[int, int], np.random.Generator] | None = None  # with its (process, seed)
 _CODE = "utf-8", "surrogatepass"  # file names that are not valid UTF-8 contain surrogates
 
@@ -64,7 +64,7 @@ def worker_init(worker_id: int) -> None:
     os.environ.update(_ONE_THREAD)
     if "numba" not in sys.modules:  # numba raises an error if this changes after it has threads
         os.environ["NUMBA_NUM_THREADS"] = "1"
-    _limits.append(threadpool_limits(limits=1))
+    _limits.append(required("threadpoolctl").threadpool_limits(limits=1))
     for name, limit in _LIMITERS.items():
         if library := sys.modules.get(name):
             limit(library)

@@ -283,7 +283,7 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "out-of-order",
         ("uneven",),
-        applies=lambda m: _is_data_loader(m) and m.setting.workers > 1,
+        applies=lambda m: m.setting.has_in_order and m.setting.workers > 1,
         changes=lambda m, cause: [with_arguments(in_order=False)],
         removes=False,
     ),

@@ -56,6 +56,7 @@ class Setting:
     batch_size: int = 0  # samples per batch; 0: the loader does not build batches itself
     loaders_made: int = 1  # number of equal loaders that the program created in turn
     has_getitems: bool = False  # whether the dataset returns all samples of a batch at once
+    has_in_order: bool = True  # whether the loader has `in_order`, which is new in torch 2.6
     workers: int = 0
     active_workers: int = 0  # workers that sent a batch; 0: unknown
     prefetch_factor: int = 2

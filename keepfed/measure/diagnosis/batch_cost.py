@@ -10,6 +10,11 @@ from typing import Any
 
 import torch
 
+# Before torch 2.9, `torch.accelerator` is missing or has no statistics, so only CUDA counts.
+ACCELERATOR: Any = getattr(torch, "accelerator", torch.cuda)
+if not hasattr(ACCELERATOR, "memory_stats"):
+    ACCELERATOR = torch.cuda
+
 
 def measure_batch(batch: Any) -> tuple[list[torch.Tensor], int, float]:
     """Return the tensors of `batch`, its bytes, and the CPU seconds to pickle the rest.
@@ -59,7 +64,7 @@ def copy_s(tensors: Sequence[torch.Tensor], device: torch.device) -> float:
         begun = time.perf_counter()
         copies = [tensor.to(device, copy=True) for tensor in tensors]
         if device.type != "cpu":
-            torch.accelerator.synchronize()
+            ACCELERATOR.synchronize()
         took.append(time.perf_counter() - begun)
         del copies
     return min(took)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch.utils.data import Dataset, default_convert
 
 from keepfed.limits import affinity
@@ -78,8 +79,6 @@ def single_threaded() -> Iterator[None]:
 
 def _limit_threads() -> Any:
     """Limit the thread pools of this process to one thread until the result is deleted."""
-    from threadpoolctl import threadpool_limits
-
     return threadpool_limits(1)
 
 

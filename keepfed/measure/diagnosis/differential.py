@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from keepfed.errors import KeepfedError
+from keepfed.errors import KeepfedError, required
 from keepfed.measure.advice import Change, judge, recommend
 from keepfed.measure.diagnosis.changes import applied
 from keepfed.measure.diagnosis.proof import measure_gain
@@ -56,7 +56,7 @@ def diagnose(
         step: Function that uploads one batch and trains on it.
         seconds: Approximate duration of the diagnosis, including the start-up of workers.
         synchronize: Function that waits until the device has finished its work. Only needed for a
-            device that torch.accelerator does not support.
+            device that torch.accelerator does not support, or not CUDA with torch before 2.9.
         prove: If True, also measure the gain of a change that does not need your code. The loop
             runs with and without the change alternately, which takes half as long again.
 
@@ -107,6 +107,7 @@ def diagnose(
 
 
 def _check(loader: Any, step: Any, seconds: float) -> None:
+    required("psutil")  # else it would be missed only after the first run
     if not seconds > 0:
         raise KeepfedError(
             f"`seconds` must be greater than 0, but is {seconds}. Use 10 to 60 seconds."

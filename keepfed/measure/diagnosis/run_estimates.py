@@ -162,6 +162,7 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         kind=_kind(loader),
         batch_size=getattr(inner, "batch_size", None) or 0,
         has_getitems=reads_whole_batches(inner),
+        has_in_order=hasattr(inner, "in_order"),
         workers=alone.workers,
         active_workers=_working(loader, alone),
         prefetch_factor=int(getattr(inner, "prefetch_factor", None) or 2),

@@ -25,7 +25,7 @@ from keepfed.measure.advice.thresholds import (
     GRACE_S,
     MIN_ITERATIONS,
 )
-from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
+from keepfed.measure.diagnosis.batch_cost import ACCELERATOR, copy_s, measure_batch
 from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import (
@@ -301,7 +301,8 @@ def run_step(
             _wait_for_device(result, trace, synchronize)
             run.iterations[-1] = run.iterations[-1]._replace(left_ns=time.perf_counter_ns())
     run.used_device = _memory_figures() != on_device
-    if run.used_device and (device := torch.accelerator.current_accelerator()):
+    if run.used_device:
+        device = getattr(ACCELERATOR, "current_accelerator", lambda: torch.device("cuda"))()
         # A Mac GPU has no float64 (TypeError), so the step cannot copy it either. If the model
         # fills the device, there is no memory for a second batch (RuntimeError).
         with suppress(TypeError, RuntimeError):
@@ -316,7 +317,7 @@ def _memory_figures() -> dict[str, int]:
     statistics.
     """
     try:
-        return dict(torch.accelerator.memory_stats()) if torch.accelerator.is_available() else {}
+        return dict(ACCELERATOR.memory_stats()) if ACCELERATOR.is_available() else {}
     except RuntimeError:
         return {}
 
@@ -334,7 +335,7 @@ def _device_in_use() -> bool:
     """Return whether this program may have used an accelerator, without initialising CUDA."""
     if torch.cuda.is_available():
         return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
-    return torch.accelerator.is_available()
+    return bool(ACCELERATOR.is_available())
 
 
 def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
@@ -347,7 +348,7 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
         synchronize()
         return
     if _device_in_use():
-        torch.accelerator.synchronize()
+        ACCELERATOR.synchronize()
     item = getattr(result, "item", None)
     if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
         item()

@@ -89,12 +89,16 @@ def listen(
     and end last. Running persistent workers keep the listeners they were started with.
 
     Raises:
-        KeepfedError: If the installed torch lacks a private name that the hook uses.
+        KeepfedError: If torch is too old, or lacks a private name that the hook uses.
     """
+    if torch.__version__ < private_torch.OLDEST:
+        raise KeepfedError(
+            f"keepfed needs torch {private_torch.OLDEST} or newer, but this is {torch.__version__}."
+        )
     if absent := missing():
         raise KeepfedError(
             f"torch {torch.__version__} has no {', no '.join(absent)}, which is needed to record a "
-            "DataLoader. Install a tested version: `pip install -r requirements.lock`."
+            "DataLoader. Install a newer keepfed."
         )
     hook = _Hook(loader, listeners)
     originals = loader.collate_fn, loader.worker_init_fn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from keepfed.errors import required
 from keepfed.measure.records import MAIN, UNKNOWN
 
 MEMORY_EVERY_S = 0.2  # minimum seconds between two measurements of the memory
@@ -51,9 +52,8 @@ class ProcessFigures:
 
 def pool_threads() -> int:
     """Return the size of the largest thread pool of a numerical library in this process."""
-    from threadpoolctl import threadpool_info
-
-    return max((pool["num_threads"] for pool in threadpool_info()), default=1)
+    pools = required("threadpoolctl").threadpool_info()
+    return max((pool["num_threads"] for pool in pools), default=1)
 
 
 def bytes_read() -> tuple[int, int, int]:
@@ -74,8 +74,7 @@ def own_bytes() -> int:
             return next(int(words[1]) << 10 for words in lines if words[0] == b"Private_Dirty:")
     except (OSError, StopIteration):
         pass
-    import psutil
-
+    psutil = required("psutil")
     try:
         return int(psutil.Process().memory_full_info().uss)
     except (psutil.Error, OSError):

@@ -216,6 +216,7 @@ class WatchedLoop:
             kind=takes,
             batch_size=0 if takes == "no DataLoader" else about["batch_size"] or 0,
             has_getitems=about["getitems"],
+            has_in_order=about.get("in_order", True),
             workers=about["workers"],
             active_workers=self._working(),
             loaders_made=about["made"],

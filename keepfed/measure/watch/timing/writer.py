@@ -90,6 +90,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "dataset": type(getattr(loader, "dataset", loader)).__name__,
         "batch_size": _batch_size(loader),
         "getitems": reads_whole_batches(loader),
+        "in_order": hasattr(loader, "in_order"),
         "workers": workers,
         "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
         "persistent": bool(getattr(loader, "persistent_workers", False)),

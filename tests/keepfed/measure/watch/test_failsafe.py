@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.torch_version import TorchVersion
 from torch.utils.data import DataLoader
 
 from keepfed.measure import hook
@@ -110,6 +111,16 @@ def test_bug_in_keepfed_never_reaches_loop(
     ]
     assert len(lines) <= 1 + (workers > 0)  # at most one line per process
     assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines)
+
+
+def test_too_old_torch_is_used_unwatched(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("torch.__version__", TorchVersion("2.3.1"))
+    batches = watching.watch_iterator(DataLoader(Numbers(3)), DataLoader._get_iterator)
+    assert [batch.tolist() for batch in batches] == [[0], [1], [2]]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, but" in line
 
 
 def test_error_of_program_is_raised_unchanged(

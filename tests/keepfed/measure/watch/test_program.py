@@ -130,7 +130,7 @@ TORCH_SEEN = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); 
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("sys.modules['simpy'] = None", "(ModuleNotFoundError: import of simpy halted"),
+        ("sys.modules['numpy'] = None", "(ModuleNotFoundError: import of numpy halted"),
         ("import os, keepfed.measure.watch.program as p; del p.read_all", "(NameError: "),
     ],
 )
