@@ -141,9 +141,9 @@ curves(sizes, found, xlabel="data / page cache", ylabel="found in the emulated c
 cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
-# The cache misses all of the reads, not just a tenth. Each block is evicted shortly before it is
-# needed again. (Real page caches are slightly better.) Shuffled reading still finds about 70 %. But then a
-# miss costs more, because the system cannot guess which block comes next.
+# The cache misses all of the reads, not just a tenth. Linux's page cache does the same. Each block is evicted
+# just before you need it. Shuffled reading still finds about 70 %. But then a miss costs more, because the
+# system cannot guess which block comes next.
 #
 # ## See it
 #

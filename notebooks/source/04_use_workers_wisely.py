@@ -309,7 +309,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF. <!-- given -->
 #
 # A container may have fewer cores than this number. With `docker run --cpus=2` or in Kubernetes, it sees
-# all cores. But when it has used 0.2 s of core time, the system stops it until the next 0.1 s begins.
+# all cores. But in each 0.1 s it may use 0.2 s of core time, and then stops until the next 0.1 s.
 # PyTorch's warning about too many workers ignores such a limit, but `usable_cores()` above respects it.
 # <!-- given -->
 #

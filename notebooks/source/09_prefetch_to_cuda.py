@@ -342,7 +342,7 @@ for read_late in False, True:
 #
 # ## What is wrong with this prefetcher?
 #
-# Tutorials often print a prefetcher like this one, with a thread and a queue. Find its defects.
+# A published course prints one like this, with a thread and a queue. Find its defects.
 
 # %%
 import inspect

@@ -183,7 +183,7 @@ cu.reveal("10c", 100 * four.summary().idle)
 # ## A connection breaks
 #
 # In a training over days on many machines, some connections break. We take four shards with 400 events, break the
-# download of each shard once, and give WebDataset the handler that many recipes use. <!-- given -->
+# download of each shard once, and give WebDataset the handler of a published recipe. <!-- given -->
 
 # %%
 cu.predict(
@@ -525,7 +525,7 @@ with object_store(shards, None) as store:
 # %% [markdown]
 # ## Three more snippets
 #
-# Three more snippets are printed in many recipes. Each card shows what the printed code does and what the repaired code
+# Three more snippets come from published recipes. Each card shows what the printed code does and what the repaired code
 # does. Unfold it to read both. Be careful with `cached` on a shared machine: once its folder exists, the printed code
 # runs, and never removes a shard from it (`cache_size=-1`). Also note that `.batched(64)` yields the last, shorter batch,
 # unless you pass `partial=False`.

@@ -122,7 +122,7 @@ bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 # ## Can loading be the problem?
 #
 # Suppose you train a model with 7 billion parameters: 100 billion tokens, a batch of 1 million tokens, 0.5 steps/s.
-# That takes 2.3 days. A common warning is: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling costs.*
+# That takes 2.3 days. One lecture on training at scale warns: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling costs.*
 # Is this true?
 #
 # ### Exercise 12.1 · 5 min · ●○○
