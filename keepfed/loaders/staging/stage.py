@@ -117,13 +117,21 @@ def stage_to_shm(
             or has too little space, the source changes during the copy, or the copy differs.
     """
     start = time.perf_counter()
-    place, wanted = find_staging_dir(to), Source(source, fs)
+    wanted = Source(source, fs)
+    files = wanted.look()  # before a folder is made
+    folder = _folder(to).resolve()
+    is_local_folder = wanted.fs is None and "" not in files
+    if is_local_folder and Path(wanted.path).resolve() in (folder, *folder.parents):
+        raise KeepfedError(
+            f"{folder} is inside {wanted.path}, so the copy would contain itself. To fix this, "
+            f"{_ELSEWHERE}."
+        )
+    place = find_staging_dir(to)
     if to is None and not place.in_memory:
         print(f"This system has no /dev/shm, so the copy is stored on disk, in {place.folder}.")
     with _explained(place):
         place.sweep()
         with place.locked(wanted.key):
-            files = wanted.look()
             copy = StagedCopy(place.folder / f"{wanted.key}-{version(files)}")
             reused = copy.is_untouched
             if not reused:
@@ -258,14 +266,10 @@ def find_staging_dir(to: str | os.PathLike[str] | None = None) -> StagingDir:
     """Return the folder for copies in `to`; by default in /dev/shm or the temporary folder.
 
     Raises:
-        KeepfedError: If the folder cannot be created, or belongs to another user.
+        KeepfedError: If the folder cannot be created, is a URL, or belongs to another user.
     """
-    if to is not None:
-        root = Path(to).expanduser().absolute()
-    else:
-        root = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
-    user = str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
-    folder = root / f"keepfed-{user}"
+    folder = _folder(to)
+    root = folder.parent
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -282,6 +286,14 @@ def find_staging_dir(to: str | os.PathLike[str] | None = None) -> StagingDir:
     except (FileExistsError, NotADirectoryError):
         raise KeepfedError(f"{root} is a file, not a folder. To fix this, {_ELSEWHERE}.") from None
     return StagingDir(folder, SHM in folder.resolve().parents)
+
+
+def _folder(to: str | os.PathLike[str] | None) -> Path:
+    if to is not None and "://" in os.fspath(to):
+        raise KeepfedError(f"{to} is not on this machine. To fix this, {_ELSEWHERE}.")
+    usual = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
+    root = usual if to is None else Path(to).expanduser().absolute()
+    return root / f"keepfed-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
 
 
 # Open lock files, by path, process and thread. They are stored here because an interrupt can skip

@@ -28,8 +28,7 @@ try:
 except ImportError:  # Windows, which refuses to delete a file that is open
     fcntl = None  # type: ignore[assignment]
 
-_SEAL = ".seal.json"  # must not be the name of a data file
-_KEPT = ".kept"
+_SEAL, _KEPT = ".seal.json", ".kept"  # next to the file or folder with the data
 _PIECE = 4 * 1024 * 1024  # bytes copied at a time
 
 
@@ -94,8 +93,14 @@ class StagedCopy:
         """Copy all files of a source, or none. The caller must hold the lock of the source.
 
         Raises:
-            KeepfedError: If the source changes during the copy, or the copy differs from it.
+            KeepfedError: If the source changes during the copy, the copy differs from it, or the
+                name of the source is one that only staging may use.
         """
+        if source.name in (_SEAL, _KEPT):
+            raise KeepfedError(
+                f"Staging uses the name {source.name} itself. Rename {source.identity}, or stage "
+                "the folder that contains it."
+            )
         building = unfinished(self.folder.parent, self.key)
         building.mkdir(mode=0o700)
         try:
@@ -190,6 +195,8 @@ def _copy(source: Source, file: SourceFile, target: Path, bar: Any) -> int:
             checksum, size = zlib.crc32(piece, checksum), size + len(piece)
             if bar is not None:
                 bar.update(len(piece))
+            if size > file.size:
+                break  # it may never end
     if size != file.size:
         raise _changed(source)
     return checksum

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from keepfed.errors import KeepfedError
+from keepfed.errors import KeepfedError, sentence
 from keepfed.limits import known
 
 _MARKS = ("ETag", "etag", "checksum", "mtime", "LastModified", "last_modified", "created")
@@ -49,6 +49,8 @@ class Source:
                 raise KeepfedError(
                     f"{self.path} cannot be opened: {error}. Fix this, or use a local path."
                 ) from None
+        if type(fs).__name__ == "LocalFileSystem":  # fsspec need not be installed
+            fs, self.path = None, fs._strip_protocol(self.path)
         self.fs = fs
         if fs is None:
             self.identity = self.path = os.path.abspath(Path(self.path).expanduser())
@@ -65,9 +67,8 @@ class Source:
         Raises:
             KeepfedError: If the source does not exist, cannot be read, or has no files.
         """
-        look = _local_files if self.fs is None else partial(_remote_files, self.fs)
         with self._reading():
-            files = look(self.path)
+            files = _local_files(self.path) if self.fs is None else self._remote_files()
         if not files:
             raise KeepfedError(
                 f"{self.identity} is empty. Use the file or folder that contains the data."
@@ -86,12 +87,17 @@ class Source:
         try:
             yield
         except FileNotFoundError:
-            raise KeepfedError(f"{at} does not exist. Check the path, then stage again.") from None
+            silent = "" if self.fs is None else ", or its server does not answer"
+            raise KeepfedError(
+                f"{at} does not exist{silent}. Check the path, then stage again."
+            ) from None
         except PermissionError:
             raise KeepfedError(
                 f"Reading {at} is not allowed. Ask its owner for permission, or use another copy."
             ) from None
         except Exception as error:
+            if self.fs is None and isinstance(error, OSError):
+                raise KeepfedError(sentence(error)) from error
             if self.fs is None or isinstance(error, KeepfedError):
                 raise
             # each storage has its own exceptions, for example S3 without credentials
@@ -99,6 +105,17 @@ class Source:
                 f"{at} cannot be read ({type(error).__name__}: {error}). Check the network and "
                 "your credentials for this storage, then stage again."
             ) from error
+
+    def _remote_files(self) -> Files:
+        self.fs.invalidate_cache()  # a cached listing would hide changes
+        info = self.fs.info(self.path)
+        if info["type"] != "directory":
+            return {"": _remote_file(info)}
+        found = map(_remote_file, self.fs.find(self.path, detail=True).values())
+        files = {file.path.removeprefix(self.path).lstrip("/"): file for file in found}
+        if wrong := [name for name in files if ".." in PurePosixPath(name).parts]:
+            raise KeepfedError(f"{wrong[0]} is outside of its folder. Rename it, then stage again.")
+        return files
 
 
 def version(files: Files) -> str:
@@ -117,43 +134,48 @@ def _options(fs: Any) -> str:
 def _local_files(root: str) -> Files:
     if not os.path.isdir(root):
         return {"": _local_file(root)}
-    files = {}
-    for folder, inner, names in os.walk(root, followlinks=True, onerror=_refuse):
-        above = {Path(folder).resolve(), *Path(folder).resolve().parents}
-        inner[:] = [name for name in inner if Path(folder, name).resolve() not in above]
-        for path in (Path(folder, name) for name in names):
-            if path.is_symlink() and not path.exists():
-                raise KeepfedError(
-                    f"{path} is a link to a missing file. Restore the file or remove the link, "
-                    "then stage again."
-                )
-            if path.is_file():  # not a socket
-                files[path.relative_to(root).as_posix()] = _local_file(str(path))
-    return files
+    return {
+        os.path.relpath(path, root).replace(os.sep, "/"): _local_file(path)
+        for path in _paths_below(root, ())
+    }
+
+
+def _paths_below(folder: str, above: tuple[str, ...]) -> Iterator[str]:
+    """Yield the paths of all files below a folder. `above` has the real paths of those above it."""
+    real = os.path.join(os.path.realpath(folder), "")
+    if any(path.startswith(real) for path in above):
+        raise KeepfedError(
+            f"{folder} is a link to a folder that contains it. Remove the link, then stage again."
+        )
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _paths_below(entry.path, (*above, real))
+            else:
+                yield entry.path
 
 
 def _local_file(path: str) -> SourceFile:
+    if os.path.islink(path) and not os.path.exists(path):
+        raise KeepfedError(
+            f"{path} is a link to a missing file. Restore the file or remove the link, then stage "
+            "again."
+        )
     status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise KeepfedError(
+            f"{path} is a device, a pipe or a socket, so it has no content to copy. Remove it, or "
+            "use another path."
+        )
     return SourceFile(path, status.st_size, str(status.st_mtime_ns))
 
 
-def _refuse(error: OSError) -> None:
-    raise error
-
-
-def _remote_files(fs: Any, root: str) -> Files:
-    fs.invalidate_cache()  # a cached listing would hide changes
-    info = fs.info(root)
-    if info["type"] != "directory":
-        return {"": _remote_file(info)}
-    found = [_remote_file(info) for info in fs.find(root, detail=True).values()]
-    files = {file.path.removeprefix(root).lstrip("/"): file for file in found}
-    if wrong := [name for name in files if ".." in PurePosixPath(name).parts]:
-        raise KeepfedError(f"{wrong[0]} is outside of its folder. Rename it, then stage again.")
-    return files
-
-
 def _remote_file(info: Mapping[str, Any]) -> SourceFile:
+    if info["type"] != "file" or str(info.get("mimetype")).startswith("text/html"):
+        raise KeepfedError(
+            f"{info['name']} is a web page, a device or a link, not a file. Name the file with the "
+            "data."
+        )
     if info.get("size") is None:
         raise KeepfedError(
             f"The storage does not report the size of {info['name']}, so a copy cannot be "

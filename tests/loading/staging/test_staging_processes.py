@@ -221,7 +221,7 @@ def test_full_disk_is_reported_and_holds_no_partial_copy(
 def test_missing_permission_is_reported_with_the_path(
     source: Path, shm: Path, results: Any
 ) -> None:
-    for folder in source.parents[:2]:
+    for folder in source.parents[:3]:
         folder.chmod(0o755)  # those of pytest are private
     shm.chmod(0o555)
     start(stage, source, shm, results, True).join()
