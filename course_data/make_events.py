@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from course_data import files
@@ -40,7 +41,8 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with the events of `size` in all their formats."""
     table, runs = draw_events(COUNTS[size], np.random.default_rng(seed))
     write_sensors(folder, sensor_positions())
-    pulses = write_events(folder, table, _simulated(table, runs, seed))
+    with threadpool_limits(1):  # waiting threads would take three quarters of the CPU time
+        pulses = write_events(folder, table, _simulated(table, runs, seed))
     events = EventArrays.load(folder)
     for name in FORMATS_OF[size]:
         FORMATS[name].write(events, folder / FORMATS[name].entry)
