@@ -12,6 +12,7 @@ from course_utils.errors import CourseError
 from course_utils.paths import SIZES, data_root
 from keepfed.errors import KeepfedError, sentence
 from keepfed.formatting import plural
+from keepfed.formatting import size as in_bytes
 
 Build = Callable[[Path, str, int], files.Facts]
 ELSEWHERE = "choose another folder with COURSE_DATA"
@@ -26,6 +27,7 @@ class DatasetScript:
         version: Increased when the same seed gives different bytes.
         counts: Number of samples for each size.
         bytes_each: Disk space of one sample, in all formats of its size.
+        seconds: CPU time of each size on a laptop.
         build: Function that fills a folder, given size and seed, and returns manifest facts.
     """
 
@@ -33,6 +35,7 @@ class DatasetScript:
     version: int
     counts: Mapping[str, int]
     bytes_each: Mapping[str, int]
+    seconds: Mapping[str, int]
     build: Build
 
 
@@ -97,18 +100,20 @@ def check(folder: Path, *, but: Collection[str] = ()) -> None:
 
 def _make(script: DatasetScript, folder: Path, arguments: argparse.Namespace) -> None:
     size, seed = arguments.size, arguments.seed
-    count = script.counts[size]
+    count, room = script.counts[size], script.counts[size] * script.bytes_each[size]
     facts = {"data": script.name, "version": script.version, "size": size, "seed": seed}
     with files.locked(folder):
         if _is_there(folder, facts, force=arguments.force):
             print(f"{folder}: {count:,} {script.name}, already exists.")
             return
+        print(
+            f"Creating {folder.name}, {count:,} {script.name}: up to {in_bytes(room)}, about "
+            f"{script.seconds[size]} s on an idle laptop.",
+            flush=True,
+        )
         start = time.perf_counter()
         files.make_folder(
-            folder,
-            lambda empty: script.build(empty, size, seed),
-            facts=facts,
-            room=count * script.bytes_each[size],
+            folder, lambda empty: script.build(empty, size, seed), facts=facts, room=room
         )
         seconds = time.perf_counter() - start
     megabytes = (files.read_manifest(folder) or {})["bytes"] / 1e6

@@ -62,7 +62,8 @@ SCRIPT = DatasetScript(
     name="events",
     version=2,
     counts=COUNTS,
-    bytes_each={"S": 10_000, "M": 10_000, "L": 5_000},
+    bytes_each={"S": 8_500, "M": 8_500, "L": 5_000},
+    seconds={"S": 2, "M": 8, "L": 40},
     build=build,
 )
 

@@ -185,9 +185,8 @@ SCRIPT = DatasetScript(
     name="tokens",
     version=1,
     counts=COUNTS,
-    bytes_each=dict.fromkeys(
-        "SML", 5
-    ),  # includes the tokenizer, which is as large as a small corpus
+    bytes_each=dict.fromkeys("SML", 5),  # with a tokenizer as large as a small corpus
+    seconds={"S": 5, "M": 10, "L": 25},
     build=build,
 )
 

@@ -58,15 +58,21 @@ def data_root() -> Path:
 
 
 def data_size(size: str | None = None) -> str:
-    """Return `size`, or the size of the data in use (`$COURSE_SIZE`, default M), as a letter.
+    """Return `size`, or the size of the data in use, as a letter.
+
+    That is `$COURSE_SIZE`, or the size in which most data sets exist, or M if there are none.
 
     Raises:
         CourseError: If the size does not exist.
     """
-    chosen = size or os.environ.get("COURSE_SIZE") or "M"
+    chosen = size or os.environ.get("COURSE_SIZE") or max("MSL", key=_data_sets)
     if chosen.upper() not in SIZES:
         raise CourseError(f"There is no data size {chosen!r}. Choose S, M or L.")
     return chosen.upper()
+
+
+def _data_sets(size: str) -> int:
+    return len([*data_root().glob(f"*-{size}/manifest.json")])
 
 
 @cache

@@ -2,8 +2,8 @@
 
     python docs/install.py requirements.lock
 
-On Linux, PyPI installs PyTorch with CUDA, 4 GB that a machine without an NVIDIA driver cannot use.
-Such a machine gets the builds without CUDA from PyTorch's index. The environment variable CUDA=1
+On Linux, PyPI installs PyTorch with CUDA, which a machine without an NVIDIA driver cannot use. Such
+a machine gets the builds without CUDA from PyTorch's index. The environment variable CUDA=1
 requests builds with CUDA, CUDA=0 builds without it. This file uses only the standard library.
 """
 
@@ -16,10 +16,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 INDEX = "https://download.pytorch.org/whl/cpu"
+# GB to download, and GB on disk. tests/docs/test_install.py compares them with the installation.
+SIZES = {"without CUDA": (0.5, 2.1), "with CUDA": (3.3, 6.9)}
+SECONDS_TO_STOP = 15
 _CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
+_WHEEL = re.compile(
+    r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^\s/]+)\.whl(?!\.metadata)( \(.+\))?"
+)
 
 
 def requirements(lock: str, *, cpu: bool) -> str:
@@ -52,24 +59,82 @@ def installed_torch() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Install the packages, and return the exit code of pip."""
-    lock, before = Path(arguments[0]).read_text("utf-8"), installed_torch()
-    if wants_cpu() and f"torch=={before.partition('+')[0]}" not in lock.splitlines():
+    """Install the packages, and return an exit code."""
+    try:
+        return _install(Path(arguments[0]).read_text("utf-8"))
+    except KeyboardInterrupt:
+        print("\nStopped. The same command continues, and reuses what it has downloaded.")
+        return 130
+
+
+def _install(lock: str) -> int:
+    before, cpu = installed_torch(), wants_cpu()
+    kind = "without CUDA" if cpu or sys.platform != "linux" else "with CUDA"
+    if not before:
+        _announce("Step 1 of 3: installing packages", kind)
+    if cpu and f"torch=={before.partition('+')[0]}" not in lock.splitlines():
         print("No NVIDIA driver found. Installing PyTorch without CUDA. Use CUDA=1 for CUDA.")
-        quick = ("-q", "--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
-        if _pip(*quick, *cpu_builds(lock), errors=subprocess.DEVNULL):
-            print(f"{INDEX} cannot be reached. Installing PyTorch with CUDA (4 GB).", flush=True)
+        quick = ("--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
+        if _pip(*quick, *cpu_builds(lock)):
+            print(f"{INDEX} does not answer, so PyTorch must be installed with CUDA.")
+            _announce("Installing", "with CUDA")
+            _let_stop()
         importlib.invalidate_caches()
     pins = requirements(lock, cpu=installed_torch().endswith("+cpu"))
     with tempfile.TemporaryDirectory() as folder:
         chosen = Path(folder, "requirements.txt")
         chosen.write_text(pins, "utf-8")
-        return _pip("--requirement", str(chosen))
+        code = _pip("--requirement", str(chosen), count=pins.count("\n"))
+    if code:
+        print(f"pip failed. The end of {_log()}:\n" + "".join(_log().open().readlines()[-15:]))
+    return code
 
 
-def _pip(*arguments: str, errors: int | None = None) -> int:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *arguments]
-    return subprocess.run(command, stderr=errors).returncode
+def _announce(what: str, kind: str) -> None:
+    """Print the sizes, and end the program if the disk is too small."""
+    download, disk = SIZES[kind]
+    print(f"{what} {kind}, {download} GB to download and {disk} GB on disk.", flush=True)
+    free = shutil.disk_usage(sys.prefix).free / 1e9
+    if free < disk:
+        raise SystemExit(f"Only {free:.1f} GB are free. Free some space, and run again.")
+
+
+def _let_stop() -> None:
+    """Give a person at a terminal some time to stop."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        print(f"This begins in {SECONDS_TO_STOP} s. To stop it, press Ctrl-C.", flush=True)
+        time.sleep(SECONDS_TO_STOP)
+
+
+def _log() -> Path:
+    return Path(sys.prefix, "install.log")
+
+
+def _pip(*arguments: str, count: int = 0) -> int:
+    """Run pip with its output in a log, and show on a terminal how far it is."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+    command += ["--progress-bar", "off", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with (
+        _log().open("a", encoding="utf-8") as log,
+        subprocess.Popen(command, text=True, errors="replace", **pipes) as pip,
+    ):
+        assert pip.stdout
+        done = 0
+        for line in pip.stdout:
+            log.write(line)
+            if wheel := _WHEEL.match(line):
+                done += 1
+                _show(f"{done} of {count or done}: {wheel[1].split('-')[0]}{wheel[2] or ''}")
+            elif line.startswith("Installing collected"):
+                _show("Unpacking, which takes as long again")
+        _show("")
+    return pip.returncode
+
+
+def _show(text: str) -> None:
+    if sys.stdout.isatty():
+        print(f"\r{text:<70.70}", end="\r" * (not text), flush=True)
 
 
 if __name__ == "__main__":

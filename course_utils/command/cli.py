@@ -6,8 +6,9 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from keepfed.files import replace_file
 from keepfed.formatting import plural, size, wrap
 
 _FIRST = "work/00_start_here.ipynb"
+_FIRST_DATA = "events"  # the only data that it reads
 _SHARDS = "shards.json"  # written by `write_shards`, whose module imports torch
 _STOP = "Press Ctrl-C to stop."
 
@@ -36,7 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     sized = argparse.ArgumentParser(add_help=False)
-    sized.add_argument("--size", choices=paths.SIZES, help="size of the data (default: M)")
+    defaults = "size of the data (default: what exists, or M)"
+    sized.add_argument("--size", choices=paths.SIZES, help=defaults)
 
     command = commands.add_parser("lab", parents=[sized], help="open the notebooks in JupyterLab")
     command.add_argument("--fresh", metavar="NN", help="add a new copy of notebook NN")
@@ -127,24 +130,67 @@ def _lab(arguments: argparse.Namespace) -> int:
         lab.trust([copy], state=state)
         _say(f"The new version is {copy.relative_to(home)}. Your own notebook has not changed.")
         return 0
-    if code := _data(arguments):
-        return code
+    _prepare_home(arguments)
+    from course_utils.teaching.notebook import make_data, missing_data
+
+    if is_new := _FIRST_DATA in missing_data():
+        _say("Step 2 of 3: creating the data of the first notebook.")
+        if code := make_data(_FIRST_DATA):
+            return code
     handed_out = workfolder.hand_out(shipped, work)
     lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
     _report(handed_out)
     if url := lab.running(state, _FIRST):
         _show(url, state, arguments)
         return 0
-    for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
-        if hasattr(signal, ending):
-            signal.signal(getattr(signal, ending), signal.default_int_handler)
-    with lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
+    if is_new:
+        _say("Step 3 of 3: opening the notebooks.")
+    _interrupt_at_the_end()  # a closed terminal ends JupyterLab too
+    with (
+        _data_behind(missing_data(), state),
+        lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server,
+    ):
         _show(server.url, state, arguments)
         _say(_STOP)
         with contextlib.suppress(KeyboardInterrupt):
             server.process.wait()
     _say(f"JupyterLab has stopped. Your notebooks are in {work}.")
     return 0
+
+
+@contextlib.contextmanager
+def _data_behind(missing: Sequence[str], state: Path) -> Iterator[None]:
+    """Create the missing data sets in a second process of low priority during the block."""
+    if not missing:
+        yield
+        return
+    log = state / "data.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "course_utils.command.cli", "data"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C ends JupyterLab first
+        )
+    if hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+    _say(f"The other data follow in the background: {', '.join(missing)}.")
+    yield
+    if process.poll() is None:
+        _say("Waiting until all data exist. To stop, press Ctrl-C; the next start continues.")
+    try:
+        if process.wait():
+            _say(f"Some data do not exist. The end of {log} says why.")
+    except KeyboardInterrupt:
+        process.terminate()
+
+
+def _interrupt_at_the_end() -> None:
+    """Treat a closed terminal and a request to end like Ctrl-C."""
+    for ending in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, ending):
+            signal.signal(getattr(signal, ending), signal.default_int_handler)
 
 
 def _hand_out(arguments: argparse.Namespace) -> int:
@@ -183,9 +229,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _data(arguments: argparse.Namespace) -> int:
-    if arguments.size:
-        os.environ["COURSE_SIZE"] = arguments.size
-    _name_home()
+    _prepare_home(arguments)
+    _interrupt_at_the_end()  # so that it removes unfinished files
     from course_utils.teaching.notebook import DATA_SETS, make_data
 
     for name in DATA_SETS:
@@ -194,8 +239,10 @@ def _data(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _name_home() -> None:
-    """Create the folder of notebooks and data outside a checkout, and print its path."""
+def _prepare_home(arguments: argparse.Namespace) -> None:
+    """Set the size of the data, and create the folder of notebooks and data, if not a checkout."""
+    if arguments.size:
+        os.environ["COURSE_SIZE"] = arguments.size
     home = paths.course_home()
     if not home.exists() and home != paths.REPO:
         _say(f"Notebooks and data go to {home}. Set COURSE_HOME to choose another folder.")

@@ -164,12 +164,10 @@ def _folders() -> str:
 
 
 def _data() -> str:
-    used = paths.data_size()
-    for size in dict.fromkeys((used, *paths.SIZES)):
-        if not _incomplete(size):
-            other = "" if size == used else f", not {used}; start with `course lab --size {size}`"
-            return f"all of size {size} are complete{other}"
-    raise _WrongError(f"missing, changed or incomplete: {', '.join(_incomplete(used))}")
+    size = paths.data_size()
+    if incomplete := _incomplete(size):
+        raise _WrongError(f"missing, changed or incomplete: {', '.join(incomplete)}")
+    return f"all of size {size} are complete"
 
 
 def _incomplete(size: str) -> list[str]:

@@ -154,9 +154,7 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
                 "Fix that cell and run it again, then this one.",
             )
         if stub := find_stub(part):
-            return todo(
-                f"Write {stub} instead of the `...`. Replace every `...`, then run this cell again."
-            )
+            return todo(f"Write {stub}: replace every `...`, then run this cell again.")
     try:
         with _limit(seconds):
             return judge(*attempt)

@@ -63,7 +63,7 @@ def _leave(x: int) -> int:
 @pytest.mark.parametrize(
     ("attempt", "status", "message"),
     [
-        (_stub, "todo", "Write _stub instead of the `...`"),
+        (_stub, "todo", "Write _stub: replace every `...`, then"),
         (..., "todo", "Write the answer"),
         (lambda x: 0, "todo", "Run this cell again"),
         (lambda x: x, "wrong", "You gave the number back."),

@@ -16,6 +16,7 @@ from course_utils.teaching.notebook.start import (
     DATA_SETS,
     data_path,
     make_data,
+    missing_data,
     ready,
     start_workers,
 )

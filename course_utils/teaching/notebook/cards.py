@@ -33,8 +33,8 @@ def card(tone: Tone, title: str, *lines: str, body: str = "") -> str:
     """Return the HTML of a card: a title, sentences, and an HTML body."""
     sentences = "".join(f'<div style="margin-top:2px">{inline(s)}</div>' for s in lines if s)
     return (
-        f'<div style="border-left:{_EDGE[tone]};padding:4px 12px;margin:4px 0;max-width:46em;'
-        f'line-height:1.45"><b>{inline(title)}</b>{sentences}{body}</div>'
+        f'<div role="status" style="border-left:{_EDGE[tone]};padding:4px 12px;margin:4px 0;'
+        f'max-width:46em;line-height:1.45"><b>{inline(title)}</b>{sentences}{body}</div>'
     )
 
 

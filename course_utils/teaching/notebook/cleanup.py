@@ -17,6 +17,7 @@ import psutil
 from IPython.core.getipython import get_ipython
 
 import keepfed.forks  # noqa: F401  (makes interrupts during a fork work)
+from course_utils.teaching.notebook.learners_code import learner_line
 from keepfed.formatting import plural
 
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
@@ -42,6 +43,18 @@ def cleanup_workers() -> None:
         return
     cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
     print(f"Cleaned up {cleared} over a loader and {len(gone)} worker process{several}.")
+
+
+def shorten_interrupts(shell: Any) -> None:
+    """Show an interrupt in one sentence, without the frames of torch and multiprocessing."""
+
+    def show(shell: Any, kind: type, error: BaseException, frames: Any, tb_offset: Any) -> None:
+        sentence = f"KeyboardInterrupt: you interrupted {learner_line(error) or 'the cell'}."
+        if any(_unfinished_loops()):
+            sentence += " To end the workers of its loop, run cu.cleanup_workers()."
+        shell._showtraceback(kind, error, [sentence])
+
+    shell.set_custom_exc((KeyboardInterrupt,), show)
 
 
 def restart_workers_after_interrupt(result: Any) -> None:
@@ -88,12 +101,17 @@ def _end_loops() -> int:
     Do this before collecting garbage. A loop that is collected loses its queues first, and torch
     then waits five seconds for each worker.
     """
-    found = list(_alive("_MultiProcessingDataLoaderIter"))
-    unfinished = [one for one in found if not getattr(one, "_shutdown", True)]
+    unfinished = list(_unfinished_loops())
     for iterator in unfinished:
         with suppress(AttributeError):  # interrupted before it was fully initialised
             iterator._shutdown_workers()
     return len(unfinished)
+
+
+def _unfinished_loops() -> Iterator[Any]:
+    """Yield the iterators of all loops over a loader whose workers were not shut down."""
+    iterators = list(_alive("_MultiProcessingDataLoaderIter"))
+    return (iterator for iterator in iterators if not getattr(iterator, "_shutdown", True))
 
 
 @contextmanager

@@ -28,6 +28,11 @@ from keepfed.files import replace_file
 Answer = float | str
 
 _CLOSE = 1.1  # ratio to the measurement; within 10 % counts as close
+_ADVICE = (
+    "You made no prediction here. Make the next one before you measure, even a rough one, because "
+    "you remember surprises."
+)
+_advised = False  # once in a kernel is enough
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
@@ -45,13 +50,16 @@ def predict(
     kept = _load().get(key, {}).get("predicted")
     _store(key, question=question, unit=unit)
     status = widgets.HTML(inline(_status(kept, unit)))  # a Label would truncate long lines
+    # Screen readers read the tooltip as the name of the field. RadioButtons have no name.
     field: Any
     if choices:
-        field = widgets.RadioButtons(options=choices, value=kept if kept in choices else None)
-        field.layout.width = "auto"  # otherwise a long choice wraps and covers the next one
+        value = kept if kept in choices else None
+        field = widgets.Select(options=choices, value=value, rows=len(choices), tooltip=question)
+        field.layout.width = "auto"
     else:
         text = "" if kept is None else f"{kept:.15g}"
-        field = widgets.Text(value=text, placeholder="your guess", continuous_update=False)
+        field = widgets.Text(value=text, placeholder="your guess", tooltip=question)
+        field.continuous_update = False
         field.layout.width = "12em"
 
     def keep(change: dict[str, Any]) -> None:
@@ -74,11 +82,15 @@ def predict(
 
 def reveal(key: str, measured: Answer) -> Reveal:
     """Compare the prediction for `key` with the measurement, or show only the measurement."""
+    global _advised
     entry = _load().get(key, {})
     measured = measured if isinstance(measured, str) else float(measured)
     send("measured", key, key=key, value=measured)
     question, unit = entry.get("question", ""), entry.get("unit", "")
-    return Reveal(key, question, entry.get("predicted"), measured, unit)
+    predicted = entry.get("predicted")
+    advice = "" if _advised or predicted is not None else _ADVICE
+    _advised = _advised or bool(advice)
+    return Reveal(key, question, predicted, measured, unit, advice)
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,7 @@ class Reveal:
     predicted: Answer | None
     measured: Answer
     unit: str
+    advice: str = ""
 
     @property
     def sentence(self) -> str:
@@ -97,10 +110,7 @@ class Reveal:
         measured = _with_unit(self.measured, self.unit)
         if self.predicted is None:
             said = "It is" if isinstance(self.measured, str) else "Measured:"
-            return (
-                f"{said} {measured}. You made no prediction here. Make the next one before you "
-                "measure, even a rough one, because you remember surprises."
-            )
+            return f"{said} {measured}. {self.advice}".rstrip()
         guessed = _with_unit(self.predicted, self.unit)
         if isinstance(self.predicted, str):  # a choice may be words such as "waits forever"
             guessed, measured = f'"{guessed}"', f'"{measured}"'

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from course_utils.paths import data_root, data_size
 from course_utils.teaching.notebook.cleanup import (
     ignore_worker_sigchld,
     restart_workers_after_interrupt,
+    shorten_interrupts,
     shutdown_without_children,
 )
 from course_utils.teaching.notebook.failed_cells import watch_cells
@@ -67,19 +70,24 @@ _QUIET = (
 def ready(notebook: str) -> None:
     """Prepare a new kernel for notebook `notebook`, such as "01"; the first cell calls it."""
     from IPython.core.getipython import get_ipython
+    from IPython.display import clear_output
 
-    method = (
-        start_workers()
-    )  # first, so that its server loads torch at the same time as this process
+    # first, so that its server loads torch at the same time as this process
+    method, shell = start_workers(), get_ipython()
+    if shell and "torch" not in sys.modules:
+        print("Loading PyTorch ...", flush=True)
+        import_module("torch")
+        clear_output(wait=True)
     connect(notebook)
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
-    if shell := get_ipython():
+    if shell:
         register(shell, notebook)
         watch_cells(shell)
         ignore_worker_sigchld(shell.user_global_ns)
         reraise_lost_interrupts(lambda: shell.execution_count)
         shell.events.register("post_run_cell", restart_workers_after_interrupt)
+        shorten_interrupts(shell)
         if hasattr(kernel := getattr(shell, "kernel", None), "_process_children"):
             shutdown_without_children(kernel)
         # On clusters, MPLBACKEND is often Agg, which would not show pictures.
@@ -106,13 +114,20 @@ def data_path(name: str, size: str | None = None) -> Path:
         CourseError: If the data set is unknown, or could not be created.
     """
     folder = data_root() / f"{name}-{data_size(size)}"
-    # The manifest is written last, so its presence means that the data set is complete.
-    is_there = name in DATA_SETS and (folder / "manifest.json").is_file()
+    is_there = name in DATA_SETS and name not in missing_data(size)
     if not is_there and make_data(name, size) != 0:
         raise CourseError(
             f"Could not create the {name}. Fix the problem shown above, then run `course data`."
         )
     return folder
+
+
+def missing_data(size: str | None = None) -> list[str]:
+    """Return the names of the data sets that do not exist."""
+    size = data_size(size)
+    # The manifest is written last, so its presence means that the data set is complete.
+    paths = {name: data_root() / f"{name}-{size}" / "manifest.json" for name in DATA_SETS}
+    return [name for name, path in paths.items() if not path.is_file()]
 
 
 def make_data(name: str, size: str | None = None) -> int:
