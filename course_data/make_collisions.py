@@ -109,7 +109,7 @@ SCRIPT = DatasetScript(
     version=1,
     counts=COUNTS,
     bytes_each=dict.fromkeys("SML", 1_500),
-    seconds={"S": 1, "M": 2, "L": 15},
+    seconds={"S": 1, "M": 2, "L": 19},
     build=build,
 )
 

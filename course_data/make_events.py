@@ -63,7 +63,7 @@ SCRIPT = DatasetScript(
     version=2,
     counts=COUNTS,
     bytes_each={"S": 8_500, "M": 8_500, "L": 5_000},
-    seconds={"S": 2, "M": 8, "L": 40},
+    seconds={"S": 2, "M": 8, "L": 32},
     build=build,
 )
 

@@ -149,7 +149,7 @@ SCRIPT = DatasetScript(
     version=1,
     counts={"S": 200, "M": 2_000, "L": 20_000},
     bytes_each=dict.fromkeys("SML", 25_000),
-    seconds={"S": 2, "M": 7, "L": 60},
+    seconds={"S": 2, "M": 7, "L": 53},
     build=build,
 )
 

@@ -186,7 +186,7 @@ SCRIPT = DatasetScript(
     version=1,
     counts=COUNTS,
     bytes_each=dict.fromkeys("SML", 5),  # with a tokenizer as large as a small corpus
-    seconds={"S": 5, "M": 10, "L": 25},
+    seconds={"S": 5, "M": 10, "L": 32},
     build=build,
 )
 

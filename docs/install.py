@@ -93,7 +93,7 @@ def _install(lock: str) -> int:
 def _announce(what: str, kind: str) -> None:
     """Print the sizes, and end the program if the disk is too small."""
     download, disk = SIZES[kind]
-    print(f"{what} {kind}, {download} GB to download and {disk} GB on disk.", flush=True)
+    print(f"{what} {kind}: {download} GB to download, {disk} GB on disk.", flush=True)
     free = shutil.disk_usage(sys.prefix).free / 1e9
     if free < disk:
         raise SystemExit(f"Only {free:.1f} GB are free. Free some space, and run again.")

@@ -141,6 +141,8 @@ def _lab(arguments: argparse.Namespace) -> int:
     lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
     _report(handed_out)
     if url := lab.running(state, _FIRST):
+        if arguments.size:
+            _say("JupyterLab is running already. To change the size of its data, stop it first.")
         _show(url, state, arguments)
         return 0
     if is_new:
@@ -172,6 +174,7 @@ def _data_behind(missing: Sequence[str], state: Path) -> Iterator[None]:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C ends JupyterLab first
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, process.pid, 19)

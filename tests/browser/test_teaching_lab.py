@@ -39,7 +39,7 @@ def test_feedback_is_shown_and_guess_is_kept_and_revealed(lab_page, page):
         cards = page.locator(".jp-RenderedHTMLCommon b")
         expect(cards.filter(has_text=f"{headline}: exercise 90.1")).to_be_visible()
     expect(page.get_by_text("You made no prediction here").first).to_be_visible()
-    field = page.get_by_placeholder("your guess")
+    field = page.get_by_role("textbox", name="How much of the time")
     field.fill("much")
     field.press("Enter")
     expect(
@@ -48,7 +48,7 @@ def test_feedback_is_shown_and_guess_is_kept_and_revealed(lab_page, page):
     field.fill("40 %")
     field.press("Enter")
     expect(page.get_by_text("Saved: 40 %")).to_be_visible()
-    page.get_by_role("radio", name="the CPU").check()
+    page.get_by_role("listbox", name="What is slow?").select_option("the CPU")
     expect(page.get_by_text("Saved: the CPU")).to_be_visible()
     page.evaluate(
         """() => {

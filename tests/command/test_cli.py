@@ -7,12 +7,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from course_data.files import read_manifest
 from course_utils import paths
 from course_utils.command import cli, installation, lab
 from course_utils.command.installation import Checkup
@@ -34,7 +35,10 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     first = tmp_path / "notebooks" / "00_start_here.ipynb"
     first.write_text('{"cells": []}')
     monkeypatch.setattr(paths, "REPO", tmp_path)
-    monkeypatch.setattr(notebook, "make_data", lambda name: 0)
+    missing = ["events", "images"]
+    monkeypatch.setattr(notebook, "missing_data", missing.copy)
+    monkeypatch.setattr(notebook, "make_data", lambda name: missing.remove(name) or 0)
+    monkeypatch.setattr(cli, "_data_behind", lambda names, state: nullcontext(served.extend(names)))
     monkeypatch.setattr(lab, "serve", serve)
     monkeypatch.setattr(lab, "open_browser", lambda url: False)
     running = [None, "http://2/lab", None]
@@ -46,8 +50,10 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     assert cli.main(["lab"]) == 0
     assert (tmp_path / "work" / "00_start_here.ipynb").exists()
     said = capsys.readouterr().out
-    assert "New in work/: 00_start_here.ipynb" in said
-    assert "JupyterLab: http://1/lab\nOpen this address in your browser." in said
+    assert said.startswith("Step 2 of 3: creating the data of the first notebook.\nNew in work/: ")
+    assert "\nStep 3 of 3: opening the notebooks.\nJupyterLab: http://1/lab\n" in said
+    assert served == ["images", "work/00_start_here.ipynb"]
+    assert "Open this address in your browser." in said
     (tmp_path / "work" / "00_start_here.ipynb").write_text("edited")
     first.write_text('{"cells": [{"cell_type": "markdown", "source": "newer"}]}')
     monkeypatch.setattr(cli.shutil, "which", lambda name: "/bin/course")
@@ -55,9 +61,36 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     said = capsys.readouterr().out
     assert "To add it next to yours: course lab --fresh 00\n" in said
     assert "http://2/lab" in said
+    assert "Step" not in said
+    missing.append("events")
     monkeypatch.setattr(notebook, "make_data", lambda name: 1)
     assert cli.main(["lab"]) == 1
-    assert served == ["work/00_start_here.ipynb"]
+    assert len(served) == 2
+
+
+@pytest.mark.slow
+def test_missing_data_are_created_behind_while_a_notebook_needs_them(monkeypatch, tmp_path, capsys):
+    for name in {*notebook.DATA_SETS} - {"volumes"}:
+        (tmp_path / f"{name}-S").symlink_to(notebook.data_path(name, "S"))
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    with cli._data_behind(notebook.missing_data(), tmp_path):
+        assert read_manifest(notebook.data_path("volumes"))
+    assert notebook.missing_data() == []
+    printed = capsys.readouterr().out + (tmp_path / "data.log").read_text("utf-8")
+    assert printed.count("created in") == 1
+    assert "The other data follow in the background: volumes.\n" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="ends processes without notice there")
+def test_data_that_are_asked_to_stop_leave_nothing_half(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-m", "course_utils.command.cli", "data"]) as process:
+        while not (tmp_path / ".events-S.unfinished" / "npz").exists():
+            assert process.poll() is None
+        process.terminate()
+    assert process.returncode == 130
+    assert [path.name for path in tmp_path.iterdir()] == [".events-S.lock"]
 
 
 def test_hand_out_copies_to_any_folder_and_keeps_what_was_edited(tmp_path, capsys):

@@ -51,25 +51,23 @@ def test_each_part_that_is_wrong_is_named_with_the_next_step_and_hides_no_other(
     assert [path.name for path in tmp_path.iterdir()] == ["requirements.lock"]  # nothing was made
 
 
-def test_data_that_are_half_there_are_wrong_and_those_of_another_size_are_told(
-    monkeypatch, tmp_path
-):
+def test_data_are_used_in_the_size_that_exists_and_half_of_them_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setenv("COURSE_SIZE", "M")
+    monkeypatch.delenv("COURSE_SIZE")
+    assert paths.data_size() == "M"
     for name in DATA_SETS:
-        with pytest.raises(installation._WrongError, match=f"incomplete: .*{name}-M"):
+        with pytest.raises(installation._WrongError, match=f"incomplete: .*{name}-[SM]"):
             installation._data()
-        for size in "SM" if name == "events" else "S":
+        for size in "SM" if name == "images" else "S":
             folder = tmp_path / f"{name}-{size}"
             folder.mkdir()
             (folder / "data").write_bytes(b"1")
             seal(folder, {})
-    assert (
-        installation._data()
-        == "all of size S are complete, not M; start with `course lab --size S`"
-    )
+        assert paths.data_size() == "S"
+        assert data_path(name) == tmp_path / f"{name}-S"
+    assert installation._data() == "all of size S are complete"
     (tmp_path / "images-S" / "data").write_bytes(b"")
-    with pytest.raises(installation._WrongError, match="incomplete: images-M, volumes-M"):
+    with pytest.raises(installation._WrongError, match=r"incomplete: images-S$"):
         installation._data()
 
 

@@ -27,7 +27,8 @@ def failing(error: BaseException) -> Build:
 
 
 def make(*options: str, build: Build = build) -> int:
-    script = DatasetScript("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
+    three, ten, seven = (dict.fromkeys("SML", number) for number in (3, 10, 7))
+    script = DatasetScript("things", 1, three, ten, seven, build)
     return run(script, options, usage="Make things.")
 
 
@@ -41,7 +42,10 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def made(things: Path, capsys: Said) -> Path:
     assert make() == 0
-    assert capsys.readouterr().out == f"{things}: 3 things, 0 MB, created in 0 s.\n"
+    assert capsys.readouterr().out == (
+        "Creating things-M, 3 things: up to 30 B, about 7 s on an idle laptop.\n"
+        f"{things}: 3 things, 0 MB, created in 0 s.\n"
+    )
     return things
 
 

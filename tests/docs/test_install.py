@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,39 +71,77 @@ def test_machine_without_driver_gets_no_cuda(
 
 
 @pytest.mark.parametrize(
-    ("installed_before", "reachable", "runs_twice", "cuda"),
+    ("installed_before", "index", "calls", "code"),
     [
-        ("", True, True, False),  # the index has a build without CUDA
-        ("", False, True, True),  # the index cannot be reached
-        ("2.15.0", True, False, True),  # a build with CUDA is installed and stays
-        ("2.15.0+cpu", True, False, False),
+        ("", "answers", ["index", "without CUDA"], 0),
+        ("", "is silent", ["index", "announced", "with CUDA"], 0),
+        ("", "is silent, and the user stops", ["index", "announced"], 130),
+        ("2.15.0", "answers", ["with CUDA"], 0),  # a build with CUDA is installed and stays
+        ("2.15.0+cpu", "answers", ["without CUDA"], 0),
     ],
 )
-def test_index_is_tried_once_and_may_be_unreachable(
+def test_index_is_tried_once_and_the_size_of_cuda_is_told_before_it_is_installed(
     installed_before: str,
-    reachable: bool,
-    runs_twice: bool,
-    cuda: bool,
+    index: str,
+    calls: list[str],
+    code: int,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    calls: list[tuple[str, ...]] = []
+    seen: list[str] = []
     installed = [installed_before]
 
-    def pip(*arguments: str, errors: int | None = None) -> int:
-        calls.append(arguments)
+    def pip(*arguments: str, count: int = 0) -> int:
         if install.INDEX in arguments:
-            installed[0] = "2.15.0+cpu" if reachable else ""
-            return not reachable
-        wanted.append(Path(arguments[-1]).read_text("utf-8"))
+            seen.append("index")
+            installed[0] = "2.15.0+cpu" if index == "answers" else ""
+            return index != "answers"
+        pins = Path(arguments[-1]).read_text("utf-8")
+        seen.append("with CUDA" if "nvidia-cublas" in pins else "without CUDA")
         return 0
 
-    wanted: list[str] = []
+    def let_stop() -> None:
+        assert "with CUDA: 3.3 GB to download, 6.9 GB on disk." in capsys.readouterr().out
+        seen.append("announced")
+        if "stops" in index:
+            raise KeyboardInterrupt
+
     lock = tmp_path / "lock"
     lock.write_text(LOCK)
     monkeypatch.setattr(install, "wants_cpu", lambda: True)
     monkeypatch.setattr(install, "installed_torch", lambda: installed[0])
     monkeypatch.setattr(install, "_pip", pip)
-    assert install.main([str(lock)]) == 0
-    assert len(calls) == 1 + runs_twice
-    assert ("nvidia-cublas" in wanted[0]) == cuda
+    monkeypatch.setattr(install, "_let_stop", let_stop)
+    assert install.main([str(lock)]) == code
+    assert seen == calls
+
+
+def test_full_disk_is_noticed_before_anything_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lock").write_text(LOCK)
+    monkeypatch.setattr(install, "installed_torch", lambda: "")
+    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=1.5e9))
+    with pytest.raises(SystemExit, match=r"Only 1\.5 GB are free"):
+        install.main([str(tmp_path / "lock")])
+
+
+def test_sizes_are_those_of_the_installed_packages_and_of_the_texts() -> None:
+    kind = "without CUDA" if install.installed_torch().endswith("+cpu") else "with CUDA"
+    names = re.findall(r"^([\w.-]+)==", (REPO / "requirements.lock").read_text("utf-8"), re.M)
+    paths = {
+        str(file.locate())
+        for found in importlib.metadata.distributions()
+        if re.sub(r"[-_.]+", "-", found.name).lower() in names
+        for file in found.files or ()
+    }
+    blocks = [os.lstat(path).st_blocks for path in paths if os.path.lexists(path)]
+    assert 512 * sum(blocks) / 1e9 == pytest.approx(install.SIZES[kind][1], rel=0.1)
+    data = 0.9  # GB; tests/course_data/test_make.py
+    for text in ("README.md", "slides/instructor/frame.md"):
+        words = " ".join((REPO / text).read_text("utf-8").split())
+        for download, disk in install.SIZES.values():
+            assert f"{download} GB" in words, text
+            assert f"{round(disk + data)} GB" in words, text

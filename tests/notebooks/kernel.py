@@ -66,9 +66,9 @@ class Kernel:
         """Run a cell and return its outputs as text."""
         return self.result(code).text
 
-    def interrupt(self, code: str, *, at: str) -> str:
-        """Run a cell, interrupt it after it has printed `at`, and return its outputs as text."""
-        return self._run(code, lambda seen: at in "".join(map(_text, seen))).text
+    def interrupt(self, code: str, *, at: str) -> Result:
+        """Run a cell, and interrupt it after it has printed `at`."""
+        return self._run(code, lambda seen: at in "".join(map(_text, seen)))
 
     def result(self, code: str, *, patience: float = float("inf")) -> Result:
         """Run a cell, and interrupt it after `patience` seconds."""

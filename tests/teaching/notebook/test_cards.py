@@ -27,6 +27,7 @@ def test_every_edge_is_visible_on_any_page_and_without_colour(
 
 def test_card_escapes_text_and_marks_code() -> None:
     html = card("good", "Use `<b>`", "a < b", body="<pre>x</pre>")
+    assert 'role="status"' in html
     assert "<b>Use <code>&lt;b&gt;</code></b>" in html
     assert "a &lt; b" in html
     assert "<pre>x</pre>" in html

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.notebooks.kernel import Kernel, running_kernel
+from tests.notebooks.kernel import Kernel, Result, running_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -106,8 +106,8 @@ for batch in loader:
 """
 
 
-def interrupted_loop(kernel: Kernel) -> str:
-    """Interrupt a loop over persistent workers, and return its output."""
+def interrupted_loop(kernel: Kernel) -> Result:
+    """Interrupt a loop over persistent workers."""
     kernel.run(SLOW_DATASET)
     kernel.run(
         "from torch.utils.data import DataLoader\n"
@@ -117,9 +117,12 @@ def interrupted_loop(kernel: Kernel) -> str:
 
 
 def test_cleanup_ends_the_workers_of_an_interrupted_loop(kernel: Kernel, tmp_path: Path) -> None:
-    shown = interrupted_loop(kernel)
-    assert "KeyboardInterrupt" in shown
-    assert "batch 2" not in shown
+    interrupted = interrupted_loop(kernel)
+    assert interrupted.text == "batch 0\nbatch 1\nwaiting\nKeyboardInterrupt"
+    assert interrupted.outputs[-1]["traceback"] == [
+        "KeyboardInterrupt: you interrupted line 15 in the cell, `for batch in loader:`. To end "
+        "the workers of its loop, run cu.cleanup_workers()."
+    ]
     cleared = kernel.run("cu.cleanup_workers()")
     assert cleared.startswith("Cleaned up 1 unfinished loop over a loader")
     assert kernel.run(COUNT) == "children 0\n"
@@ -130,7 +133,7 @@ def test_cleanup_ends_the_workers_of_an_interrupted_loop(kernel: Kernel, tmp_pat
 def test_persistent_workers_killed_by_an_interrupt_are_restarted(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    assert "KeyboardInterrupt" in interrupted_loop(kernel)
+    assert interrupted_loop(kernel).error == "KeyboardInterrupt"
     (tmp_path / "no_more_waiting").touch()
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
@@ -215,11 +218,11 @@ print("over")
 
 
 def test_interrupt_in_a_finalizer_is_raised_after_it(kernel: Kernel) -> None:
-    shown = kernel.interrupt(FINALIZES, at="waiting")
+    shown = kernel.interrupt(FINALIZES, at="waiting").text
     assert shown == "waiting\nKeyboardInterrupt"
 
 
 def test_interrupt_at_the_end_of_a_cell_does_not_reach_the_next(kernel: Kernel) -> None:
     ends = FINALIZES.replace("threading.Event().wait(60)\n", "")
-    assert kernel.interrupt(ends, at="waiting") == "waiting\nover\n"
+    assert kernel.interrupt(ends, at="waiting").text == "waiting\nover\n"
     assert kernel.run("import time; time.sleep(0.1); print('not reached')") == "not reached\n"

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 import pytest
 
-from course_utils.teaching.notebook import predict, reveal
+from course_utils.teaching.notebook import predict, prediction, reveal
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,7 @@ def test_numbers_are_read_in_common_notations(
     answers: Path, typed: str, unit: str, number: float
 ) -> None:
     form = predict("90.1", "How much?", unit=unit)
+    assert field(form).tooltip == "How much?"  # its name for a screen reader
     assert "Not answered yet" in status(form)
     field(form).value = typed
     assert status(form).startswith("Saved: ")
@@ -75,6 +76,7 @@ def test_choice_is_stored_and_compared_as_text(answers: Path) -> None:
     form = predict("90.2", "What is slow?", choices=["storage", "CPU"])
     assert field(form).value is None
     field(form).value = "CPU"
+    assert field(form).tooltip == "What is slow?"
     assert kept(answers, "90.2") == "CPU"
     assert repr(reveal("90.2", "storage")) == 'You predicted "CPU", and it is "storage".'
     assert ">predicted<" not in reveal("90.2", "storage")._repr_html_()
@@ -116,13 +118,16 @@ def test_comparison_shows_a_ratio_and_bars_on_one_scale(
     assert f"width:{longest:.1f}%" in shown._repr_html_()
 
 
-def test_measurement_is_shown_without_a_guess_or_question() -> None:
+def test_measurement_is_shown_without_a_guess_or_question_and_advice_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prediction, "_advised", False)
     predict("90.1", "How busy?", unit="%")
     shown = reveal("90.1", 81)
     assert repr(shown).startswith("Measured: 81 %. You made no prediction here")
     assert ">measured<" not in shown._repr_html_(), "a single bar would have the full length"
-    assert repr(reveal("90.9", 3.0)).startswith("Measured: 3. ")
-    assert repr(reveal("90.9", "a larger model")).startswith("It is a larger model. ")
+    assert repr(reveal("90.9", 3.0)) == "Measured: 3."
+    assert repr(reveal("90.9", "a larger model")) == "It is a larger model."
 
 
 def test_damaged_file_is_renamed(answers: Path) -> None:
