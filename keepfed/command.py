@@ -89,11 +89,12 @@ def add_audit(commands: Commands) -> None:
     command = commands.add_parser(
         "audit",
         help="run a training and check that its loaders serve the right samples",
-        usage="%(prog)s [--log FILE] [--after FILE] python train.py ...\n"
+        usage="%(prog)s [--log FILE] [--after FILE] [--json] python train.py ...\n"
         "       %(prog)s show FILE [--step N] [--sample ID] [--rank R]",
     )
     command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
     command.add_argument("--after", metavar="FILE", help="log of the run that this run resumes")
+    command.add_argument("--json", action="store_true", help="print the report as JSON to stdout")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_audit)
 
@@ -140,7 +141,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     from keepfed.auditing.program import main as run
 
     words = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
-    return run(words, arguments.log, arguments.after)
+    return run(words, arguments.log, arguments.after, as_json=arguments.json)
 
 
 def _why(arguments: argparse.Namespace) -> int:

@@ -1,147 +1,206 @@
-"""Check the records of all epochs, loaders and ranks, and describe each fault with its evidence."""
+"""Check the records of all epochs, loaders and ranks, and describe each finding with its evidence.
+
+A finding is a fault only if no intention explains it. Many right trainings repeat samples, leave
+some out, or repeat their order. Such findings are facts.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.auditing.record import UNSEEN, Audited, EpochRecord
-from keepfed.auditing.report import AuditFinding, AuditReport, name_of
-from keepfed.auditing.values import VALUE_CHECKS, check_scales
-from keepfed.errors import KeepfedError
+from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Audited, EpochRecord, Fetch
+from keepfed.auditing.report import AuditFinding, AuditReport
+from keepfed.auditing.samples import Damage
 from keepfed.formatting import percent, plural
+from keepfed.measure.records import MAIN
 
 FEW = 32  # minimum number of samples to check an order or a share
-SAME_CONTENT = 0.9  # share of equal fingerprints above which two streams serve the same samples
+SAME = 0.9  # share of samples in common above which two workers or ranks serve the same
 ONE_CLASS = 0.5  # maximum share of batches with a single class
-CLUSTERED = 0.4  # minimum mean distance within a batch, compared with a shuffled batch
+RARE = 0.25  # maximum share of batches with NaN that are damage and not a code for missing values
+CHANCE = 0.01  # probability below which a late first NaN is not a matter of chance
+
+Findings = Iterator[AuditFinding]
 
 
-def check(loaders: Sequence[Audited], more: Iterable[AuditFinding] = ()) -> AuditReport:
+def check(
+    loaders: Sequence[Audited],
+    more: Iterable[AuditFinding] = (),
+    *,
+    validates: bool = False,
+    unchecked: Iterable[str] = (),
+) -> AuditReport:
     """Check the loaders of all ranks, and report the findings together with `more`.
 
-    The loaders of one place in the program share a name.
+    Args:
+        loaders: Records, of which those of one place in the program share a name.
+        more: Further findings.
+        validates: Whether the second loader is the validation of the first, so that samples in both
+            are a fault. Otherwise it may be an evaluation of the training data.
+        unchecked: Further parts of the training that were not checked.
     """
-    findings = [
-        finding
-        for audited in loaders
-        for one in (*EPOCH_CHECKS, *LOADER_CHECKS)
-        for finding in one(audited)
-    ]
-    findings += [finding for one in PROGRAM_CHECKS for finding in one(loaders)]
-    findings += more
-    first: dict[tuple[str, str], AuditFinding] = {}
-    for finding in findings:  # the first epoch that shows a fault is enough
-        first.setdefault((finding.kind, finding.says.split(",")[0]), finding)
-    ordered = sorted(first.values(), key=lambda finding: not finding.fault)
-    return AuditReport(tuple(ordered), tuple(_checked(loaders)), tuple(_unchecked(loaders)))
+    _find_training(loaders)
+    findings = [one for audited in loaders for check in LOADER_CHECKS for one in check(audited)]
+    findings += [*_ranks(loaders), *_shared_samples(loaders, validates), *more]
+    first: dict[tuple[Any, ...], AuditFinding] = {}
+    for finding in findings:  # the first epoch and rank that show it are enough
+        first.setdefault((finding.kind, finding.loaders, finding.fault), finding)
+    return AuditReport(
+        tuple(first.values()), tuple(_checked(loaders)), (*_unchecked(loaders), *unchecked)
+    )
+
+
+def _find_training(loaders: Sequence[Audited]) -> None:
+    """Decide which epochs are training: in a process with an optimizer, those with its steps.
+
+    Many programs disable gradients inside the loop of an evaluation, where an audit cannot see it.
+    """
+    processes = defaultdict[int, list[EpochRecord]](list)
+    for audited in loaders:
+        processes[audited.base[0]] += audited.epochs
+    for epochs in processes.values():
+        if any(epoch.stepped for epoch in epochs):
+            for epoch in epochs:
+                epoch.training = epoch.stepped
 
 
 def _checked(loaders: Sequence[Audited]) -> Iterator[str]:
+    loops = defaultdict[str, list[Audited]](list)
     for audited in loaders:
-        samples = sum(len(epoch.prints) for epoch in audited.epochs)
-        rank = f" of rank {audited.rank}" if audited.ranks > 1 else ""
-        yield (
-            f"{plural(samples, 'sample')} in {plural(len(audited.epochs), 'epoch')} of "
-            f"{audited.name}{rank}"
-        )
+        loops[audited.loop].append(audited)
+    for loop, alike in loops.items():
+        epochs = [epoch for audited in alike for epoch in audited.epochs]
+        samples = plural(sum(len(epoch.prints) for epoch in epochs), "sample")
+        count, ranks = len({one.name for one in alike}), len({one.rank for one in alike})
+        several = f" ({count} loaders)" if count > 1 else ""
+        several += f" on {ranks} ranks" if ranks > 1 else ""
+        yield f"{samples} in {plural(len(epochs), 'epoch')} of {loop}{several}"
 
 
 def _unchecked(loaders: Sequence[Audited]) -> Iterator[str]:
+    reasons = defaultdict[str, list[str]](list)
     for audited in loaders:
-        if not any(epoch.complete for epoch in audited.epochs):
-            yield f"whether {audited.name} serves everything, because no epoch was complete"
-        elif audited.expected is None:
-            yield f"whether {audited.name} leaves samples out, because its length is unknown"
-        if len(audited.epochs) < 2:
-            yield f"whether {audited.name} changes between epochs, because it ran only one"
-        if any(epoch.thin for epoch in audited.epochs):
-            yield f"most samples of {audited.name}, because an epoch has over ten million"
-        if any(UNSEEN in epoch.prints for epoch in audited.epochs):
-            yield f"the content of some samples of {audited.name}, to keep the training fast"
-        if any(epoch.unknown for epoch in audited.epochs):
-            yield f"batches of {audited.name} whose workers sent no description"
+        epochs = audited.epochs
+        reason = {
+            "whether all samples came, because no epoch was complete": not any(
+                epoch.complete for epoch in epochs
+            ),
+            "whether samples are left out, because the length is unknown": not any(
+                epoch.expected for epoch in epochs
+            ),
+            "changes between epochs, because only one ran": len(epochs) < 2,
+            f"batches after the first {MAX_SAMPLES:,} samples": any(e.unrecorded for e in epochs),
+            "the content of some samples, to keep the training fast": any(
+                UNSEEN in epoch.prints for epoch in epochs
+            ),
+            "batches that came without a description": any(epoch.unknown for epoch in epochs),
+        }
+        for text in (text for text, applies in reason.items() if applies):
+            reasons[text].append(audited.loop)
+    for text, loops in reasons.items():
+        yield f"{text} ({', '.join(dict.fromkeys(loops))})"
 
 
-def _ids(epoch: EpochRecord) -> NDArray[Any]:
+def ids_of(epoch: EpochRecord) -> NDArray[Any]:
     """Return the identities of the samples of an epoch: indices, or fingerprints of a stream."""
     return np.asarray(epoch.prints if epoch.indices is None else epoch.indices)
 
 
-def _batch_of(epoch: EpochRecord, place: int) -> int:
-    """Return the number of the batch that contains the sample at `place` of the epoch."""
-    return int(np.searchsorted(np.cumsum(epoch.sizes), place, side="right"))
+def _name(audited: Audited, epoch: EpochRecord | None = None) -> str:
+    rank = f", rank {audited.rank}" if audited.ranks > 1 else ""
+    return f"{audited.name}{rank}{f', epoch {epoch.number}' if epoch else ''}"
 
 
-# --- One epoch ------------------------------------------------------------------------------------
+# --- One loader -----------------------------------------------------------------------------------
 
 
-def _repeated(audited: Audited) -> Iterator[AuditFinding]:
-    """Find samples that are served twice in an epoch, or left out."""
+def _not_each_once(audited: Audited) -> Findings:
+    """Find samples that are served several times in an epoch, or not at all."""
     for epoch in audited.epochs:
-        if epoch.indices is None or audited.draws_again:
+        if epoch.indices is None or epoch.unknown or audited.draws_again:
             continue
         ids, counts = np.unique(epoch.indices, return_counts=True)
-        twice = ids[counts > 1]
-        padded = audited.ranks > 1 and len(twice) < audited.ranks
-        if len(twice) and not padded:
-            places = np.flatnonzero(np.asarray(epoch.indices) == twice[0])[:2]
-            where = " and ".join(str(_batch_of(epoch, int(place))) for place in places)
-            yield AuditFinding(
-                "served twice",
-                f"{name_of(audited, epoch)}: {plural(len(twice), 'sample')} served more than once, "
-                f"for example sample {twice[0]} in batches {where}.",
-                "let the sampler yield each index once.",
-                "repeated samples",
+        again, missing = ids[counts > 1], 0
+        if audited.ranks > 1 and len(again) < audited.ranks:
+            continue  # a DistributedSampler repeats some samples, so that all ranks have as many
+        if epoch.complete and not epoch.unrecorded and epoch.expected is not None:
+            missing = epoch.expected - len(ids)
+        if missing <= (audited.batch_size - 1 if audited.drop_last else 0):
+            missing = 0
+        if not len(again) and not missing:
+            continue
+        says = f"{plural(len(epoch.indices), 'sample')} came, {len(ids):,} different ones"
+        says += f" of {epoch.expected:,}" if missing else ""
+        if epoch.dropped:
+            says += f"; the dataset returned None for {plural(epoch.dropped, 'sample')}"
+        change = "let the sampler yield every index once."
+        if len(again):
+            places = np.flatnonzero(np.asarray(epoch.indices) == again[0])[:2]
+            batches = np.searchsorted(np.cumsum(epoch.sizes), places, side="right")
+            says += f"; sample {again[0]} came in batches {batches[0]} and {batches[1]}"
+            change += (
+                f" `--log FILE`, then `audit show FILE --sample {again[0]}` lists its batches."
             )
-        if epoch.complete and audited.expected is not None:
-            missing = audited.expected - len(ids)
-            allowed = audited.batch_size - 1 if audited.drop_last else 0
-            if missing > allowed and not padded:
-                yield AuditFinding(
-                    "left out",
-                    f"{name_of(audited, epoch)}: {missing} of {audited.expected} samples were left "
-                    "out.",
-                    "let the sampler yield every index, and keep the last batch "
-                    "(drop_last=False) in validation.",
-                )
+        yield AuditFinding(
+            "not each once",
+            (audited.name,),
+            f"{_name(audited, epoch)}: {says}.",
+            change,
+            "this is the purpose, as in class balance, repeated augmentation, an endless order or "
+            "a part of the data",
+            "repeated samples",
+        )
+        return
 
 
-def _workers_alike(audited: Audited) -> Iterator[AuditFinding]:
-    """Find streams in which all workers serve the same samples."""
-    for epoch in audited.epochs:
-        if epoch.indices is not None or not len(epoch.workers):
+def _same_streams(served: Mapping[int, NDArray[Any]], spare: int) -> tuple[str, bool] | None:
+    """Find two workers or ranks that serve the same samples.
+
+    Args:
+        served: Samples in the order in which each worker or rank serves them.
+        spare: Number of samples that may come twice.
+
+    Returns:
+        What was seen, and whether no intention explains it: the order is the same, or each serves
+        all samples once. Otherwise both draw from all data, and some samples several times.
+    """
+    for (one, mine), (other, theirs) in combinations(served.items(), 2):
+        count, both = min(len(mine), len(theirs)), np.intersect1d(mine, theirs)
+        distinct = len(np.unique(mine)), len(np.unique(theirs))
+        if min(distinct) < FEW:
             continue
-        workers = np.repeat(epoch.workers, epoch.sizes)
-        prints = np.asarray(epoch.prints)
-        if len(workers) != len(prints):
-            continue
-        own = {worker: np.unique(prints[workers == worker]) for worker in {*epoch.workers}}
-        for one, other in combinations(sorted(own), 2):
-            if _mostly_same(own[one], own[other]):
-                both = len(np.intersect1d(own[one], own[other]))
-                yield AuditFinding(
-                    "served twice",
-                    f"{name_of(audited, epoch)}: workers {one} and {other} serve the same "
-                    f"{both} samples, so each sample is served once per worker.",
-                    "share the data in __iter__: worker `get_worker_info().id` of "
-                    "`get_worker_info().num_workers` takes every n-th sample or shard.",
-                    "duplicated samples",
-                )
-                break
+        ordered = np.array_equal(mine[:count], theirs[:count])
+        if ordered or len(both) > SAME * min(distinct):
+            once = max(len(mine) - distinct[0], len(theirs) - distinct[1]) <= spare
+            return f"{one} and {other} serve {len(both)} samples in common", ordered or once
+    return None
 
 
-def _mostly_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    least = min(len(one), len(other))
-    return least >= FEW and len(np.intersect1d(one, other)) > SAME_CONTENT * least
+def _workers_alike(audited: Audited) -> Findings:
+    """Find streams in which workers serve the same samples."""
+    for epoch in (epoch for epoch in audited.epochs if epoch.indices is None):
+        workers, prints = np.repeat(epoch.workers, epoch.sizes), np.asarray(epoch.prints)
+        own = {worker: prints[workers == worker] for worker in sorted({*epoch.workers})}
+        if same := _same_streams(own, 0):
+            yield AuditFinding(
+                "workers overlap",
+                (audited.name,),
+                f"{_name(audited, epoch)}: workers {same[0]}.",
+                "share the data in __iter__: worker `get_worker_info().id` of "
+                "`get_worker_info().num_workers` takes every n-th sample or shard.",
+                "" if same[1] else "every worker draws from all data on purpose",
+                "duplicated samples",
+            )
+            return
 
 
-def _one_class(audited: Audited) -> Iterator[AuditFinding]:
+def _one_class(audited: Audited) -> Findings:
     """Find training batches that contain one class only, although there are several."""
     for epoch in audited.epochs:
         labels = epoch.labels
@@ -151,99 +210,89 @@ def _one_class(audited: Audited) -> Iterator[AuditFinding]:
         if len(labels) < FEW or len(counts) < 2 or len(counts) > len(labels) / 4:
             continue
         ends = np.cumsum(epoch.sizes)
-        sizes = [(end - size, end) for size, end in zip(epoch.sizes, ends, strict=True) if size > 1]
-        alone = sum(len({*labels[begin:end]}) == 1 for begin, end in sizes)
-        share = max(counts.values()) / len(labels)
-        expected = float(np.mean([share ** (end - begin - 1) for begin, end in sizes] or [1.0]))
-        if len(sizes) >= 4 and alone > (ONE_CLASS + expected) / (1 + expected) * len(sizes):
+        parts = [(end - size, end) for size, end in zip(epoch.sizes, ends, strict=True) if size > 1]
+        alone = sum(len({*labels[begin:end]}) == 1 for begin, end in parts)
+        # the share of such batches in a full shuffle
+        largest = max(counts.values()) / len(labels)
+        expected = float(np.mean([largest ** (end - begin - 1) for begin, end in parts] or [1.0]))
+        if len(parts) >= 4 and alone > (ONE_CLASS + expected) / (1 + expected) * len(parts):
             yield AuditFinding(
                 "not mixed",
-                f"{name_of(audited, epoch)}: {alone} of {len(sizes)} batches contain only one "
-                f"class, although there are {len(counts)}. By chance it would be "
-                f"{percent(expected)}.",
-                "shuffle: `shuffle=True`, or a larger shuffle buffer over several files.",
+                (audited.name,),
+                f"{_name(audited, epoch)}: {alone} of {len(parts)} batches contain only one of "
+                f"{len(counts)} classes. By chance it would be {percent(expected)}.",
+                "mix them: `shuffle=True`, or a larger shuffle buffer over several files.",
+                "the batches are sorted on purpose",
                 "unmixed batches",
             )
+            return
 
 
-def _clustered(audited: Audited) -> Iterator[AuditFinding]:
-    """Find random orders in which the samples of a batch stay close to each other on disk."""
+def _damaged(audited: Audited) -> Findings:
+    """Find an array with numbers that are not finite.
+
+    NaN is damage if it is rare, or if too many batches without any come before the first one. Some
+    datasets have NaN for each missing value, or infinite numbers in their masks.
+    """
+    batches = sum(len(epoch.sizes) for epoch in audited.epochs)
+    arrays = defaultdict[tuple[bool, int], list[tuple[int, EpochRecord, int, Damage]]](list)
+    before = 0
     for epoch in audited.epochs:
-        if epoch.indices is None or not epoch.training or not audited.total:
-            continue
-        ids = np.asarray(epoch.indices)
-        if len(ids) < 4 * FEW or (np.diff(ids) >= 0).mean() > 0.95:
-            continue  # the order is not shuffled, which a note below reports
-        ends = np.cumsum(epoch.sizes)[:-1]
-        spans = [np.abs(np.diff(part)).mean() for part in np.split(ids, ends) if len(part) > 3]
-        quality = float(np.mean(spans)) / (audited.total / 3) if spans else 1.0
-        if quality < CLUSTERED:
-            yield AuditFinding(
-                "weakly mixed",
-                f"{name_of(audited, epoch)}: neighbours in a batch are {percent(quality)} as far "
-                "apart in the dataset as in a full shuffle.",
-                "mix over more files, or use a larger shuffle buffer, if neighbours are alike.",
-                fault=False,
-            )
+        for number, damage in epoch.damage:
+            key = not damage.nans, damage.place
+            arrays[key].append((before + number, epoch, number, damage))
+        before += len(epoch.sizes)
+    for (infinite, place), damaged in sorted(arrays.items())[:1]:
+        first, epoch, number, damage = damaged[0]
+        late = (1 - len(damaged) / (batches - first)) ** first < CHANCE
+        fault = not infinite and (late or len(damaged) <= RARE * batches)
+        begin = int(np.sum(epoch.sizes[:number]))
+        samples = ids_of(epoch)[begin : begin + min(4, epoch.sizes[number])]
+        yield AuditFinding(
+            "damaged" if fault else "not finite",
+            (audited.name,),
+            f"{_name(audited, epoch)}: in batch {number}, {damage.bad} of {damage.size} numbers of "
+            f"array {place} are {'infinite' if infinite else 'NaN'}, and in {len(damaged):,} of "
+            f"{plural(batches, 'batch')} some are.",
+            f"look at the samples of this batch: {', '.join(map(str, samples))}.",
+            "" if fault else "such numbers mark missing values or a mask",
+            "NaN in a batch",
+        )
 
 
-def _damaged(audited: Audited) -> Iterator[AuditFinding]:
+def _changing_dtype(audited: Audited) -> Findings:
     for epoch in audited.epochs:
-        if epoch.damage:
-            number, words = epoch.damage[0]
-            yield AuditFinding(
-                "damaged",
-                f"{name_of(audited, epoch)}: in batch {number}, {words} "
-                f"({plural(len(epoch.damage), 'batch')} in all).",
-                f"look at the samples of this batch: {_first_ids(epoch, number)}.",
-                "NaN in a batch",
-            )
         if len(epoch.forms) > 1:
             (first, _), (other, number), *_ = epoch.forms.items()
             yield AuditFinding(
                 "changing dtype",
-                f"{name_of(audited, epoch)}: batch {number} has the dtypes {other}, but the first "
+                (audited.name,),
+                f"{_name(audited, epoch)}: batch {number} has the dtypes {other}, and the first "
                 f"has {first}.",
                 "let the dataset convert every sample to the same dtype.",
+                "there are several kinds of batches",
             )
+            return
 
 
-def _first_ids(epoch: EpochRecord, batch: int) -> str:
-    begin = int(np.sum(epoch.sizes[:batch]))
-    ids = _ids(epoch)[begin : begin + min(4, epoch.sizes[batch])]
-    return ", ".join(map(str, ids))
-
-
-def _short_batch(audited: Audited) -> Iterator[AuditFinding]:
-    """Report a smaller last batch, because a mean of batch means gives it too much weight."""
+def _short_batch(audited: Audited) -> Findings:
+    """Find a smaller last batch, because a mean of batch means gives it too much weight."""
     for epoch in audited.epochs[:1]:
         sizes = epoch.sizes
         if epoch.complete and len(sizes) > 1 and 0 < sizes[-1] < sizes[0] / 2:
             yield AuditFinding(
                 "small last batch",
-                f"{name_of(audited, epoch)}: the last batch has {plural(sizes[-1], 'sample')}, the "
+                (audited.name,),
+                f"{_name(audited, epoch)}: the last batch has {plural(sizes[-1], 'sample')}, the "
                 f"others {sizes[0]}. A mean of the batch means weights these samples "
                 f"{sizes[0] / sizes[-1]:.0f} times as much.",
                 "weight each batch by its size: sum(loss * len(batch)) / sum(len(batch)).",
-                fault=False,
+                "you compute no mean of batch means",
             )
 
 
-EPOCH_CHECKS: tuple[Callable[[Audited], Iterator[AuditFinding]], ...] = (
-    _repeated,
-    _workers_alike,
-    _one_class,
-    _clustered,
-    _damaged,
-    _short_batch,
-    *VALUE_CHECKS,
-)
-
-# --- Epochs and workers of a loader ---------------------------------------------------------------
-
-
-def _same_order(audited: Audited) -> Iterator[AuditFinding]:
-    """Find a shuffled order that is the same in two epochs."""
+def _same_order(audited: Audited) -> Findings:
+    """Find an order that is the same in two epochs of a training."""
     for one, other in pairwise(audited.epochs):
         if not (one.training and other.training) or one.indices is None or other.indices is None:
             continue
@@ -251,68 +300,75 @@ def _same_order(audited: Audited) -> Iterator[AuditFinding]:
         count = min(len(first), len(second))
         if count < FEW or not np.array_equal(first[:count], second[:count]):
             continue
-        if (np.diff(first) > 0).all():
-            yield AuditFinding(
-                "in order",
-                f"{name_of(audited)}: every epoch serves the samples in the order of the dataset.",
-                "set `shuffle=True` for training.",
-                fault=False,
-            )
-        else:
-            yield AuditFinding(
-                "same order",
-                f"{name_of(audited)}: epochs {one.number} and {other.number} serve the same random "
-                f"order, beginning with samples {', '.join(map(str, first[:4]))}.",
-                "call `loader.sampler.set_epoch(epoch)` before each epoch, or do not seed the "
-                "sampler again.",
-                "same order",
-            )
+        never_set = one.sampler_epoch is not None and one.sampler_epoch == other.sampler_epoch
+        how = f"beginning with samples {', '.join(map(str, first[:4]))}"
+        how = "that of the dataset" if (np.diff(first) > 0).all() else how
+        how += f". Its DistributedSampler is at epoch {one.sampler_epoch} in both"
+        yield AuditFinding(
+            "no set_epoch" if never_set else "same order",
+            (audited.name,),
+            f"{_name(audited)}: epochs {one.number} and {other.number} serve the same order, "
+            f"{how if never_set else how.partition('. ')[0]}.",
+            "call `loader.sampler.set_epoch(epoch)` before each epoch."
+            if never_set
+            else "use `shuffle=True`, and do not seed the sampler again.",
+            "" if never_set else "the order is fixed on purpose",
+            "same order",
+        )
         return
 
 
-def _same_random_numbers(audited: Audited) -> Iterator[AuditFinding]:
+def _same_random_numbers(audited: Audited) -> Findings:
     """Find generators in the dataset that draw the same numbers in several workers or epochs."""
-    for epoch in audited.epochs:
-        for (one, mine), (other, theirs) in combinations(sorted(epoch.states.items()), 2):
-            before, after = mine
-            if before and before == theirs[0] and after == theirs[1] and before != after:
-                yield AuditFinding(
-                    "same random numbers",
-                    f"{name_of(audited, epoch)}: a generator in the dataset draws the same numbers "
-                    f"in workers {one} and {other}, so their augmentations repeat.",
-                    "create the generator in the worker (worker_init_fn, or at the first use) and "
-                    "seed it with `torch.initial_seed()`.",
-                    "same random numbers",
-                )
-                return
-    for first, second in pairwise(audited.epochs):
-        for worker in sorted({*first.states} & {*second.states} - {-1}):
-            before, after = first.states[worker]
-            if before and before != after and first.states[worker] == second.states[worker]:
-                yield AuditFinding(
-                    "same random numbers",
-                    f"{name_of(audited)}: a generator in the dataset draws the same numbers in "
-                    f"epochs {first.number} and {second.number}, because each new worker gets a "
-                    "copy of it.",
-                    "seed it in the worker with `torch.initial_seed()`, which differs in each "
-                    "epoch.",
-                    "same random numbers",
-                )
-                return
+    training = [epoch for epoch in audited.epochs if epoch.training]
+    pairs = [
+        (f"workers {one} and {other} in epoch {epoch.number}", mine, theirs)
+        for epoch in audited.epochs
+        for (one, mine), (other, theirs) in combinations(sorted(epoch.fetches.items()), 2)
+    ] + [
+        (f"epochs {one.number} and {other.number}", one.fetches[worker], other.fetches[worker])
+        for one, other in pairwise(training)
+        for worker in sorted({*one.fetches} & {*other.fetches} - {MAIN})
+    ]
+    for where, mine, theirs in pairs:
+        if _draw_alike(mine, theirs):
+            yield AuditFinding(
+                "same random numbers",
+                (audited.name,),
+                f"{_name(audited)}: a generator in the dataset draws the same numbers in {where}, "
+                "so its augmentations repeat. Each new worker gets a copy of the generator.",
+                "create it in the worker (worker_init_fn, or at the first use) and seed it with "
+                "`torch.initial_seed()`, which differs in each worker and epoch.",
+                entry="same random numbers",
+            )
+            return
 
 
-def _cycled(audited: Audited) -> Iterator[AuditFinding]:
+def _draw_alike(mine: Sequence[Fetch], theirs: Sequence[Fetch]) -> bool:
+    """Return whether two fetches each draw the same numbers, for different samples.
+
+    In a stream, all workers may shuffle the shards alike in the first fetch.
+    """
+    pairs = [*zip(mine, theirs, strict=False)]
+    return len(pairs) > 1 and all(
+        one.draws and one[:2] == other[:2] and one.ids != other.ids for one, other in pairs
+    )
+
+
+def _cycled(audited: Audited) -> Findings:
     if any(epoch.cycled and epoch.training for epoch in audited.epochs):
         yield AuditFinding(
             "repeated epoch",
-            f"{name_of(audited)}: `itertools.cycle` keeps all batches of the first epoch, and "
+            (audited.name,),
+            f"{_name(audited)}: `itertools.cycle` keeps all batches of the first epoch, and "
             "serves them again in the same order with the same augmentations.",
             "write a generator: `while True: yield from loader`.",
+            "the batches should repeat, and fit in memory",
             "itertools.cycle",
         )
 
 
-def _stale_epoch(audited: Audited) -> Iterator[AuditFinding]:
+def _stale_epoch(audited: Audited) -> Findings:
     """Find workers that never receive the epoch number."""
     for epoch in audited.epochs:
         told = epoch.dataset_epoch or 0
@@ -320,126 +376,103 @@ def _stale_epoch(audited: Audited) -> Iterator[AuditFinding]:
         if stale:
             yield AuditFinding(
                 "stale epoch",
-                f"{name_of(audited, epoch)}: the dataset is at epoch {told}, but its "
+                (audited.name,),
+                f"{_name(audited, epoch)}: the dataset is at epoch {told}, but its "
                 f"copy in worker {stale[0]} is at epoch {epoch.worker_epochs[stale[0]]}.",
                 "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number "
                 "in shared memory, such as torch.zeros(1).share_memory_().",
-                "stale epoch",
+                entry="stale epoch",
             )
             return
 
 
-LOADER_CHECKS: tuple[Callable[[Audited], Iterator[AuditFinding]], ...] = (
-    _same_order,
+LOADER_CHECKS: tuple[Callable[[Audited], Findings], ...] = (
+    _workers_alike,
     _same_random_numbers,
     _stale_epoch,
+    _damaged,
+    _not_each_once,
+    _same_order,
     _cycled,
+    _one_class,
+    _changing_dtype,
+    _short_batch,
 )
 
 # --- Several loaders and ranks --------------------------------------------------------------------
 
 
-def _ranks(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
-    """Find ranks that serve the same samples, or different numbers of batches."""
-    names = dict.fromkeys(audited.name for audited in loaders if audited.ranks > 1)
-    for name in names:
+def _ranks(loaders: Sequence[Audited]) -> Findings:
+    """Find ranks that serve the same samples in training, or different numbers of batches."""
+    for name in dict.fromkeys(audited.name for audited in loaders if audited.ranks > 1):
         ranks = sorted((one for one in loaders if one.name == name), key=lambda one: one.rank)
         for epochs in zip(*(audited.epochs for audited in ranks), strict=False):
             if not all(epoch.training for epoch in epochs):
                 continue
-            found = [np.unique(_ids(epoch)) for epoch in epochs]
-            for (one, mine), (other, theirs) in combinations(enumerate(found), 2):
-                both = len(np.intersect1d(mine, theirs))
-                if min(len(mine), len(theirs)) >= FEW and both > max(
-                    len(ranks), min(len(mine), len(theirs)) / 2
-                ):
-                    yield AuditFinding(
-                        "ranks overlap",
-                        f"{name}, epoch {epochs[0].number}: ranks {ranks[one].rank} and "
-                        f"{ranks[other].rank} serve {both} samples in common.",
-                        "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
-                        "ranks overlap",
-                    )
-                    return
-            counts = [len(epoch.sizes) for epoch in epochs]
+            where = f"{name}, epoch {epochs[0].number}"
+            served = {one.rank: ids_of(epoch) for one, epoch in zip(ranks, epochs, strict=True)}
+            if same := _same_streams(served, len(ranks)):
+                fault = same[1] and ranks[0].groups <= 1
+                yield AuditFinding(
+                    "ranks overlap",
+                    (name,),
+                    f"{where}: ranks {same[0]}.",
+                    "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
+                    "" if fault else "ranks share a copy of the model, or draw from all data",
+                    "ranks overlap",
+                )
+            counts = [epoch.batches for epoch in epochs]
             if all(epoch.complete for epoch in epochs) and len({*counts}) > 1:
                 yield AuditFinding(
                     "uneven ranks",
-                    f"{name}, epoch {epochs[0].number}: the ranks serve "
-                    f"{', '.join(map(str, counts))} batches. The rank with more batches waits "
-                    "forever for the others.",
+                    (name,),
+                    f"{where}: the ranks serve {', '.join(map(str, counts))} batches.",
                     "give every rank the same number of batches.",
+                    "the ranks do not wait for each other, or `Join` ends them",
                     "uneven ranks",
                 )
-                return
 
 
-def _train_and_validation(loaders: Sequence[Audited]) -> Iterator[AuditFinding]:
-    """Find samples that a training loader shares with a validation loader."""
+def _shared_samples(loaders: Sequence[Audited], validates: bool) -> Findings:
+    """Find samples that a training loader shares with another one: by row, or by content."""
     training = [one for one in loaders if any(epoch.training for epoch in one.epochs)]
     others = [one for one in loaders if one.epochs and one not in training]
-    for one in training:
-        for other in others:
-            if one.rank != other.rank:
-                continue
-            same_base = one.base == other.base
-            mine, theirs = (_rows(each) if same_base else _contents(each) for each in (one, other))
-            both = np.intersect1d(mine, theirs)
-            if len(both) > 0.01 * len(theirs) and len(theirs) >= FEW:
-                yield AuditFinding(
-                    "leak",
-                    f"{one.name} and {other.name} share {len(both)} of {len(theirs)} samples of "
-                    "validation.",
-                    "split the dataset once, by groups that belong together, before you create "
-                    "the two loaders.",
-                    "validation leak",
-                )
-
-
-def shared_groups(one: Audited, other: Audited, groups: Sequence[Any]) -> Iterator[AuditFinding]:
-    """Find groups with samples in both loaders.
-
-    Args:
-        one: Loader of the training.
-        other: Loader of the validation.
-        groups: Group of each row of the dataset below all subsets.
-
-    Raises:
-        KeepfedError: If a row has no group.
-    """
-    mine, theirs = _rows(one), _rows(other)
-    rows = np.concatenate([mine, theirs])
-    if len(rows) and rows.max() >= len(groups):
-        raise KeepfedError(
-            f"`groups` has {len(groups)} entries, but sample {rows.max()} was served. Pass one "
-            "group for each sample of the dataset."
-        )
-    both = {groups[int(row)] for row in mine} & {groups[int(row)] for row in theirs}
-    if both:
+    for one, other in ((one, other) for one in training for other in others):
+        same_process = (one.rank, one.base[0]) == (other.rank, other.base[0])
+        if not same_process or one.loader == other.loader:
+            continue
+        by_row = one.base == other.base
+        get = _rows if by_row else _contents
+        # an augmented sample has another content in every epoch, so one epoch of the other counts
+        mine, theirs = np.unique(np.concatenate(get(one))), np.unique(max(get(other), key=len))
+        both = len(np.intersect1d(mine, theirs))
+        if both <= 0.01 * len(theirs) or len(theirs) < FEW:
+            continue
+        unseen = any(UNSEEN in epoch.prints for epoch in (*one.epochs, *other.epochs))
+        vague = not by_row and (unseen or len(mine) > (one.total or len(mine)))
         yield AuditFinding(
-            "shared groups",
-            f"{one.name} and {other.name} share {plural(len(both), 'group')}, for example "
-            f"{min(both)}.",
-            "split by group, not by sample.",
+            "leak" if validates else "shared samples",
+            (one.name, other.name),
+            f"{one.name} and {other.name} share {'at least ' if vague else ''}"
+            f"{both} of {len(theirs)} samples of the second.",
+            "split the dataset once, by groups that belong together, before you create the two "
+            "loaders.",
+            ""
+            if validates
+            else "the second evaluates the training data, or the split changes, as in "
+            "cross-validation",
             "validation leak",
         )
 
 
-def _rows(audited: Audited) -> NDArray[Any]:
-    """Return the rows of the dataset below all subsets that a loader served."""
-    known = [np.asarray(epoch.indices) for epoch in audited.epochs if epoch.indices is not None]
-    rows = np.unique(np.concatenate([np.array([], dtype=np.int64), *known]))
-    return rows if audited.subset is None else np.asarray(audited.subset)[rows]
+def _rows(audited: Audited) -> list[NDArray[Any]]:
+    """Return the rows of the dataset below all subsets that each epoch of a loader served."""
+    known = (epoch.indices for epoch in audited.epochs if epoch.indices is not None)
+    rows = [np.array([], dtype=np.int64), *map(np.asarray, known)]
+    return rows if audited.subset is None else [np.asarray(audited.subset)[row] for row in rows]
 
 
-def _contents(audited: Audited) -> NDArray[Any]:
-    parts = [np.unique(np.asarray(epoch.prints)) for epoch in audited.epochs]
-    found = np.unique(np.concatenate([np.array([], dtype=np.uint64), *parts]))
-    return np.asarray(found[found != UNSEEN])
-
-
-PROGRAM_CHECKS: tuple[Callable[[Sequence[Audited]], Iterator[AuditFinding]], ...] = (
-    _ranks,
-    _train_and_validation,
-    check_scales,
-)
+def _contents(audited: Audited) -> list[NDArray[Any]]:
+    """Return the known fingerprints of the samples of each epoch."""
+    prints = [np.array([], dtype=np.uint64), *(np.asarray(e.prints) for e in audited.epochs)]
+    return [one[one != UNSEEN] for one in prints]

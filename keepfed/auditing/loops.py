@@ -8,33 +8,74 @@ import os
 import pickle
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from gc import get_referrers
 from itertools import cycle
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from torch.utils.data import get_worker_info
+import numpy as np
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import Subset, get_worker_info
 
-from keepfed.auditing.record import Account, Audited, EpochRecord, describe
+from keepfed.auditing.record import Account, Audited, BatchReport, EpochRecord, describe
 from keepfed.files import replace_file
 from keepfed.measure.hook import has_listeners, without_report
-from keepfed.measure.watch.timing.failsafe import give_up
+from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.ring_file import records_folder
 from keepfed.measure.watch.timing.writer import call_sites
 
 LOG = "KEEPFED_AUDIT_LOG"  # environment variable with the file that lists every batch
 ENDING = ".audit"
-CHEAP_SAMPLES = 1_000_000  # samples above which the record is written only at the end
+PAUSE = 50  # minimum time between two writes of the record, in durations of the last one
 
-_loaders: dict[tuple[Any, ...], Audited] = {}
-_steps: dict[str, int] = {}  # batches so far, by the name of their loader
 _lock = threading.Lock()
+
+
+@dataclass
+class _Known:
+    """A record, with the loader and the dataset that it belongs to."""
+
+    audited: Audited
+    loader: weakref.ref[Any]
+    base: Callable[[], Any]  # the dataset below all subsets, or None if it no longer exists
+
+
+class _Process:
+    """State of the audit in this process."""
+
+    def __init__(self) -> None:
+        self.known = list[_Known]()
+        self.logged = dict[str, int]()  # batches in the log, by the name of their loader
+        self.stepped = False  # whether an optimizer has made a step since `count_steps`
+        self.steps = 0
+        self.next_write = 0.0
+
+    def count_steps(self) -> int:
+        """Return a number that has changed if an optimizer made a step since the last call."""
+        self.steps += self.stepped
+        self.stepped = False
+        return self.steps
+
+
+_process = _Process()
+
+
+@cache
+def _follow_optimizers() -> None:
+    def step_made(*_: Any) -> None:
+        _process.stepped = True  # only written, so that a compiled step is not compiled again
+
+    register_optimizer_step_post_hook(step_made)
 
 
 def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, and audit the epoch that begins."""
-    if get_worker_info() is not None or has_listeners(loader):
+    if has_failed() or get_worker_info() is not None or has_listeners(loader):
         return make(loader)
     called = False
 
@@ -44,80 +85,117 @@ def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
         return make(loader)
 
     try:
-        account = _account(loader)
+        _follow_optimizers()
+        audited = _audited_of(loader, call_sites(sys._getframe(1))[0])
+        account = Account(audited, loader, log=_log if LOG in os.environ else None)
         iterator: Any = account.begin(loader, make_once)
     except Exception as error:
         if called:  # an error of the program
             raise
         give_up(error)
         return make(loader)
-    iterator._account, iterator._audited_loader = account, loader
+    iterator._account, iterator._steps = account, _process.count_steps()
     return iterator  # type: ignore[no-any-return]
 
 
-def _account(loader: Any) -> Account:
-    """Return an account for a new epoch of a loader, which its place and dataset identify."""
-    place = call_sites(sys._getframe(2))[0]
-    key = place, type(loader.dataset).__name__, id(loader.dataset), loader.batch_size
-    if key not in _loaders:
-        alike = sum(known[:2] == key[:2] for known in _loaders)
-        number = f" ({alike + 1})" if alike else ""
-        _loaders[key] = describe(loader, f"{key[1]}{number} at {place}")
-    return Account(_loaders[key], loader, _log if LOG in os.environ else None)
+def _audited_of(loader: Any, place: str) -> Audited:
+    """Return the record of a loader in a loop at `place`.
+
+    A loader continues the record of an equal one that no longer exists, because many programs
+    create a loader for each epoch.
+    """
+    dataset = loader.dataset
+    new = describe(loader, f"{type(dataset).__name__} at {place}")
+    for known in _process.known:
+        old = known.audited
+        if old.loop == new.loop and known.loader() is loader:
+            return old
+        if known.loader() is None and known.base() is not None and _are_equal(old, new):
+            known.loader = weakref.ref(loader)
+            return old
+    alike = sum(known.audited.loop == new.loop for known in _process.known)
+    if alike:
+        new.name = f"{type(dataset).__name__} ({alike + 1}) at {place}"
+    same = (known.audited.loader for known in _process.known if known.loader() is loader)
+    new.loader = next(same, len(_process.known))
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    try:
+        base: Callable[[], Any] = weakref.ref(dataset)
+    except TypeError:  # some datasets, such as a list, have no weak references
+        base = lambda: True  # noqa: E731
+    _process.known.append(_Known(new, weakref.ref(loader), base))
+    return new
+
+
+def _are_equal(old: Audited, new: Audited) -> bool:
+    keys = "loop", "base", "workers", "batch_size", "drop_last", "draws_again", "total"
+    return all(getattr(old, key) == getattr(new, key) for key in keys) and np.array_equal(
+        old.subset, new.subset
+    )
 
 
 def next_audited(iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
     """Return `next_batch(iterator)` as the loop would get it, and add the batch to the account."""
+    if has_failed():
+        return without_report(next_batch(iterator))
     account = iterator._account
-    if iterator._num_yielded == 0 and account.epoch.sizes:  # persistent workers begin again
-        account.end(complete=account.epoch.complete)
-        again = Account(account.audited, iterator._audited_loader, account.log)
-        again.listener = account.listener  # the one that the iterator knows
-        iterator._account = account = again
+    if iterator._num_yielded == 0 and account.epoch.batches:  # persistent workers begin again
+        account.start_epoch()
+    stepped = account.epoch.batches > 0 and iterator._steps != _process.count_steps()
     try:
         received = next_batch(iterator)
     except StopIteration:
-        account.end(complete=True)
+        account.epoch.complete = True
+        account.epoch.stepped |= stepped
         # the first epoch only, because looking for references takes time
         if account.epoch.number == 0:
             account.epoch.cycled = any(isinstance(r, cycle) for r in get_referrers(iterator))
-        if sum(len(e.prints) for a in _loaders.values() for e in a.epochs) < CHEAP_SAMPLES:
-            _write(os.getpid())  # in case the program is killed
+        _write_sometimes()
         raise
     try:
+        if not account.is_full():  # if it is, the steps may be those of a loop in between
+            account.epoch.stepped |= stepped
         return account.take(received)
     except Exception as error:
         give_up(error)
         return without_report(received)
+    finally:
+        iterator._steps = _process.count_steps()
 
 
-def _log(audited: Audited, epoch: EpochRecord, report: tuple[Any, ...]) -> None:
+def _log(audited: Audited, epoch: EpochRecord, report: BatchReport) -> None:
     """Append a line for the batch that was added last, in one write."""
-    worker, indices, prints, *_ = report
-    step = _steps[audited.name] = _steps.get(audited.name, -1) + 1
+    step = _process.logged.get(audited.name, -1) + 1
+    _process.logged[audited.name] = step
     row = {
         "loader": audited.name,
         "rank": audited.rank,
         "step": step,
         "epoch": epoch.number,
-        "batch": len(epoch.sizes) - 1,
-        "worker": worker,
-        "samples": indices if indices is not None else [f"{one:016x}" for one in prints],
+        "batch": epoch.batches - 1,
+        "worker": report.worker,
+        "samples": report.prints if report.indices is None else report.indices,
     }
     with _lock, open(os.environ[LOG], "ab", buffering=0) as file:
         file.write(f"{json.dumps(row)}\n".encode())
 
 
+def _write_sometimes() -> None:
+    """Write the records, in case the program is killed, but spend at most 2 % of the time on it."""
+    begun = perf_counter()
+    if begun > _process.next_write:
+        _write(os.getpid())
+        _process.next_write = perf_counter() + PAUSE * (perf_counter() - begun)
+
+
 def _write(pid: int) -> None:
     """Write the records of this process, unless it is a forked child."""
-    if os.getpid() != pid or not _loaders:
+    if os.getpid() != pid or not _process.known:
         return
     try:
-        for audited in _loaders.values():
-            for epoch in audited.epochs:
-                epoch.pack()
-        path = Path(records_folder(), f"{pid}{ENDING}")
-        replace_file(path, pickle.dumps([*_loaders.values()]))
+        records = [known.audited for known in _process.known]
+        replace_file(Path(records_folder(), f"{pid}{ENDING}"), pickle.dumps(records))
     except Exception as error:
         give_up(error)
 

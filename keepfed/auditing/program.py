@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from keepfed.errors import KeepfedError
-from keepfed.formatting import wrap
+from keepfed.formatting import plural, wrap
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.program import run_program
 from keepfed.measure.watch.timing.failsafe import PATCH
+from keepfed.measure.watch.timing.ring_file import FAILED
 
-FAULT = 1  # exit code if the program succeeded, but its samples have a fault
+FAULT = 1  # exit code if the program succeeded, but has a fault or was not audited to its end
 
 
 def run_audited(
-    program: Sequence[str], *, log: Path | None = None, after: Path | None = None
+    program: Sequence[str],
+    *,
+    log: Path | None = None,
+    after: Path | None = None,
+    as_json: bool = False,
 ) -> int:
-    """Run `program`, print what is wrong with its samples, and return an exit code.
+    """Run `program`, print what its samples show, and return an exit code.
 
     Args:
         program: Command and its arguments. This Python runs a file that ends in .py.
-        log: File to which every batch appends a line with its samples.
+        log: File that gets a line with its samples for every batch. The log of an earlier run is
+            renamed: the name gets the ending .before.
         after: Log of the interrupted run that this run resumes.
+        as_json: Whether to print the report as JSON to stdout. What the program prints to stdout
+            then goes to stderr.
 
     Raises:
-        KeepfedError: If `after` cannot be read. The program is not started.
+        KeepfedError: If `after` cannot be read, or `log` not written. The program is not started.
 
     Returns:
         The exit code of the program, or `FAULT` if the program succeeded and a fault was found.
@@ -46,32 +56,87 @@ def run_audited(
     try:
         environment = prepare(folder) | {PATCH: "keepfed.auditing.attach"}
         if log is not None:
+            _start(log)
             environment[LOG] = str(log.resolve())
-        code = run_program(words, environment, None)
-        loaders = [one for path in folder.glob(f"*{ENDING}") for one in _read(path)]
+        with _report_to(as_json) as stream:
+            code = run_program(words, environment, None)
+        loaders = [one for path in sorted(folder.glob(f"*{ENDING}")) for one in _read(path)]
+        failed = len([*folder.glob(f"*{FAILED}")])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if not loaders:
+    if not loaders and not failed:
         print("keepfed audit: No DataLoader returned a batch.", file=sys.stderr)
-        return code
-    report = check(loaders, check_resume(before, loaders))
-    print(wrap(f"\n{report}", indent=4), file=sys.stderr)
-    return code or (0 if report.right else FAULT)
+    unchecked = []
+    if failed:
+        unchecked.append(f"the rest of {plural(failed, 'process')} in which the audit failed")
+    if after is not None and not {row["loader"] for row in before} & {one.name for one in loaders}:
+        unchecked.append(f"the resume, because {after} has no loader of the same name")
+    report = check(loaders, check_resume(before, loaders), unchecked=unchecked)
+    if as_json:
+        print(json.dumps(report.as_dict()), file=stream)
+    elif loaders or failed:
+        print(wrap(f"\n{report}", indent=4), file=stream)
+    return code or (0 if report.right and not failed else FAULT)
+
+
+def _start(log: Path) -> None:
+    """Create an empty log, and keep an earlier one under another name."""
+    try:
+        if log.is_file() and log.stat().st_size:
+            log.replace(f"{log}.before")
+        log.write_bytes(b"")
+    except OSError as error:
+        raise KeepfedError(
+            f"Cannot write the log {log}: {error.strerror}. Choose a file in a folder that exists "
+            "and that you may write to."
+        ) from None
+
+
+@contextmanager
+def _report_to(as_json: bool) -> Iterator[TextIO]:
+    """Yield the stream of the report: stderr, or stdout while the program has stderr instead."""
+    if not as_json:
+        yield sys.stderr
+        return
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield sys.stdout
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
 
 
 def _read(path: Path) -> list[Any]:
-    found: list[Any] = pickle.loads(path.read_bytes())  # written by the watched process
-    return found
+    records: list[Any] = pickle.loads(path.read_bytes())  # written by the audited process
+    return records
+
+
+_FIELDS = {"loader": str, "rank": int, "step": int, "epoch": int, "batch": int, "worker": int}
 
 
 def _rows(log: Path) -> list[dict[str, Any]]:
+    """Return the lines of a log.
+
+    Raises:
+        KeepfedError: If the file cannot be read, or a line is none of an audit.
+    """
+    rows, number = list[dict[str, Any]](), 0
     try:
         with log.open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-    except (OSError, ValueError) as error:
+            for number, line in enumerate(file, 1):  # noqa: B007, for the message below
+                row = json.loads(line)
+                if not all(isinstance(row[key], kind) for key, kind in _FIELDS.items()):
+                    raise ValueError("a field has another type")
+                rows.append({**row, "samples": [str(one) for one in row["samples"]]})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        where = "" if isinstance(error, OSError) else f"line {number} of "
+        cause = f"no {error}" if isinstance(error, KeyError) else error
         raise KeepfedError(
-            f"Cannot read {log}: {error}. Pass the file of `keepfed audit --log FILE`."
+            f"Cannot read {where}{log}: {cause}. Pass the file of `keepfed audit --log FILE`."
         ) from None
+    return rows
 
 
 def show(
@@ -88,24 +153,23 @@ def show(
     Raises:
         KeepfedError: If the file cannot be read, or no batch matches.
     """
-    rows, found = _rows(log), 0
+    rows, matches = _rows(log), 0
     for row in rows:
-        samples = [str(one) for one in row["samples"]]
         if step is not None and row["step"] != step:
             continue
-        if (rank is not None and row["rank"] != rank) or (sample and sample not in samples):
+        if (rank is not None and row["rank"] != rank) or (sample and sample not in row["samples"]):
             continue
-        found += 1
+        matches += 1
         who = "main process" if row["worker"] < 0 else f"worker {row['worker']}"
         yield (
             f"{row['loader']}: rank {row['rank']}, step {row['step']}, epoch {row['epoch']}, "
-            f"batch {row['batch']}, {who}: {' '.join(samples)}"
+            f"batch {row['batch']}, {who}: {' '.join(row['samples'])}"
         )
-    if not found:
+    if not matches:
         raise KeepfedError(f"No batch in {log} matches. It has {len(rows)} batches.")
 
 
-def main(words: Sequence[str], log: str | None, after: str | None = None) -> int:
+def main(words: Sequence[str], log: str | None, after: str | None, *, as_json: bool = False) -> int:
     """Run `keepfed audit` with the words after its options."""
     if words[:1] == ["show"]:
         import argparse
@@ -121,4 +185,4 @@ def main(words: Sequence[str], log: str | None, after: str | None = None) -> int
     if not words:
         raise KeepfedError("The program is missing. Example: `keepfed audit python train.py`.")
     paths = [Path(file) if file else None for file in (log, after)]
-    return run_audited(words, log=paths[0], after=paths[1])
+    return run_audited(words, log=paths[0], after=paths[1], as_json=as_json)

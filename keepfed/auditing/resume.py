@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from keepfed.auditing.checks import ids_of
 from keepfed.auditing.record import Audited
 from keepfed.auditing.report import AuditFinding
 
@@ -21,39 +22,42 @@ def check_resume(
     for name in dict.fromkeys(audited.name for audited in loaders):
         rows = [row for row in before if row["loader"] == name]
         ranks = [one for one in loaders if one.name == name and one.epochs]
-        if not rows or not ranks or not ranks[0].epochs[0].training:
+        if not rows or not ranks or ranks[0].draws_again or not ranks[0].epochs[0].training:
             continue
         last = max(row["epoch"] for row in rows)
-        old = [str(one) for row in rows if row["epoch"] == last for one in row["samples"]]
-        new = [str(one) for audited in ranks for one in audited.epochs[0].samples()]
-        again, total = {*old} & {*new}, ranks[0].total
-        if total is not None and len({*old}) >= total:
+        old = {str(one) for row in rows if row["epoch"] == last for one in row["samples"]}
+        new = {str(one) for audited in ranks for one in ids_of(audited.epochs[0])}
+        again, total = old & new, ranks[0].total
+        if total is not None and len(old) >= total:
             continue  # the run was interrupted between two epochs
-        if again == {*old}:
+        if again == old:
             yield AuditFinding(
                 "starts over",
+                (name,),
                 f"{name}: the resumed run serves all {len(again)} samples of the interrupted "
                 "epoch again.",
                 "store the state of the loader with the model, for example with a "
                 "StatefulDataLoader, and load it before the first batch.",
-                "repeated samples",
+                entry="repeated samples",
             )
             continue
         complete = all(audited.epochs[0].complete for audited in ranks)
-        missing = 0 if total is None or not complete else total - len({*old, *new})
+        missing = 0 if total is None or not complete else total - len(old | new)
         if missing > (ranks[0].batch_size * len(ranks) if ranks[0].drop_last else 0):
             yield AuditFinding(
                 "skipped by the resume",
+                (name,),
                 f"{name}: {missing} of {total} samples are served neither before the interruption "
                 "nor after it.",
-                "count the batches that the loop has taken, not those that the workers have "
-                "prepared.",
+                "count the batches that the loop has taken, not those that the workers "
+                "have prepared.",
             )
         if again:
             yield AuditFinding(
                 "served again",
+                (name,),
                 f"{name}: the resumed run serves {len(again)} samples of the interrupted epoch "
                 f"again, for example sample {min(again)}.",
-                "this is right only if the checkpoint is older than the last batch of the log.",
-                fault=False,
+                "store the state of the loader with each checkpoint.",
+                "the checkpoint is older than the last batch of the log",
             )

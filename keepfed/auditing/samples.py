@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 HASHED = 512  # elements of an array that go into its fingerprint
 MAX_LEAVES = 16  # values of a sample that go into its fingerprint
 MAX_OBJECTS = 64  # objects of a dataset that are searched for generators
-MAX_NUMBERS = 2048  # numbers of an array that go into its spread
-READ_ONLY = "read-only"
 LABELS = "label", "labels", "target", "targets", "y", "class"
 
 
@@ -78,51 +76,32 @@ def label_of(sample: Any) -> int | str | None:
     return found if isinstance(found, int | str) and not isinstance(found, bool) else None
 
 
-def damage(batch: Any) -> list[str]:
-    """Return what is wrong with the numbers of a batch, in words."""
+class Damage(NamedTuple):
+    """Numbers of one array of a batch that are not finite."""
+
+    place: int  # of the array in the batch
+    nans: int
+    bad: int  # NaN, or infinite if no number is NaN
+    size: int  # of the array, in numbers
+
+
+def damage(batch: Any) -> list[Damage]:
+    """Return the arrays of a batch that contain NaN or infinite numbers."""
     found = []
-    for leaf in leaves(batch):
-        array = as_array(leaf)
+    for place, array in enumerate(map(as_array, leaves(batch))):
         if array is None or array.dtype.kind != "f" or not array.size:
             continue
         if not np.isfinite(array.sum()):  # one pass; an overflow is inspected in detail
-            bad = int((~np.isfinite(array)).sum())
-            if bad:
-                found.append(f"{bad} of {array.size} numbers are NaN or infinite")
+            nans = int(np.isnan(array).sum())
+            if bad := nans or int(np.isinf(array).sum()):
+                found.append(Damage(place, nans, bad, array.size))
     return found
 
 
 def form(batch: Any) -> str:
-    """Return the dtypes of a batch as text, which must not change between batches."""
-    return ", ".join(
-        str(array.dtype) + ("" if array.flags.writeable else f" ({READ_ONLY})")
-        for array in map(as_array, leaves(batch))
-        if array is not None
-    )
-
-
-class Spread(NamedTuple):
-    """Scale of the numbers in one array of a batch."""
-
-    mean: float
-    std: float
-    size: float  # median magnitude of the numbers that are not 0
-
-
-def spreads(batch: Any) -> list[tuple[int, Spread]]:
-    """Return the place and spread of each array with several floats per sample."""
-    found = []
-    for place, array in enumerate(map(as_array, leaves(batch))):
-        if array is None or array.dtype.kind != "f" or array.ndim < 2 or array[:1].size < 8:
-            continue
-        # multiples of a large odd number spread over all columns and rows
-        at = np.arange(min(array.size, MAX_NUMBERS)) * 2_654_435_761 % array.size
-        numbers = array.reshape(-1)[at].astype(np.float64)
-        if np.isfinite(numbers).all():
-            sizes = np.abs(numbers[numbers != 0])
-            size = float(np.median(sizes)) if len(sizes) else 0.0
-            found.append((place, Spread(float(numbers.mean()), float(numbers.std()), size)))
-    return found
+    """Return the different dtypes of a batch as text."""
+    arrays = map(as_array, leaves(batch))
+    return ", ".join(dict.fromkeys(str(array.dtype) for array in arrays if array is not None))
 
 
 def generator_states(dataset: Any) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
-    DistributedSampler,
     IterableDataset,
     RandomSampler,
     Sampler,
@@ -82,27 +81,6 @@ class LazyGenerator(Table):
         return numbers + float(self.rng.normal()), label
 
 
-class Damaged(Table):
-    def __getitem__(self, index: int) -> Any:
-        numbers, label = super().__getitem__(index)
-        return (numbers * float("nan") if index == 77 else numbers), label
-
-
-class TwoTypes(Table):
-    def __getitem__(self, index: int) -> Any:
-        numbers, _ = super().__getitem__(index)
-        return numbers.double() if index >= N // 2 else numbers
-
-
-class HalfByHalf(Sampler[int]):
-    def __len__(self) -> int:
-        return N
-
-    def __iter__(self) -> Iterator[int]:
-        halves = torch.randperm(N // 2), N // 2 + torch.randperm(N // 2)
-        return iter(torch.cat(halves).tolist())
-
-
 class Repeats(Sampler[int]):
     def __len__(self) -> int:
         return N
@@ -119,45 +97,8 @@ class SameOrder(Sampler[int]):
         return iter(torch.randperm(N, generator=torch.Generator().manual_seed(1)).tolist())
 
 
-class LeavesOut(Sampler[int]):
-    def __len__(self) -> int:
-        return N
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(torch.randperm(N)[: N - 5].tolist())
-
-
 def loader(dataset: Any, **options: Any) -> DataLoader[Any]:
     return DataLoader(dataset, **{"batch_size": 16, **options})
-
-
-FAULTY: dict[str, tuple[str, Callable[[], DataLoader[Any]]]] = {
-    "repeated samples": ("served twice", lambda: loader(Table(), sampler=Repeats())),
-    "samples left out": ("left out", lambda: loader(Table(), sampler=LeavesOut())),
-    "every worker serves all": (
-        "served twice",
-        lambda: loader(Stream(share=False), num_workers=2),
-    ),
-    "the same order twice": ("same order", lambda: loader(Table(), sampler=SameOrder())),
-    "no set_epoch": (
-        "same order",
-        lambda: loader(Table(), sampler=DistributedSampler(Table(), 2, 0, shuffle=True)),
-    ),
-    "one class in a batch": ("not mixed", lambda: loader(Table())),
-    "a copied generator": (
-        "same random numbers",
-        lambda: loader(OwnGenerator(), shuffle=True, num_workers=2),
-    ),
-    "a copied generator in one worker": (
-        "same random numbers",
-        lambda: loader(OwnGenerator(), shuffle=True, num_workers=1),
-    ),
-    "NaN": ("damaged", lambda: loader(Damaged(), shuffle=True)),
-    "two dtypes": (
-        "changing dtype",
-        lambda: loader(TwoTypes(), sampler=HalfByHalf()),
-    ),
-}
 
 
 class Blocks(Sampler[list[int]]):

@@ -1,184 +1,236 @@
-"""The audit names each fault of the samples, and accuses no correct loader."""
+"""The audit finds each fault in the samples, and reports what an intention may explain as facts."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset, dataloader
 
 import keepfed
+from keepfed import command
+from keepfed.auditing import attach, loops
 from keepfed.auditing.checks import check
-from keepfed.auditing.loops import audit_iterator
-from keepfed.auditing.program import show
-from keepfed.auditing.record import Account, EpochRecord, describe
+from keepfed.auditing.record import Account, Audited, describe
+from keepfed.auditing.report import AuditFinding, AuditReport
+from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
-from tests.keepfed.auditing.loaders import CORRECT, FAULTY, Mixed, OwnGenerator, Table, loader
-
-TRAIN = """
-import sys, torch
-from itertools import cycle, islice
-from torch.utils.data import DataLoader, DistributedSampler, Subset
-from tests.keepfed.auditing.loaders import Mixed
-if __name__ == "__main__":
-    train = Mixed()
-    valid = {valid}
-    loader = DataLoader(train, 16, {how})
-    for epoch in range(2):
-        for batch in loader:
-            pass
-        with torch.no_grad():
-            for batch in DataLoader(valid, 16):
-                pass
-    sys.exit({code})
-"""
+from tests.keepfed.auditing.loaders import CORRECT, Mixed, OwnGenerator, Table, loader
+from tests.keepfed.auditing.trainings import RIGHT, WRONG, OneIterator
 
 
-@pytest.mark.parametrize("name", FAULTY)
-def test_each_fault_is_named_with_evidence_and_a_change(name: str) -> None:
-    kind, make = FAULTY[name]
-    report = keepfed.audit(make())
-    faults = [finding for finding in report.findings if finding.fault]
-    kinds = [finding.kind for finding in faults]
-    assert kinds == ([kind, "left out"] if name == "repeated samples" else [kind]), report
-    assert not report.right
-    assert faults[0].change
-    assert any(character.isdigit() for character in faults[0].says)
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], AuditReport]:
+    """Return a function that runs a training in this process under the audit."""
+    for owner, name in (
+        (dataloader._BaseDataLoaderIter, "__next__"),
+        (DataLoader, "_get_iterator"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # to be restored
+    monkeypatch.setattr(dataloader._BaseDataLoaderIter, "_account", None, raising=False)
+    attach.patch(dataloader)
+    monkeypatch.setattr(loops, "_write", lambda pid: None)
+
+    def run(training: Callable[[], None]) -> AuditReport:
+        monkeypatch.setattr(loops, "_process", loops._Process())
+        random.seed(0)
+        torch.manual_seed(0)
+        training()
+        return check([known.audited for known in loops._process.known])
+
+    return run
 
 
-@pytest.mark.parametrize("name", CORRECT)
-def test_a_correct_loader_is_not_accused(name: str) -> None:
-    report = keepfed.audit(CORRECT[name](), epochs=3)
-    assert report.right, report
-    assert str(report).startswith("Right")
+def test_right_trainings_have_facts_but_no_fault(
+    audited: Callable[[Callable[[], None]], AuditReport],
+) -> None:
+    for training, kinds in RIGHT.items():
+        report = audited(training)
+        assert report.right, (training, report)
+        assert {finding.kind for finding in report.findings} == kinds, (training, report)
+        assert str(report).startswith("Checked "), report
+        assert "no fault of the kinds that the audit looks for" in str(report)
+        assert str(report).count("\n  Right if ") == len(kinds)
+
+
+def test_each_fault_is_named_with_evidence_and_a_change(
+    audited: Callable[[Callable[[], None]], AuditReport],
+) -> None:
+    for training, (kind, says) in WRONG.items():
+        report = audited(training)
+        (fault,) = report.faults
+        assert (fault.kind, says in fault.says) == (kind, True), report
+        assert "1 fault of the kinds" in str(report)
+        assert str(report).count("\n  Change: ") == 1
+
+
+def test_correct_loaders_have_no_fault() -> None:
+    for name, make in CORRECT.items():
+        report = keepfed.audit(make(), epochs=3)
+        assert report.right, (name, report)
+
+
+def test_an_audit_of_a_loader_calls_set_epoch() -> None:
+    report = keepfed.audit(loader(Mixed(), sampler=DistributedSampler(Mixed(), 2, 0)))
+    assert report.findings == ()
+
+
+def test_an_audit_sees_a_loader_whose_workers_run_already() -> None:
+    persistent = loader(Mixed(), shuffle=True, num_workers=1, persistent_workers=True)
+    next(iter(persistent))
+    for batches in (persistent, OneIterator(Mixed(), shuffle=True)):
+        report = keepfed.audit(batches)
+        assert report.checked == ("640 samples in 2 epochs of Mixed of training",)
+        assert report.findings == ()
+    assert len([*persistent]) == 20
+
+
+def test_all_samples_of_a_validation_are_compared_with_the_training() -> None:
+    rows = torch.rand(2560, 4)
+    train, other = TensorDataset(rows[:2000]), TensorDataset(rows[1500:])
+    report = keepfed.audit(DataLoader(train, 8, shuffle=True), validation=DataLoader(other, 8))
+    (leak,) = report.faults
+    assert "share 500 of 1060 samples of the second" in leak.says
+    parts = Subset(train, range(1000)), Subset(train, range(1000, 2000))
+    assert keepfed.audit(DataLoader(parts[0], 8), validation=DataLoader(parts[1], 8)).right
+
+
+def test_samples_that_are_none_are_not_counted() -> None:
+    def collate(samples: list[Any]) -> Any:
+        return torch.tensor([one for one in samples if one is not None])
+
+    numbers = [None if n % 10 == 0 else n for n in range(320)]
+    report = keepfed.audit(loader(numbers, shuffle=True, collate_fn=collate))
+    assert report.checked == ("576 samples in 2 epochs of list of training",)
+    (fact,) = report.findings
+    assert "288 different ones of 320; the dataset returned None for 32 samples" in fact.says
+
+
+def recorded(indices: list[int], rank: int = 0, ranks: int = 1, **about: Any) -> Audited:
+    """Return the record of a training on one rank."""
+    record = describe(loader(Mixed(), sampler=indices), "Mixed")
+    record.rank, record.ranks = rank, ranks
+    for name, value in about.items():
+        setattr(record, name, value)
+    account = Account(record, one := loader(Mixed(), sampler=indices), training=True)
+    for received in account.begin(one):
+        account.take(received)
+    account.epoch.complete = True
+    return record
+
+
+def test_ranks_of_one_copy_of_the_model_or_with_random_draws_are_a_fact() -> None:
+    half, other = [*range(0, 320, 2)], [*range(1, 320, 2)]
+    drawn = [[int(i) for i in np.random.default_rng(n).integers(0, 64, 320)] for n in range(2)]
+    cases: list[tuple[list[list[int]], dict[str, int], bool | None]] = [
+        ([half, other], {}, None),
+        ([half, half], {}, True),
+        ([half, half[::-1]], {}, True),
+        ([half, half], {"groups": 2}, False),
+        (drawn, {}, False),
+    ]
+    for orders, about, fault in cases:
+        ranks = [recorded(order, rank, 2, **about) for rank, order in enumerate(orders)]
+        report = check(ranks)
+        found = [one.fault for one in report.findings if one.kind == "ranks overlap"]
+        assert found == ([] if fault is None else [fault]), report
+        assert report.checked[0].endswith("on 2 ranks")
+    ranks = [recorded(order, rank, 2) for rank, order in enumerate((half, half))]
+    for epoch in (epoch for record in ranks for epoch in record.epochs):
+        epoch.training = False  # every rank may evaluate all samples
+    assert check(ranks).findings == ()
+    uneven = check([recorded([*range(160)], 0, 2), recorded([*range(160, 320, 2)], 1, 2)])
+    assert [(one.kind, one.fault) for one in uneven.findings] == [("uneven ranks", False)]
+
+
+def test_a_record_does_not_grow_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("record", "checks"):
+        monkeypatch.setattr(f"keepfed.auditing.{module}.MAX_SAMPLES", 400)
+    report = keepfed.audit(loader(Mixed(), shuffle=True), epochs=4)
+    assert report.checked == ("400 samples in 4 epochs of Mixed of training",)
+    assert report.findings == ()
+    assert "batches after the first 400 samples" in str(report)
+
+
+def test_many_findings_of_one_kind_are_listed_once_with_one_advice() -> None:
+    findings = [AuditFinding("leak", (f"a{n}", "b"), f"a{n} and b.", "split.") for n in range(30)]
+    report = check([], findings)
+    assert len(report.findings) == 30
+    assert str(report).splitlines()[1:] == [
+        *(f"Fault: a{n} and b." for n in range(4)),
+        "and 26 more, which --json lists",
+        "  Change: split.",
+    ]
 
 
 def test_an_audit_changes_no_batch_and_no_random_number() -> None:
-    def epochs(audited: bool) -> list[torch.Tensor]:
+    def epochs(audits: bool) -> list[torch.Tensor]:
         torch.manual_seed(3)
         one = loader(OwnGenerator(), shuffle=True, num_workers=2)
-        record = describe(one, "one")
+        account = Account(describe(one, "one"), one) if audits else None
         found = []
         for _ in range(2):
-            account = Account(record, one) if audited else None
             batches = account.begin(one) if account else iter(one)
             found += [(account.take(b) if account else b)[0] for b in batches]
         return [*found, torch.rand(2)]
 
-    for plain, audited in zip(epochs(False), epochs(True), strict=True):
-        assert torch.equal(plain, audited)
+    for plain, seen in zip(epochs(False), epochs(True), strict=True):
+        assert torch.equal(plain, seen)
 
 
-def test_a_stale_epoch_number_is_found() -> None:
-    dataset = Mixed()
-    one = loader(dataset, shuffle=True, num_workers=1, persistent_workers=True)
-    record = describe(one, "Mixed")
-    for epoch in range(2):
-        dataset.epoch = epoch
-        account = Account(record, one)
-        for received in account.begin(one):
-            account.take(received)
-        account.end(complete=True)
-    (fault,) = (finding for finding in check([record]).findings if finding.fault)
-    assert fault.kind == "stale epoch"
-    del one  # ends its workers
+def resumed(samples: list[int], *, drop_last: bool = False) -> list[AuditFinding]:
+    """Return the findings of a resume, after a run that served samples 0 to 99 of 320."""
+    rows = [
+        {"loader": "Mixed", "epoch": 1, "samples": [*map(str, range(n, n + 10))]}
+        for n in range(0, 100, 10)
+    ]
+    return [*check_resume(rows, [recorded(samples, drop_last=drop_last)])]
 
 
-def run(script: Path, *options: str, command: tuple[str, ...] = ()) -> tuple[int, str]:
-    words = [sys.executable, "-m", "keepfed.command", "audit", *options]
-    ran = subprocess.run(
-        [*words, *command, str(script)],
-        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
-        capture_output=True,
-        text=True,
-    )
-    return ran.returncode, ran.stderr
+def test_a_resume_serves_the_rest_or_is_reported() -> None:
+    assert resumed([*range(100, 320)]) == []
+    assert resumed([*range(100, 310)], drop_last=True) == []
+    (skips,) = resumed([*range(130, 320)])
+    assert (skips.kind, skips.fault) == ("skipped by the resume", True)
+    assert "30 of 320 samples" in skips.says
+    (again,) = resumed([*range(90, 320)])
+    assert (again.kind, again.fault) == ("served again", False)
+    (over,) = resumed([*range(320)])
+    assert (over.kind, over.fault) == ("starts over", True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "valid", "code", "status", "says"),
-    [
-        ("shuffle=True", "Mixed(50)", 0, 0, "Right"),
-        ("shuffle=True, num_workers=2", "Mixed(50)", 0, 0, "Right"),
-        ("shuffle=True, num_workers=2", "Mixed(50)", 5, 5, "Right"),
-        (
-            "shuffle=True, num_workers=2, persistent_workers=True",
-            "Subset(train, range(60))",
-            0,
-            1,
-            "share 60 of 60 samples of validation",
-        ),
-        ("sampler=range(8, 320)", "Mixed(50)", 0, 0, "Right"),
-        (
-            "shuffle=True)\n    loader = islice(cycle(loader), 30",
-            "Mixed(50)",
-            0,
-            1,
-            "`itertools.cycle`",
-        ),
-    ],
-)
-def test_an_unchanged_program_is_audited(
-    tmp_path: Path, how: str, valid: str, code: int, status: int, says: str
+def test_a_log_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN.format(how=how, valid=valid, code=code), "utf-8")
-    returned, said = run(script, "--log", str(tmp_path / "log.jsonl"))
-    assert (returned, says in said) == (status, True), said
-    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    training = [row for row in rows if row["loader"] == rows[0]["loader"]]
-    assert [row["step"] for row in training] == [*range(len(training))]
-    line = next(show(tmp_path / "log.jsonl", step=3, sample=str(training[3]["samples"][0])))
-    assert f"batch 3, {'worker' if 'workers' in how else 'main process'}" in line
-
-
-@pytest.mark.slow
-def test_ranks_that_serve_the_same_are_found_under_torchrun(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN.format(how="shuffle=True", valid="Mixed(50)", code=0), "utf-8")
-    torchrun = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
-    status, said = run(script, command=torchrun)
-    assert (status, "ranks 0 and 1 serve 320 samples in common" in said) == (1, True), said
-    right = "sampler=DistributedSampler(train, 2, int(__import__('os').environ['RANK']))"
-    text = TRAIN.format(how=right, valid="Mixed(50)", code=0)
-    script.write_text(
-        text.replace(
-            "        for batch in loader", "        loader.sampler.set_epoch(epoch)\n"
-            "        for batch in loader",
-        ),
-        "utf-8",
-    )  # fmt: skip
-    status, said = run(script, command=torchrun)
-    assert (status, "Right" in said) == (0, True), said
-
-
-def test_ten_million_samples_stay_below_200_megabytes() -> None:
-    count = 10_000_000
-    prints: Any = np.arange(count, dtype=np.uint64)
-    indices: Any = np.random.default_rng(0).permutation(count)
-    assert prints.nbytes + indices.nbytes < 200e6
-    epoch = EpochRecord(
-        0, True, None, True, sizes=[count], workers=[0], prints=prints, indices=indices
-    )
-    audited = describe(DataLoader(Table(8)), "many")
-    audited.expected, audited.total, audited.epochs = count, count, [epoch]
-    assert check([audited]).right
-
-
-def test_a_log_that_does_not_match_or_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(KeepfedError, match="Pass the file of"):
-        list(show(tmp_path / "none"))
-    (tmp_path / "log").write_text("", "utf-8")
-    with pytest.raises(KeepfedError, match=r"No batch in .* matches\. It has 0 batches"):
-        list(show(tmp_path / "log", step=1))
+    row = {"loader": "L", "rank": 0, "step": 0, "epoch": 0, "batch": 0, "worker": -1}
+    contents = {
+        "": "No batch in .* matches. It has 0 batches",
+        "[1]": "Cannot read line 1 of",
+        json.dumps(row): "Cannot read line 1 of .*: no 'samples'",
+        json.dumps({**row, "samples": 3}): "Cannot read line 1 of",
+        json.dumps({**row, "samples": [], "step": "x"}): "Cannot read line 1 of",
+        json.dumps({**row, "samples": []}) + "\n{": "Cannot read line 2 of",
+    }
+    log = tmp_path / "log"
+    for content, says in contents.items():
+        log.write_text(content, "utf-8")
+        for words in (["show", str(log)], ["--after", str(log), "python", "-c", "1"]):
+            if content or words[0] == "show":
+                assert command.main(["audit", *words]) == 1
+                assert re.search(says, " ".join(capsys.readouterr().err.split()))
+    nowhere = str(tmp_path / "none" / "log")
+    assert command.main(["audit", "--log", nowhere, "python", "-c", "1"]) == 1
+    assert "Choose a file in a folder that exists" in capsys.readouterr().err
     with pytest.raises(KeepfedError, match="without a DataLoader"):
         keepfed.audit([1, 2])
 
@@ -187,6 +239,76 @@ def test_a_torch_without_a_private_name_leaves_the_training_unaudited(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("keepfed.measure.hook.loader_hook.missing", lambda: ("a name",))
-    batches = audit_iterator(loader(Table()), iter)
+    monkeypatch.setattr(loops, "_process", loops._Process())
+    monkeypatch.setattr("keepfed.measure.watch.timing.failsafe._errors", [])
+    batches = loops.audit_iterator(loader(Table()), iter)
     assert len([*batches]) == 20
     assert "a name" in capsys.readouterr().err
+
+
+TRAIN = """
+import sys, shutil, torch
+from tests.keepfed.auditing.loaders import Mixed, Stream, loader
+if __name__ == "__main__":
+    what, code = sys.argv[1:]
+    order = torch.randperm(320, generator=torch.Generator().manual_seed(0)).tolist()
+    batches = {
+        "stream": lambda: loader(Stream(share=False), num_workers=2),
+        "resumed": lambda: loader(Mixed(), sampler=order[112:]),
+    }.get(what, lambda: loader(Mixed(), sampler=order))()
+    validation = loader(Mixed(50))
+    for number, batch in enumerate(batches):
+        if number % 4 == 0:
+            for _ in validation:
+                with torch.no_grad():
+                    pass
+        if what == "folder" and number == 9:
+            shutil.rmtree("logs")
+        if what == "stopped" and number == 4:
+            break
+    print("trained")
+    sys.exit(int(code))
+"""
+
+
+@pytest.mark.slow
+def test_unchanged_programs_are_audited(tmp_path: Path) -> None:
+    script, log = tmp_path / "train.py", tmp_path / "logs" / "log.jsonl"
+    script.write_text(TRAIN, "utf-8")
+    log.parent.mkdir()
+    log.write_text("the log of an earlier run\n", "utf-8")
+
+    def run(what: str, code: int, *options: str, by: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        words = [sys.executable, "-m", "keepfed.command", "audit", *options, *by]
+        ran = subprocess.run(
+            [*words, str(script), what, str(code)],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+            capture_output=True,
+            text=True,
+        )
+        return ran.returncode, ran.stdout, ran.stderr
+
+    status, out, said = run("stopped", 0, "--log", str(log), "--json")
+    report = json.loads(out)
+    assert (status, report["right"], "trained" in said) == (0, True, True), said
+    assert report["checked"][0].startswith("80 samples in 1 epoch of Mixed at train.py:12")
+    assert report["unchecked"]
+    assert Path(f"{log}.before").read_text("utf-8") == "the log of an earlier run\n"
+    rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    rows = [row for row in rows if row["loader"] == rows[0]["loader"]]
+    assert [(row["step"], row["batch"], len(row["samples"])) for row in rows] == [
+        (number, number, 16) for number in range(5)
+    ]
+    status, out, said = run("resumed", 0, "--after", str(log))
+    assert (status, "32 of 320 samples are served neither" in said) == (1, True), said
+    assert out == "trained\n"
+    status, _, said = run("stream", 5, "--after", str(log))
+    assert (status, "2 faults" in said or "1 fault" in said) == (5, True), said
+    status, _, said = run("folder", 0, "--log", str(log))
+    assert status == 1, said
+    assert said.count("keepfed audit: The program continues unaudited") == 1
+    assert "the rest of 1 process in which the audit failed" in " ".join(said.split())
+    torchrun = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
+    status, _, said = run("ranks", 0, by=torchrun)
+    assert (status, "ranks 0 and 1 serve 320 samples in common" in said) == (1, True), said
