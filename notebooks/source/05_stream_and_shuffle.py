@@ -413,9 +413,10 @@ cu.check("05.2", at_once, chunk, buffer)
 # %% [markdown]
 # ## Audit a loader
 #
-# The ledger counts samples, and you must read it. `audit` runs a loader for two epochs and says what is
-# wrong, with the evidence and a change. In a terminal, `keepfed audit python train.py` does the same for
-# an unchanged training. This dataset has the fault of `PolarLike`:
+# The ledger counts samples, and you must read it. `audit` runs a loader for two epochs and names each
+# fault, with the evidence and a change. What your training may do on purpose, such as repeating rare
+# samples, it reports as a fact, and you decide. In a terminal, `keepfed audit python train.py` does the
+# same for an unchanged training. This dataset has the fault of `PolarLike`:
 
 
 # %%

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -183,7 +184,7 @@ def folds_by_subset() -> None:
         rest = np.concatenate(parts[:k] + parts[k + 1 :])
         model, other = Model(), loader(Subset(data, parts[k]))  # type: ignore[arg-type]
         training = loader(Subset(data, rest), shuffle=True)  # type: ignore[arg-type]
-        model.train(training, after=lambda model=model, other=other: model.evaluate(other))
+        model.train(training, after=partial(model.evaluate, other))
 
 
 def folds_by_sampler() -> None:
@@ -198,12 +199,12 @@ def folds_by_sampler() -> None:
 def accuracy_on_the_training_set() -> None:
     data, model = Mixed(), Model()
     other = DataLoader(data, 64)
-    model.train(loader(data, shuffle=True), after=lambda: model.evaluate(other))
+    model.train(loader(data, shuffle=True), after=partial(model.evaluate, other))
 
 
 def neighbors_over_the_training_loader() -> None:
     model, batches = Model(), loader(Mixed(), shuffle=True)
-    model.train(batches, after=lambda: model.evaluate(batches))
+    model.train(batches, after=partial(model.evaluate, batches))
 
 
 def repeated_augmentation() -> None:
@@ -225,7 +226,7 @@ def one_iterator_for_all_epochs() -> None:
     model, other = Model(), OneIterator(Mixed(64))
     for workers in (0, 1):
         training = OneIterator(Mixed(), shuffle=True, num_workers=workers)
-        model.train(training, 3, after=lambda: model.evaluate(other))
+        model.train(training, 3, after=partial(model.evaluate, other))
 
 
 def draws_with_replacement() -> None:
@@ -300,7 +301,7 @@ def shared_by_ranks() -> None:
 
 def fixed_noise_in_validation() -> None:
     model, other = Model(), loader(OwnGenerator(), num_workers=1)
-    model.train(loader(Mixed(), shuffle=True), after=lambda: model.evaluate(other))
+    model.train(loader(Mixed(), shuffle=True), after=partial(model.evaluate, other))
 
 
 def shards_shuffled_alike() -> None:
