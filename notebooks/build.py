@@ -20,8 +20,9 @@ import hashlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,12 @@ def tags(cell: NotebookNode) -> list[str]:
     return list(cell.metadata.get("tags", ()))
 
 
+def header(cells: Iterable[NotebookNode]) -> str:
+    """Return the text of the first cells. A stored picture may be between them."""
+    first = takewhile(lambda cell: cell.cell_type == "markdown" or STORED in tags(cell), cells)
+    return "\n\n".join(cell.source for cell in first if cell.cell_type == "markdown")
+
+
 def build(source: Path, out: Path) -> dict[Path, str]:
     """Return the text of every notebook that the sources in `source` make in `out`."""
     built = {}
@@ -125,7 +132,9 @@ def build(source: Path, out: Path) -> dict[Path, str]:
         versions = {out: for_learner(notebook), out / "solutions": with_solutions(notebook)}
         for folder, version in versions.items():
             _check_marks(path, version)
-            version.cells[0].source = version.cells[0].source.replace("{minutes}", minutes)
+            for cell in version.cells:
+                if cell.cell_type == "markdown":
+                    cell.source = cell.source.replace("{minutes}", minutes)
             for cell in split(version)[1]:
                 cell.metadata["tags"] = [*tags(cell), "extra"]
             if folder == out:

@@ -16,6 +16,7 @@ from notebooks.build import (
     HERE,
     STORED,
     for_learner,
+    header,
     number,
     read_source,
     sources,
@@ -63,17 +64,17 @@ def lint(path: Path, claims: Iterable[Claim]) -> list[str]:
 
 def _frame(learner: NotebookNode, called: str) -> Iterator[str]:
     """Check the title, the header, the first and the last cell."""
-    first = learner.cells[0]
+    first = header(learner.cells)
     code = [cell for cell in _code(learner) if STORED not in tags(cell)]
-    if not re.match(rf"# {called} · \w", first.source):
+    if not re.match(rf"# {called} · \w", first):
         yield f"begin with the title `# {called} · Verb and topic`."
     for word in _HEADER:
-        if word not in first.source.lower():
+        if word not in first.lower():
             yield f"the header does not say {word!r}: add it to the first cell."
     begin = ["import course_utils as cu", f'cu.ready("{called}")']
     if not code or [line for line in code[0].source.splitlines() if line] != begin:
         yield f"the first code cell is not {begin[0]!r} and {begin[1]!r}: begin with these."
-    if "{minutes}" not in first.source:
+    if "{minutes}" not in first:
         yield "the header gives minutes of its own: write `{minutes}`, the build counts them."
     core = [cell for cell in split(learner)[0] if cell.cell_type == "markdown"]
     if "you now can" not in core[-1].source.lower():

@@ -34,6 +34,8 @@ Batch = dict[str, torch.Tensor]
 
 FILE = "batches.bin"
 HOURS_PER_MONTH = 730  # 365 days / 12 * 24 h, rounded
+COST = f"Idle cost of a month ({HOURS_PER_MONTH} h)"
+FIRST_STEPS = 12  # in the first view, because gaps and steps of a whole run look like one bar
 SHARES = {"read_ms": 0.6, "decode_ms": 0.25, "transform_ms": 0.1, "collate_ms": 0.05}
 HOST_MS = 2.0  # main process, per batch, on two cores; from benchmarks/model.py
 COPY_MS = 8.0  # from pageable memory; half of it from pinned memory
@@ -51,7 +53,7 @@ STRATEGIES: Mapping[str, Mapping[str, Any]] = {
 
 CONTROLS = (
     Control("strategy", "Strategy", tuple(STRATEGIES)),
-    Control("load", "Load time of a batch (ms)", (20, 40, 80, 160)),
+    Control("load", "Load a batch (ms)", (20, 40, 80, 160)),
     Control("step", "Step time (ms)", (20, 50, 100)),
     Control("workers", "Workers", (1, 2, 4)),
 )
@@ -84,8 +86,8 @@ class Explorer(TimelineGrid):
         self._rates = {n: trace.summary().samples_per_s for n, trace in self._predicted.items()}
         pictures = {}
         for name, state in states.items():
-            figures = self._facts(self._predicted[name], state)
-            pictures[name] = Picture([self._predicted[name]], [state["strategy"]], facts=figures)
+            trace, shown = self._predicted[name], [state["strategy"]]
+            pictures[name] = Picture([trace], shown, self._facts(trace, state), steps=FIRST_STEPS)
         middle = {c.name: c.options[len(c.options) // 2] for c in CONTROLS if c.name != "strategy"}
         super().__init__(CONTROLS, pictures, state={**middle, **start})
 
@@ -125,7 +127,7 @@ class Explorer(TimelineGrid):
         return {
             **{name: value for name, value in facts(trace).items() if name.startswith("GPU")},
             "Speed": f"{summary.samples_per_s / naive:.1f} times naive",
-            "Idle time costs": f"{per_month * summary.idle:,.0f} of {per_month:,.0f} € a month",
+            COST: f"{per_month * summary.idle:,.0f} of {per_month:,.0f} €",
         }
 
 

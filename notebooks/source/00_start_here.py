@@ -1,6 +1,15 @@
 # %% [markdown]
 # # 00 · Start here: see a GPU starve, and feed it
 #
+# In this picture, red is time in which the GPU waits for data. You pay for this time, too. Remove the
+# red with the switches. They work before you run anything.
+
+# %% jupyter={"source_hidden": true} tags=["stored"]
+import course_utils as cu
+
+cu.explorer()
+
+# %% [markdown]
 # **You will do:** watch a GPU wait for physics events, find the switches that feed it, and speed up a
 # training loop by changing one argument.
 #
@@ -13,19 +22,9 @@
 #
 # **Minutes:** {minutes}.
 #
-# ## Play first
-#
-# In the picture below, red is time in which the GPU waits for data. You pay for this time, too. Remove
-# the red with the switches. They work before you run anything. (If you see no picture, run the cell.)
-
-# %% tags=["stored"]
-import course_utils as cu
-
-cu.explorer()
-
-# %% [markdown]
 # This notebook explains what the switches do, and then feeds a GPU in a real training loop. To run a
-# cell, click into it and press Shift + Enter. Begin with this one, as in every notebook:
+# cell, click into it and press Shift + Enter. (If the picture above is missing, run its cell.) Begin
+# with this one, as in every notebook:
 
 # %%
 import course_utils as cu

@@ -15,7 +15,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from notebooks.build import BuildError, read_source, tags
+from notebooks.build import BuildError, header, read_source, tags
 
 MARK = "*For the instructor*"
 HEADINGS = {  # by the label in a cell
@@ -125,7 +125,7 @@ def _join(texts: Sequence[str]) -> str:
 
 
 def _header(source: Path) -> str:
-    return str(_cells(source)[0].source)
+    return header(_cells(source))
 
 
 @cache

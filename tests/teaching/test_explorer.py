@@ -28,7 +28,7 @@ def test_every_strategy_is_at_least_as_good_as_the_previous_one() -> None:
     for strategy in STRATEGIES:
         box.state = {**box.state, "strategy": strategy}
         idle.append(box.idle)
-        assert box.picture.facts["Idle time costs"].endswith("of 2,190 € a month")
+        assert box.picture.facts["Idle cost of a month (730 h)"].endswith("of 2,190 €")
         assert (box.picture.facts["Speed"] == "1.0 times naive") == (strategy == "naive")
     assert idle == sorted(idle, reverse=True)
     assert idle[0] > 0.5

@@ -118,7 +118,7 @@ class Picture:
         names: Sequence[str] = (),
         facts: Mapping[str, str] | None = None,
         *,
-        until_ms: float | None = None,
+        steps: int | None = None,
     ):
         """Create a picture of `traces`.
 
@@ -126,13 +126,13 @@ class Picture:
             traces: Traces to draw below each other.
             names: Names of the traces. By default, these are their labels.
             facts: Figures on the cards. By default, they are computed from the traces.
-            until_ms: Length of the first view in ms. By default, this is the whole run.
+            steps: Number of steps of the first trace in the first view. By default, all steps.
         """
         self.traces = list(traces)
         self.names = tuple(names) or tuple(trace.label for trace in traces)
         self.sentence = "\n".join(map(sentence, self.traces, self.names))
         self.facts = facts or _picture_facts(self.traces, self.names)
-        self.until_ms = until_ms
+        self.until_ms = _end_of_step_ms(self.traces[0], steps) if steps else None
 
 
 def sentence(trace: SpanLog, name: str = "") -> str:
@@ -180,7 +180,7 @@ def facts(trace: SpanLog) -> dict[str, str]:
     return figures
 
 
-def end_of_step_ms(trace: SpanLog, step: int) -> float | None:
+def _end_of_step_ms(trace: SpanLog, step: int) -> float | None:
     """Return the time in ms from the start of `trace` to the end of step `step`, from 1."""
     computed = compute_spans(trace.spans)[:step]
     return (computed[-1].end_ns - reach(trace)[0]) / 1e6 if computed else None

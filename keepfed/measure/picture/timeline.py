@@ -11,7 +11,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from keepfed.measure.picture.model import Control, Picture, State, end_of_step_ms, key, pack
+from keepfed.measure.picture.model import Control, Picture, State, key, pack
 from keepfed.measure.picture.script import as_fragment, page_script
 from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.spans import SpanLog
@@ -122,8 +122,7 @@ class Timeline(TimelineGrid):
             steps: Number of steps in the first view of a single trace. By default, all steps.
         """
         if isinstance(traces, SpanLog):
-            until_ms = end_of_step_ms(traces, steps) if steps else None
-            super().__init__([], {"": Picture([traces], until_ms=until_ms)})
+            super().__init__([], {"": Picture([traces], steps=steps)})
             return
         pictures = {name: Picture([trace], [name]) for name, trace in traces.items()}
         if len(traces) > 1:
