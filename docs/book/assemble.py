@@ -12,6 +12,7 @@ from nbformat.v4 import new_markdown_cell
 
 from course_stories.capstone import handed_out, script_with
 from course_utils.paths import REPO
+from course_utils.teaching.explorer import explorer
 from docs.book import guide
 from docs.book.api import reference
 from docs.book.execute import with_outputs
@@ -28,15 +29,23 @@ _ELSEWHERE = re.compile(
     r"(?<!!)\[([^\]]+)\]\((?!https?:|notebooks/|docs/(?:commands|troubleshooting)\.md)[^)]+\)"
 )
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+_STILL = re.compile(r"!\[[^\]]*\]\(docs/timeline\.svg\)")
+QUESTION = "Why does this GPU wait?"
+ABOVE = f"""<style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui}}</style>
+<h1>{QUESTION}</h1><p>In this picture, red is time in which the GPU waits for data. You pay for this
+time, too. Remove the red with the switches. This page belongs to the course <em>Fast Data
+Loaders</em>. It needs no network, so you can mail it.</p>"""
 
 
 def assembled() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of every file of the book."""
     readme = (REPO / "README.md").read_text("utf-8")
-    yield "index.md", index((BOOK / "index.md").read_text("utf-8"), readme)
+    first, box = index((BOOK / "index.md").read_text("utf-8"), readme), explorer()
+    picture = f"```{{raw}} html\n{box.to_fragment(module=False)}\n```"
+    yield "index.md", _STILL.sub(lambda _: picture, first)
+    yield "extra/explorer.html", box.to_html(QUESTION, above=ABOVE)
     for name in ("checklist", "commands", "troubleshooting"):
         yield f"{name}.md", (REPO / f"docs/{name}.md").read_text("utf-8")
-    yield "docs/timeline.svg", (REPO / "docs/timeline.svg").read_text("utf-8")
     yield "api.md", reference()
     names = {number(path): path.stem for path in sorted(HERE.glob("*.ipynb"))}
     links = "".join(f"\n[{called}]: {name}.ipynb" for called, name in names.items())
@@ -46,6 +55,7 @@ def assembled() -> Iterator[tuple[str, str]]:
     yield "static/field_guide.js", guide.search_data()
     for name in names.values():
         yield f"{name}.ipynb", notebook_page(name)
+        yield f"extra/notebooks/{name}.ipynb", (HERE / f"{name}.ipynb").read_text("utf-8")
 
 
 def notebook_page(name: str) -> str:

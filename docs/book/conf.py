@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 
+from docs.publish import REPO, address
 from keepfed import __version__
 from keepfed.measure.picture import page_script
 from slides.build.maths import formula
 
+_CODE = re.compile(r'(?<=<div class="highlight"><pre><span></span>).*?(?=</pre>)', re.DOTALL)
+_LICENCES = "Code: MIT. Texts and pictures: CC BY 4.0."
 _HEADING = re.compile(r"(Args|Returns|Yields|Raises|Attributes):")  # Google style
 
 project = "Fast Data Loaders"
 release = version = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["**/.ipynb_checkpoints"]
+exclude_patterns = ["**/.ipynb_checkpoints", "extra"]
 suppress_warnings = ["autosectionlabel.*"]
 
 nb_execution_mode = "off"  # docs/book/execute.py has run them
@@ -40,6 +44,7 @@ add_module_names = False
 html_theme = "sphinx_book_theme"
 html_title = "Fast Data Loaders"
 html_static_path = ["static", "assembled/source/static"]
+html_extra_path = ["assembled/source/extra"]
 html_css_files = ["book.css"]
 html_math_renderer = "mathtext"
 html_copy_source = False
@@ -51,7 +56,7 @@ html_context = {
 }  # Sphinx writes all pages again if this value changes
 html_use_index = False
 html_theme_options = {
-    "footer_content_items": [],
+    "footer_content_items": ["extra-footer"],
     "navbar_persistent": [],  # the search field is in the sidebar
     "use_download_button": False,
     "use_fullscreen_button": False,
@@ -66,7 +71,7 @@ def setup(app: Sphinx) -> None:
     """Draw formulas without a script, and add the scripts that a page needs."""
     app.add_html_math_renderer("mathtext", (_inline, None), (_display, None))
     app.connect("autodoc-process-docstring", _mark_code, priority=100)  # before napoleon
-    app.connect("html-page-context", _add_scripts)
+    app.connect("html-page-context", _finish)
 
 
 def _inline(translator: SphinxTranslator, node: nodes.math) -> None:
@@ -94,10 +99,12 @@ def _mark_code(_app: Sphinx, _what: str, _name: str, _of: Any, _how: Any, lines:
     lines[:] = made
 
 
-def _add_scripts(
-    app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None
+def _finish(
+    app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None
 ) -> None:
-    """Add to a page only the scripts that it needs."""
+    """Mark lines of code, and add the footer of a page and only the scripts that it needs."""
+    context["theme_extra_footer"] = _footer(page)
+    context["body"] = _CODE.sub(_lines, context.get("body", ""))
     if "course-timeline" in context.get("body", ""):
         app.add_js_file(None, body=page_script(), type="module")
     if 'class="asked"' in context.get("body", ""):
@@ -105,3 +112,26 @@ def _add_scripts(
     if 'class="look-up"' in context.get("body", ""):
         for order, file in enumerate(("field_guide.js", "look_up.js")):
             app.add_js_file(file, priority=900 + order, loading_method="defer")
+
+
+def _lines(code: re.Match[str]) -> str:
+    """Return highlighted code with its lines marked, so that book.css can indent wrapped ones."""
+    lines = code[0].splitlines(keepends=True)
+    begins = (len(line := re.sub(r"<[^>]*>", "", text)) - len(line.lstrip(" ")) for text in lines)
+    return "".join(
+        f'<span class="line" style="--in:{column}">{text}</span>'
+        for column, text in zip(begins, lines, strict=True)
+    )
+
+
+def _footer(page: str) -> str:
+    """Return version, date and licences, and links to the notebook and to the repository."""
+    parts = [f"{project} {version}, built on {date.today():%d %B %Y}. {_LICENCES}"]
+    notebook = f"notebooks/{page}.ipynb"
+    if (REPO / notebook).exists():
+        parts.append(f'<a href="{notebook}" download>Download this notebook</a>')
+    if source := address().repository:
+        parts.append(f'<a href="{source}">Source</a>')
+    if address().on_github:
+        parts.append(f'<a href="{source}/issues">Report an error</a>')
+    return f"<p>{' · '.join(parts)}</p>"

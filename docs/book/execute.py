@@ -26,7 +26,7 @@ KEPT = Path(__file__).with_name("executed")
 TRIES = 3
 LONGEST_CELL_S = 600  # seconds, because the machine may be busy
 _LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/(?=(?:site-packages|python3\.\d+)/)")
-_SHOWS = (Path(__file__).with_name("in_kernel.py"),)
+_SHOWS = [Path(__file__).with_name(name) for name in ("in_kernel.py", "plots.py")]
 PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
 SOURCES = {".py", ".js", ".css", ".toml", ".html", ".mplstyle", ".sh"}
 

@@ -1,12 +1,12 @@
 """Kernel extension that replaces widgets by HTML that works without a kernel.
 
 A timeline stays interactive. A prediction becomes its question and choices, and any other form
-becomes one sentence.
+becomes one sentence. A plot becomes SVG in the colours of the page.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 from IPython.core.interactiveshell import InteractiveShell
@@ -14,6 +14,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from course_utils.teaching.notebook import Form, card, inline
 from course_utils.teaching.notebook.prediction import Reveal
 from keepfed.measure.picture import TimelineGrid, as_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORM = "The notebook shows a form here. It needs Python, so this page omits it."
 
@@ -25,10 +28,17 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     bundles.for_type(Form, _form)
     bundles.for_type(widgets.Widget, _form)
     bundles.for_type(Reveal, _measured)
+    bundles.for_type_by_name("matplotlib.figure", "Figure", _plot)
 
 
 def _timeline(grid: TimelineGrid, **_: object) -> dict[str, Any]:
     return _both(grid.to_fragment(module=False), as_text(grid.picture))
+
+
+def _plot(figure: Figure, **_: object) -> dict[str, Any]:
+    from docs.book.plots import alternative_text, as_html  # only where a notebook plots
+
+    return _both(as_html(figure), alternative_text(figure))
 
 
 def _form(form: widgets.Widget, **_: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from course_utils.teaching.exercise import VERDICT_MIME
-from notebooks.build import tags
+from notebooks.build import STORED, tags
 from notebooks.parts import split
 
 SOLUTION = "A solution"
@@ -66,8 +66,8 @@ def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[No
         _fold(cell, "hide-cell", f"{SOLUTION} and its result" if verdict else SOLUTION)
     elif verdict:
         _fold(cell, "hide-output", VERDICT)
-    elif cell.source.startswith("cu.predict("):
-        cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the question is enough
+    elif cell.source.startswith("cu.predict(") or STORED in tags(cell):
+        cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the output is enough
     cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
     for out in cell.outputs:
         data = out.get("data", {})
