@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +24,7 @@ from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
 from keepfed.formatting import percent
 from keepfed.loaders.prefetch import CudaPrefetcher
-from keepfed.measure.picture import Control, Picture, TimelineGrid, facts, key
+from keepfed.measure.picture import Control, Picture, TimelineGrid, facts, key, states
 from keepfed.measure.simulate import CPU_STAGES, Pipeline, simulate
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import Trace, record
@@ -78,23 +77,18 @@ class Explorer(TimelineGrid):
     def __init__(self, eur_per_hour: float, start: Mapping[str, Any]):
         """Simulate every state once."""
         self._eur_per_hour = eur_per_hour
-        names = [control.name for control in CONTROLS]
-        chosen = product(*(control.options for control in CONTROLS))
-        every: list[dict[str, Any]] = [dict(zip(names, options, strict=True)) for options in chosen]
-        states = {key(CONTROLS, state): state for state in every}
-        self._predicted = {name: _predict(_pipeline(state)) for name, state in states.items()}
-        self._rates = {n: trace.summary().samples_per_s for n, trace in self._predicted.items()}
         pictures = {}
-        for name, state in states.items():
-            trace, shown = self._predicted[name], [state["strategy"]]
-            pictures[name] = Picture([trace], shown, self._facts(trace, state), steps=FIRST_STEPS)
+        for state in states(CONTROLS):
+            trace, name = _predict(_pipeline(state)), str(state["strategy"])
+            figures = self._facts(trace, state)
+            pictures[key(CONTROLS, state)] = Picture([trace], [name], figures, steps=FIRST_STEPS)
         middle = {c.name: c.options[len(c.options) // 2] for c in CONTROLS if c.name != "strategy"}
         super().__init__(CONTROLS, pictures, state={**middle, **start})
 
     @property
     def idle(self) -> float:
         """Predicted idle share of the chosen state."""
-        return self._predicted[key(CONTROLS, self.state)].summary().idle
+        return _predict(_pipeline(self.state)).summary().idle
 
     @property
     def au(self) -> float:
@@ -122,7 +116,7 @@ class Explorer(TimelineGrid):
 
     def _facts(self, trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:
         summary = trace.summary()
-        naive = self._rates[key(CONTROLS, {**state, "strategy": "naive"})]
+        naive = _predict(_pipeline({**state, "strategy": "naive"})).summary().samples_per_s
         per_month = self._eur_per_hour * HOURS_PER_MONTH
         return {
             **{name: value for name, value in facts(trace).items() if name.startswith("GPU")},

@@ -16,6 +16,9 @@ from keepfed.field_guide import look_up
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.slow]
 
 MB = 1e6
+# by how many pixels the page and its code are wider than a phone
+_WIDTHS = """[document.scrollingElement, ...document.querySelectorAll(".bd-article pre")].map(
+    block => block.scrollWidth - block.clientWidth)"""
 POSTED = tomllib.loads(
     (REPO / "tests/keepfed/field_guide_messages.toml").read_text("utf-8"),
 )["posted"]
@@ -37,13 +40,16 @@ def page(guarded_page) -> Page:
 def test_book_is_small_and_all_pages_fit_a_phone(book: Path, page: Page) -> None:
     assert sum(path.stat().st_size for path in book.rglob("*") if path.is_file()) < 25 * MB
     page.set_viewport_size({"width": 390, "height": 844})
-    wide = {}
+    wide, bare = {}, []
     for path in sorted([*book.glob("*.html"), *book.glob("field_guide/*.html")]):
         page.goto(path.as_uri())
-        width = page.evaluate("document.scrollingElement.scrollWidth")
-        if width > 390:
-            wide[path.name] = width
+        widths = page.evaluate(_WIDTHS)
+        if max(widths) > 0:
+            wide[path.name] = widths
+        if path.name != "explorer.html" and page.get_by_text("CC BY 4.0").count() == 0:
+            bare.append(path.name)
     assert wide == {}
+    assert bare == []
 
 
 def test_search_finds_error_message(book: Path, page: Page) -> None:
@@ -61,9 +67,14 @@ def test_look_up_in_browser_matches_python(book: Path, page: Page) -> None:
     assert found == [[entry.name for entry in look_up(text)] for text in texts]
 
 
-def test_explorer_works_without_python(book: Path, page: Page) -> None:
-    page.goto((book / "00_start_here.html").as_uri())
-    explorer = page.locator(".tl").filter(has_text="Strategy")
+@pytest.mark.parametrize("name", ["00_start_here", "index", "explorer"])
+def test_explorer_works_without_python(book: Path, page: Page, name: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto((book / f"{name}.html").as_uri())
+    explorer = page.locator(".tl").filter(has_text="Strategy").first
+    stage = explorer.locator(".stage").bounding_box()
+    assert stage
+    assert stage["y"] + stage["height"] <= 800
     explorer.get_by_role("radio", name="naive", exact=True).check()
     expect(explorer).to_have_attribute("data-state", re.compile("strategy=naive"))
     slow = explorer.get_attribute("data-util")
