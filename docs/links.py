@@ -69,10 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for link, (broken, said) in problems.items():
         if said:
             print(f"{'BROKEN' if broken else 'unknown'}: {link} ({said}), in {found[link][0]}")
-    broken = sum(broken for broken, _ in problems.values())
-    unknown = sum(bool(said) for _, said in problems.values()) - broken
-    print(f"{len(found)} links: {broken} are broken, and {unknown} could not be checked.")
-    return 1 if broken or unknown == len(found) else 0
+    gone = sum(broken for broken, _ in problems.values())
+    unknown = sum(bool(said) for _, said in problems.values()) - gone
+    print(f"{len(found)} links: {gone} are broken, and {unknown} could not be checked.")
+    return 1 if gone or unknown == len(found) else 0
 
 
 if __name__ == "__main__":

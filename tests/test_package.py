@@ -27,7 +27,7 @@ from docs.import_graph import (
 )
 
 LIMIT = 12  # maximum number of entries in a folder
-COURSE = ("notebook", "images", "colab", "course")  # the extras of the course
+COURSE = ("notebook", "images", "colab", "later", "course")  # the extras of the course
 # pins its optional imports, and installs them in separate environments
 ON_DEMAND = "course_stories.peers.libraries"
 
@@ -110,6 +110,7 @@ def test_class_names_are_unique() -> None:
 def test_dynamic_imports_from_higher_layers_are_listed() -> None:
     assert dynamic_imports(modules()) == {
         "course_utils.teaching.exercise loads course_exercises",
+        "course_utils.teaching.notebook.start loads course_data",
         "course_stories.lecture.show loads course_stories.lecture.programs",
         "course_utils.command.cli loads course_stories.wall",
         "course_utils.command.cli loads course_stories.lecture",

@@ -19,13 +19,7 @@ from keepfed.formatting import plural
 
 _PROJECT = "keepfed"
 _READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
-_EXTRAS = (
-    "",
-    "colab",
-    "course",
-    "images",
-    "notebook",
-)  # optional dependencies that the course needs
+_EXTRAS = ("", "colab", "course", "images", "later", "notebook")  # what the course needs
 _PROGRAMS = {"py-spy"}  # packages without a module
 
 

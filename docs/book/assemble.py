@@ -19,10 +19,9 @@ from docs.book.execute import with_outputs
 from docs.book.pages import page
 from docs.publish import address
 from keepfed.field_guide import entries
-from notebooks.build import HERE, number
+from notebooks.build import HERE, ON_COLAB, number
 
 BOOK = Path(__file__).parent
-ON_COLAB = ("00", "01", "02", "03", "04", "05", "09")  # tested with the versions of Colab
 _PART = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
 # links of the README to files that are not in the book
 _ELSEWHERE = re.compile(

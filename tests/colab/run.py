@@ -2,7 +2,8 @@
 
     python tests/colab/run.py FOLDER [NN ...]  # FOLDER: the environment, created if missing
 
-The environment has the packages of `versions.txt`, and the installation must not change them.
+The environment has the packages of `versions.txt`, and the installation must not change them. Use
+Python 3.12, like Colab.
 Each solved notebook runs in a separate folder outside the checkout, with data of size S.
 """
 
@@ -21,7 +22,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 NOTEBOOKS = ("00", "01", "02", "03", "04", "05", "09")
-BESIDE = ("ipykernel", "nbclient", "torchvision", "matplotlib", "pillow", "h5py", "scikit-image")
 RUN = """
 import json, sys, nbformat
 from nbclient import NotebookClient
@@ -68,7 +68,7 @@ def prepare(folder: Path) -> str:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-        pip(python, "-r", str(HERE / "versions.txt"), *BESIDE)
+        pip(python, "-r", str(HERE / "versions.txt"))
     before = dict(versions(python))
     with tempfile.TemporaryDirectory() as built:
         build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", built, str(REPO)]
@@ -80,10 +80,8 @@ def prepare(folder: Path) -> str:
     changed = {name for name, version in before.items() if after[name] != version}
     if changed - {"keepfed"}:
         raise SystemExit(f"The installation changed {', '.join(sorted(changed))}.")
-    print(
-        f"{len(after.keys() - before.keys())} packages were added, and none was changed.",
-        flush=True,
-    )
+    added = sorted(after.keys() - before.keys())
+    print(f"No package was changed, and {len(added)} were added: {', '.join(added)}", flush=True)
     return str(python)
 
 

@@ -147,7 +147,7 @@ def test_cell_that_installs_on_colab_needs_an_address(
     _, on_colab = nbformat.reads(text, 4).cells
     assert tags(on_colab) == ["colab"]
     assert still_solved == solved
-    assert '"keepfed[colab] @ git+https://example.org/x/y"' in on_colab.source
+    assert '"keepfed[colab,later] @ git+https://example.org/x/y"' in on_colab.source
 
 
 @pytest.mark.parametrize(

@@ -134,17 +134,10 @@ def make_data(name: str, size: str | None = None) -> int:
     """Create a data set or check it, print the result, and return an exit code."""
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}. Choose one of {', '.join(DATA_SETS)}.")
-    from course_data import make_collisions, make_events, make_images, make_tokens, make_volumes
-
-    makers: dict[str, Callable[[Sequence[str]], int]] = {
-        "events": make_events.main,
-        "images": make_images.main,
-        "volumes": make_volumes.main,
-        "tokens": make_tokens.main,
-        "collisions": make_collisions.main,
-    }
+    # only this script: Colab lacks packages of the others
+    make: Callable[[Sequence[str]], int] = import_module(f"course_data.make_{name}").main
     size = data_size(size)
-    return makers[name](["--size", size, "--out", str(data_root() / f"{name}-{size}")])
+    return make(["--size", size, "--out", str(data_root() / f"{name}-{size}")])
 
 
 def _version_note(notebook: str, folder: Path) -> str:

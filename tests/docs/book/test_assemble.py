@@ -1,8 +1,8 @@
 import re
 
 from course_utils.paths import REPO
-from docs.book.assemble import BOOK, ON_COLAB, colab_badge, index
-from notebooks.build import HERE
+from docs.book.assemble import BOOK, colab_badge, index
+from notebooks.build import HERE, ON_COLAB
 from tests.colab.run import NOTEBOOKS as COLAB_NOTEBOOKS
 
 FRAME = (BOOK / "index.md").read_text("utf-8")
