@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -12,7 +12,7 @@ from keepfed.auditing.checks import check
 from keepfed.auditing.record import Account, Audited, describe
 from keepfed.auditing.report import AuditReport
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook import data_loader_in
+from keepfed.measure.hook import data_loader_in, listen, listen_within
 
 
 def audit(
@@ -51,15 +51,17 @@ def _audited(loader: Iterable[Any], role: str, epochs: int) -> Audited:
     inner = copy(inner)  # an iterator that exists already has workers without a listener
     inner._iterator = None
     account = Account(audited, inner, training=role == "training", thorough=True)
-    built = [name for name, it in vars(inner).items() if isinstance(it, _BaseDataLoaderIter)]
-    for name in built:  # one iterator for all epochs
-        setattr(inner, name, account.begin(inner, type(inner)._get_iterator))
+    for name, built in [*vars(inner).items()]:
+        if isinstance(built, _BaseDataLoaderIter):  # one iterator for all epochs
+            make = type(inner)._get_iterator
+            setattr(inner, name, listen(inner, [account.listener], make))
     for epoch in range(epochs):
         parts = inner, inner.sampler, inner.batch_sampler, inner.dataset
         for set_epoch in (getattr(part, "set_epoch", None) for part in parts):
             if callable(set_epoch):
                 set_epoch(epoch)
-        batches: Iterator[Any] = iter(inner) if built else account.begin(inner)
+        account.start_epoch()
+        batches = listen_within(inner, inner, [account.listener], lambda made: None)
         for received in batches:
             account.take(received)
         account.epoch.complete = True

@@ -48,9 +48,9 @@ def check(
     _find_training(loaders)
     findings = [one for audited in loaders for check in LOADER_CHECKS for one in check(audited)]
     findings += [*_ranks(loaders), *_shared_samples(loaders, validates), *more]
-    first: dict[tuple[Any, ...], AuditFinding] = {}
+    first: dict[tuple[str, tuple[str, ...]], AuditFinding] = {}
     for finding in findings:  # the first epoch and rank that show it are enough
-        first.setdefault((finding.kind, finding.loaders, finding.fault), finding)
+        first.setdefault((finding.kind, finding.loaders), finding)
     return AuditReport(
         tuple(first.values()), tuple(_checked(loaders)), (*_unchecked(loaders), *unchecked)
     )
@@ -112,12 +112,15 @@ def ids_of(epoch: EpochRecord) -> NDArray[Any]:
     return np.asarray(epoch.prints if epoch.indices is None else epoch.indices)
 
 
-def _name(audited: Audited, epoch: EpochRecord | None = None) -> str:
-    rank = f", rank {audited.rank}" if audited.ranks > 1 else ""
-    return f"{audited.name}{rank}{f', epoch {epoch.number}' if epoch else ''}"
-
-
 # --- One loader -----------------------------------------------------------------------------------
+
+
+def _finding(
+    kind: str, audited: Audited, says: str, epoch: EpochRecord | None = None
+) -> AuditFinding:
+    rank = f", rank {audited.rank}" if audited.ranks > 1 else ""
+    number = f", epoch {epoch.number}" if epoch else ""
+    return AuditFinding(kind, (audited.name,), f"{audited.name}{rank}{number}: {says}.")
 
 
 def _not_each_once(audited: Audited) -> Findings:
@@ -139,24 +142,11 @@ def _not_each_once(audited: Audited) -> Findings:
         says += f" of {epoch.expected:,}" if missing else ""
         if epoch.dropped:
             says += f"; the dataset returned None for {plural(epoch.dropped, 'sample')}"
-        change = "let the sampler yield every index once."
         if len(again):
             places = np.flatnonzero(np.asarray(epoch.indices) == again[0])[:2]
             batches = np.searchsorted(np.cumsum(epoch.sizes), places, side="right")
             says += f"; sample {again[0]} came in batches {batches[0]} and {batches[1]}"
-            change += (
-                f" `--log FILE`, then `audit show FILE --sample {again[0]}` lists its batches."
-            )
-        yield AuditFinding(
-            "not each once",
-            (audited.name,),
-            f"{_name(audited, epoch)}: {says}.",
-            change,
-            "this is the purpose, as in class balance, repeated augmentation, an endless order or "
-            "a part of the data",
-            "repeated samples",
-        )
-        return
+        yield _finding("not each once", audited, says, epoch)
 
 
 def _same_streams(served: Mapping[int, NDArray[Any]], spare: int) -> tuple[str, bool] | None:
@@ -188,16 +178,8 @@ def _workers_alike(audited: Audited) -> Findings:
         workers, prints = np.repeat(epoch.workers, epoch.sizes), np.asarray(epoch.prints)
         own = {worker: prints[workers == worker] for worker in sorted({*epoch.workers})}
         if same := _same_streams(own, 0):
-            yield AuditFinding(
-                "workers overlap",
-                (audited.name,),
-                f"{_name(audited, epoch)}: workers {same[0]}.",
-                "share the data in __iter__: worker `get_worker_info().id` of "
-                "`get_worker_info().num_workers` takes every n-th sample or shard.",
-                "" if same[1] else "every worker draws from all data on purpose",
-                "duplicated samples",
-            )
-            return
+            kind = "workers overlap" if same[1] else "workers draw from all"
+            yield _finding(kind, audited, f"workers {same[0]}", epoch)
 
 
 def _one_class(audited: Audited) -> Findings:
@@ -216,16 +198,9 @@ def _one_class(audited: Audited) -> Findings:
         largest = max(counts.values()) / len(labels)
         expected = float(np.mean([largest ** (end - begin - 1) for begin, end in parts] or [1.0]))
         if len(parts) >= 4 and alone > (ONE_CLASS + expected) / (1 + expected) * len(parts):
-            yield AuditFinding(
-                "not mixed",
-                (audited.name,),
-                f"{_name(audited, epoch)}: {alone} of {len(parts)} batches contain only one of "
-                f"{len(counts)} classes. By chance it would be {percent(expected)}.",
-                "mix them: `shuffle=True`, or a larger shuffle buffer over several files.",
-                "the batches are sorted on purpose",
-                "unmixed batches",
-            )
-            return
+            says = f"{alone} of {len(parts)} batches contain only one of {len(counts)} classes"
+            chance = f". By chance it would be {percent(expected)}"
+            yield _finding("not mixed", audited, says + chance, epoch)
 
 
 def _damaged(audited: Audited) -> Findings:
@@ -248,47 +223,20 @@ def _damaged(audited: Audited) -> Findings:
         fault = not infinite and (late or len(damaged) <= RARE * batches)
         begin = int(np.sum(epoch.sizes[:number]))
         samples = ids_of(epoch)[begin : begin + min(4, epoch.sizes[number])]
-        yield AuditFinding(
-            "damaged" if fault else "not finite",
-            (audited.name,),
-            f"{_name(audited, epoch)}: in batch {number}, {damage.bad} of {damage.size} numbers of "
-            f"array {place} are {'infinite' if infinite else 'NaN'}, and in {len(damaged):,} of "
-            f"{plural(batches, 'batch')} some are.",
-            f"look at the samples of this batch: {', '.join(map(str, samples))}.",
-            "" if fault else "such numbers mark missing values or a mask",
-            "NaN in a batch",
+        says = (
+            f"in batch {number} (samples {', '.join(map(str, samples))}, ...), {damage.bad} of "
+            f"{damage.size} numbers of array {place} are {'infinite' if infinite else 'NaN'}, and "
+            f"in {len(damaged):,} of {plural(batches, 'batch')} some are"
         )
+        yield _finding("damaged" if fault else "not finite", audited, says, epoch)
 
 
 def _changing_dtype(audited: Audited) -> Findings:
     for epoch in audited.epochs:
         if len(epoch.forms) > 1:
             (first, _), (other, number), *_ = epoch.forms.items()
-            yield AuditFinding(
-                "changing dtype",
-                (audited.name,),
-                f"{_name(audited, epoch)}: batch {number} has the dtypes {other}, and the first "
-                f"has {first}.",
-                "let the dataset convert every sample to the same dtype.",
-                "there are several kinds of batches",
-            )
-            return
-
-
-def _short_batch(audited: Audited) -> Findings:
-    """Find a smaller last batch, because a mean of batch means gives it too much weight."""
-    for epoch in audited.epochs[:1]:
-        sizes = epoch.sizes
-        if epoch.complete and len(sizes) > 1 and 0 < sizes[-1] < sizes[0] / 2:
-            yield AuditFinding(
-                "small last batch",
-                (audited.name,),
-                f"{_name(audited, epoch)}: the last batch has {plural(sizes[-1], 'sample')}, the "
-                f"others {sizes[0]}. A mean of the batch means weights these samples "
-                f"{sizes[0] / sizes[-1]:.0f} times as much.",
-                "weight each batch by its size: sum(loss * len(batch)) / sum(len(batch)).",
-                "you compute no mean of batch means",
-            )
+            says = f"batch {number} has the dtypes {other}, and the first has {first}"
+            yield _finding("changing dtype", audited, says, epoch)
 
 
 def _same_order(audited: Audited) -> Findings:
@@ -300,30 +248,22 @@ def _same_order(audited: Audited) -> Findings:
         count = min(len(first), len(second))
         if count < FEW or not np.array_equal(first[:count], second[:count]):
             continue
-        never_set = one.sampler_epoch is not None and one.sampler_epoch == other.sampler_epoch
-        how = f"beginning with samples {', '.join(map(str, first[:4]))}"
-        how = "that of the dataset" if (np.diff(first) > 0).all() else how
-        how += f". Its DistributedSampler is at epoch {one.sampler_epoch} in both"
-        yield AuditFinding(
-            "no set_epoch" if never_set else "same order",
-            (audited.name,),
-            f"{_name(audited)}: epochs {one.number} and {other.number} serve the same order, "
-            f"{how if never_set else how.partition('. ')[0]}.",
-            "call `loader.sampler.set_epoch(epoch)` before each epoch."
-            if never_set
-            else "use `shuffle=True`, and do not seed the sampler again.",
-            "" if never_set else "the order is fixed on purpose",
-            "same order",
-        )
-        return
+        begins = f"beginning with samples {', '.join(map(str, first[:4]))}"
+        how = "that of the dataset" if (np.diff(first) > 0).all() else begins
+        says = f"epochs {one.number} and {other.number} serve the same order, {how}"
+        if one.sampler_epoch is None or one.sampler_epoch != other.sampler_epoch:
+            yield _finding("same order", audited, says)
+        else:
+            told = f". Its DistributedSampler is at epoch {one.sampler_epoch} in both"
+            yield _finding("no set_epoch", audited, says + told)
 
 
 def _same_random_numbers(audited: Audited) -> Findings:
-    """Find generators in the dataset that draw the same numbers in several workers or epochs."""
+    """Find generators that draw the same numbers in several workers or epochs of a training."""
     training = [epoch for epoch in audited.epochs if epoch.training]
     pairs = [
         (f"workers {one} and {other} in epoch {epoch.number}", mine, theirs)
-        for epoch in audited.epochs
+        for epoch in training
         for (one, mine), (other, theirs) in combinations(sorted(epoch.fetches.items()), 2)
     ] + [
         (f"epochs {one.number} and {other.number}", one.fetches[worker], other.fetches[worker])
@@ -332,16 +272,9 @@ def _same_random_numbers(audited: Audited) -> Findings:
     ]
     for where, mine, theirs in pairs:
         if _draw_alike(mine, theirs):
-            yield AuditFinding(
-                "same random numbers",
-                (audited.name,),
-                f"{_name(audited)}: a generator in the dataset draws the same numbers in {where}, "
-                "so its augmentations repeat. Each new worker gets a copy of the generator.",
-                "create it in the worker (worker_init_fn, or at the first use) and seed it with "
-                "`torch.initial_seed()`, which differs in each worker and epoch.",
-                entry="same random numbers",
-            )
-            return
+            says = f"a generator in the dataset draws the same numbers in {where}"
+            why = ", so its augmentations repeat. Each new worker gets a copy of the generator"
+            yield _finding("same random numbers", audited, says + why)
 
 
 def _draw_alike(mine: Sequence[Fetch], theirs: Sequence[Fetch]) -> bool:
@@ -351,39 +284,26 @@ def _draw_alike(mine: Sequence[Fetch], theirs: Sequence[Fetch]) -> bool:
     """
     pairs = [*zip(mine, theirs, strict=False)]
     return len(pairs) > 1 and all(
-        one.draws and one[:2] == other[:2] and one.ids != other.ids for one, other in pairs
+        one.before != one.after and one[:2] == other[:2] and one.ids != other.ids
+        for one, other in pairs
     )
 
 
 def _cycled(audited: Audited) -> Findings:
     if any(epoch.cycled and epoch.training for epoch in audited.epochs):
-        yield AuditFinding(
-            "repeated epoch",
-            (audited.name,),
-            f"{_name(audited)}: `itertools.cycle` keeps all batches of the first epoch, and "
-            "serves them again in the same order with the same augmentations.",
-            "write a generator: `while True: yield from loader`.",
-            "the batches should repeat, and fit in memory",
-            "itertools.cycle",
-        )
+        says = "`itertools.cycle` keeps all batches of the first epoch, and serves them again"
+        how = " in the same order with the same augmentations"
+        yield _finding("repeated epoch", audited, says + how)
 
 
 def _stale_epoch(audited: Audited) -> Findings:
     """Find workers that never receive the epoch number."""
     for epoch in audited.epochs:
         told = epoch.dataset_epoch or 0
-        stale = [worker for worker, number in epoch.worker_epochs.items() if number < told]
-        if stale:
-            yield AuditFinding(
-                "stale epoch",
-                (audited.name,),
-                f"{_name(audited, epoch)}: the dataset is at epoch {told}, but its "
-                f"copy in worker {stale[0]} is at epoch {epoch.worker_epochs[stale[0]]}.",
-                "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number "
-                "in shared memory, such as torch.zeros(1).share_memory_().",
-                entry="stale epoch",
-            )
-            return
+        for worker, number in epoch.worker_epochs.items():
+            if number < told:
+                says = f"the dataset is at epoch {told}, but its copy in worker {worker} is at "
+                yield _finding("stale epoch", audited, f"{says}epoch {number}", epoch)
 
 
 LOADER_CHECKS: tuple[Callable[[Audited], Findings], ...] = (
@@ -396,7 +316,6 @@ LOADER_CHECKS: tuple[Callable[[Audited], Findings], ...] = (
     _cycled,
     _one_class,
     _changing_dtype,
-    _short_batch,
 )
 
 # --- Several loaders and ranks --------------------------------------------------------------------
@@ -412,25 +331,13 @@ def _ranks(loaders: Sequence[Audited]) -> Findings:
             where = f"{name}, epoch {epochs[0].number}"
             served = {one.rank: ids_of(epoch) for one, epoch in zip(ranks, epochs, strict=True)}
             if same := _same_streams(served, len(ranks)):
-                fault = same[1] and ranks[0].groups <= 1
-                yield AuditFinding(
-                    "ranks overlap",
-                    (name,),
-                    f"{where}: ranks {same[0]}.",
-                    "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
-                    "" if fault else "ranks share a copy of the model, or draw from all data",
-                    "ranks overlap",
-                )
+                fault = same[1] and ranks[0].groups == 1
+                kind = "ranks overlap" if fault else "ranks draw from all"
+                yield AuditFinding(kind, (name,), f"{where}: ranks {same[0]}.")
             counts = [epoch.batches for epoch in epochs]
             if all(epoch.complete for epoch in epochs) and len({*counts}) > 1:
-                yield AuditFinding(
-                    "uneven ranks",
-                    (name,),
-                    f"{where}: the ranks serve {', '.join(map(str, counts))} batches.",
-                    "give every rank the same number of batches.",
-                    "the ranks do not wait for each other, or `Join` ends them",
-                    "uneven ranks",
-                )
+                says = f"{where}: the ranks serve {', '.join(map(str, counts))} batches."
+                yield AuditFinding("uneven ranks", (name,), says)
 
 
 def _shared_samples(loaders: Sequence[Audited], validates: bool) -> Findings:
@@ -453,15 +360,8 @@ def _shared_samples(loaders: Sequence[Audited], validates: bool) -> Findings:
         yield AuditFinding(
             "leak" if validates else "shared samples",
             (one.name, other.name),
-            f"{one.name} and {other.name} share {'at least ' if vague else ''}"
-            f"{both} of {len(theirs)} samples of the second.",
-            "split the dataset once, by groups that belong together, before you create the two "
-            "loaders.",
-            ""
-            if validates
-            else "the second evaluates the training data, or the split changes, as in "
-            "cross-validation",
-            "validation leak",
+            f"{one.name} and {other.name} share {'at least ' if vague else ''}{both} of "
+            f"{len(theirs)} samples of the second.",
         )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural, wrap
@@ -37,8 +35,7 @@ def run_audited(
         log: File that gets a line with its samples for every batch. The log of an earlier run is
             renamed: the name gets the ending .before.
         after: Log of the interrupted run that this run resumes.
-        as_json: Whether to print the report as JSON to stdout. What the program prints to stdout
-            then goes to stderr.
+        as_json: Whether to print the report to stdout as one line of JSON, not to stderr as text.
 
     Raises:
         KeepfedError: If `after` cannot be read, or `log` not written. The program is not started.
@@ -58,8 +55,7 @@ def run_audited(
         if log is not None:
             _start(log)
             environment[LOG] = str(log.resolve())
-        with _report_to(as_json) as stream:
-            code = run_program(words, environment, None)
+        code = run_program(words, environment, None)
         loaders = [one for path in sorted(folder.glob(f"*{ENDING}")) for one in _read(path)]
         failed = len([*folder.glob(f"*{FAILED}")])
     finally:
@@ -73,9 +69,9 @@ def run_audited(
         unchecked.append(f"the resume, because {after} has no loader of the same name")
     report = check(loaders, check_resume(before, loaders), unchecked=unchecked)
     if as_json:
-        print(json.dumps(report.as_dict()), file=stream)
+        print(json.dumps(report.as_dict()), flush=True)
     elif loaders or failed:
-        print(wrap(f"\n{report}", indent=4), file=stream)
+        print(wrap(f"\n{report}", indent=4), file=sys.stderr)
     return code or (0 if report.right and not failed else FAULT)
 
 
@@ -92,28 +88,12 @@ def _start(log: Path) -> None:
         ) from None
 
 
-@contextmanager
-def _report_to(as_json: bool) -> Iterator[TextIO]:
-    """Yield the stream of the report: stderr, or stdout while the program has stderr instead."""
-    if not as_json:
-        yield sys.stderr
-        return
-    sys.stdout.flush()
-    own = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield sys.stdout
-    finally:
-        os.dup2(own, 1)
-        os.close(own)
-
-
 def _read(path: Path) -> list[Any]:
     records: list[Any] = pickle.loads(path.read_bytes())  # written by the audited process
     return records
 
 
-_FIELDS = {"loader": str, "rank": int, "step": int, "epoch": int, "batch": int, "worker": int}
+_NUMBERS = "rank", "step", "epoch", "batch", "worker"
 
 
 def _rows(log: Path) -> list[dict[str, Any]]:
@@ -127,14 +107,16 @@ def _rows(log: Path) -> list[dict[str, Any]]:
         with log.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):  # noqa: B007, for the message below
                 row = json.loads(line)
-                if not all(isinstance(row[key], kind) for key, kind in _FIELDS.items()):
-                    raise ValueError("a field has another type")
+                row |= {key: int(row[key]) for key in _NUMBERS} | {"loader": str(row["loader"])}
                 rows.append({**row, "samples": [str(one) for one in row["samples"]]})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        where = "" if isinstance(error, OSError) else f"line {number} of "
-        cause = f"no {error}" if isinstance(error, KeyError) else error
+    except OSError as error:
         raise KeepfedError(
-            f"Cannot read {where}{log}: {cause}. Pass the file of `keepfed audit --log FILE`."
+            f"Cannot read {log}: {error.strerror}. Pass the file of `keepfed audit --log FILE`."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise KeepfedError(
+            f"Line {number} of {log} is not from an audit. Pass the file of `keepfed audit --log "
+            "FILE`."
         ) from None
     return rows
 

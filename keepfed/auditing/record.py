@@ -46,11 +46,6 @@ class Fetch(NamedTuple):
     after: tuple[int, ...]
     ids: list[int]  # samples of the fetch
 
-    @property
-    def draws(self) -> bool:
-        """Whether the fetch has drawn random numbers from a generator of the dataset."""
-        return bool(self.before) and self.before != self.after
-
 
 class BatchReport(NamedTuple):
     """Description of a batch by the process that built it."""
@@ -59,9 +54,9 @@ class BatchReport(NamedTuple):
     indices: list[int] | None  # None: the dataset is a stream
     prints: list[int]  # fingerprints of the samples
     labels: list[Any]
-    fetch: tuple[Any, ...]  # a `Fetch` as a plain tuple, which is shorter when pickled
+    fetch: Fetch
     dataset_epoch: int | None  # `dataset.epoch` in this process
-    damage: list[tuple[int, ...]]
+    damage: list[Damage]
     form: str
     dropped: int  # samples that were None
 
@@ -131,7 +126,6 @@ class AuditListener(Listener):
     def batch_made(self, batch: Any) -> Any:
         """Attach the description to the batch, or keep it in the main process."""
         begun = perf_counter()
-        epoch = getattr(self.dataset, "epoch", None)
         after = generator_states(self.dataset) if self._thorough else ()
         ids = self._prints if self._index is None else self._index
         report = BatchReport(
@@ -139,15 +133,15 @@ class AuditListener(Listener):
             self._index,
             self._prints,
             self._labels,
-            (self._before, after, ids if self._before else []),
-            epoch if isinstance(epoch, int) else None,
-            [tuple(one) for one in damage(batch)],
+            Fetch(self._before, after, ids if self._before else []),
+            _epoch_of(self.dataset),
+            damage(batch),
             form(batch),
             self._dropped,
         )
         self._spent += perf_counter() - begun
         if self.worker != MAIN:
-            return attach_report(batch, tuple(report))
+            return attach_report(batch, report)
         self.report = report
         return batch
 
@@ -204,11 +198,11 @@ class EpochRecord:
         self.labels += report.labels
         self.dropped += report.dropped
         if len(first := self.fetches.setdefault(worker, [])) < 2:
-            first.append(Fetch(*report.fetch))
+            first.append(report.fetch)
         if report.dataset_epoch is not None:
             latest = self.worker_epochs.get(worker, report.dataset_epoch)
             self.worker_epochs[worker] = max(latest, report.dataset_epoch)
-        self.damage += [(number, Damage(*each)) for each in report.damage]
+        self.damage += [(number, each) for each in report.damage]
         self.forms.setdefault(report.form, number)
 
 
@@ -222,7 +216,7 @@ class Audited:
     name: str
     rank: int
     ranks: int
-    groups: int  # process groups; more than one if the program divides its ranks itself
+    groups: int  # process groups: 0 if each rank trains alone, more than 1 if ranks have roles
     workers: int
     batch_size: int
     drop_last: bool
@@ -266,7 +260,7 @@ def _rank() -> tuple[int, int, int]:
         world = getattr(distributed.distributed_c10d, "_world", None)
         groups = len(getattr(world, "pg_map", ()))
         return distributed.get_rank(), distributed.get_world_size(), groups
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)), 1
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)), 0
 
 
 def _length(sized: Any) -> int | None:
@@ -346,8 +340,7 @@ class Account:
         An iterator that continues after the last batch of an epoch begins another one. Some loaders
         make a single iterator without an end for all epochs.
         """
-        batch, parts = detach_report(received)
-        report = None if parts is None else BatchReport(*parts)
+        batch, report = detach_report(received)
         if self.audited.workers == 0:
             report, self.listener.report = self.listener.report, None
         if self.is_full():

@@ -1,40 +1,130 @@
-"""Findings of an audit, and its report."""
+"""Kinds of findings of an audit, and its report."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from keepfed.formatting import plural
 
 MOST = 4  # findings of one kind that the text lists
 
 
+class Kind(NamedTuple):
+    """Kind of finding."""
+
+    change: str  # what to change if it is wrong
+    entry: str = ""  # entry of the field guide
+    right_if: str = ""  # intention that makes it right; without one, the kind is a fault
+
+
+KINDS = {
+    "workers overlap": Kind(
+        "share the data in __iter__: worker `get_worker_info().id` of "
+        "`get_worker_info().num_workers` takes every n-th sample or shard.",
+        "duplicated samples",
+    ),
+    "ranks overlap": Kind(
+        "use a DistributedSampler. In a stream, take every n-th shard of the rank.", "ranks overlap"
+    ),
+    "same random numbers": Kind(
+        "create the generator in the worker (worker_init_fn, or at the first use) and seed it with "
+        "`torch.initial_seed()`, which differs in each worker and epoch.",
+        "same random numbers",
+    ),
+    "stale epoch": Kind(
+        "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number in shared "
+        "memory, such as torch.zeros(1).share_memory_().",
+        "stale epoch",
+    ),
+    "no set_epoch": Kind("call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"),
+    "damaged": Kind("look at the samples of this batch.", "NaN in a batch"),
+    "leak": Kind(
+        "split the dataset once, by groups that belong together.",
+        "validation leak",
+    ),
+    "starts over": Kind(
+        "store the state of the loader with the model, for example with a StatefulDataLoader, and "
+        "load it before the first batch.",
+        "repeated samples",
+    ),
+    "skipped by the resume": Kind(
+        "count the batches that the loop has taken, not those that the workers have prepared."
+    ),
+    "served again": Kind(
+        "store the state of the loader with each checkpoint.",
+        right_if="the checkpoint is older than the last batch of the log",
+    ),
+    "workers draw from all": Kind(
+        "share the data in __iter__ by `get_worker_info()`.",
+        "duplicated samples",
+        "every worker draws from all data on purpose",
+    ),
+    "ranks draw from all": Kind(
+        "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
+        "ranks overlap",
+        "the ranks share one copy of the model, or each draws from all data or trains alone",
+    ),
+    "uneven ranks": Kind(
+        "give every rank the same number of batches.",
+        "uneven ranks",
+        "the ranks do not wait for each other, or `Join` ends them",
+    ),
+    "not each once": Kind(
+        "let the sampler yield every index once. To see the batches of a sample, use `--log FILE`, "
+        "then `audit show FILE --sample N`.",
+        "repeated samples",
+        "this is the purpose, as in class balance, repeated augmentation, an endless order or a "
+        "part of the data",
+    ),
+    "same order": Kind(
+        "use `shuffle=True`, and do not seed the sampler again.",
+        "same order",
+        "the order is fixed on purpose",
+    ),
+    "repeated epoch": Kind(
+        "write a generator: `while True: yield from loader`.",
+        "itertools.cycle",
+        "the batches should repeat, and fit in memory",
+    ),
+    "shared samples": Kind(
+        "split the dataset once, by groups that belong together.",
+        "validation leak",
+        "the second evaluates the training data, or the split changes, as in cross-validation",
+    ),
+    "not mixed": Kind(
+        "shuffle (`shuffle=True`), or use a larger shuffle buffer over several files.",
+        "unmixed batches",
+        "the batches are sorted on purpose",
+    ),
+    "not finite": Kind(
+        "look at the samples of this batch.",
+        "NaN in a batch",
+        "such numbers mark missing values or a mask",
+    ),
+    "changing dtype": Kind(
+        "let the dataset convert every sample to the same dtype.",
+        right_if="there are several kinds of batches",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class AuditFinding:
     """A fault of the samples of a loader, or a fact that an intention may explain."""
 
-    kind: str
+    kind: str  # one of `KINDS`
     loaders: tuple[str, ...]  # names
     says: str  # what was seen, with the evidence
-    change: str  # what to change if it is a fault
-    right_if: str = ""  # intention that makes it right; without one, it is a fault
-    entry: str = ""  # entry of the field guide
 
     @property
     def fault(self) -> bool:
         """Whether no intention explains the finding."""
-        return not self.right_if
+        return not KINDS[self.kind].right_if
 
     def __str__(self) -> str:
         return f"{'Fault' if self.fault else 'Fact'}: {self.says}"
-
-    def next_step(self) -> str:
-        """Return what to do about the finding."""
-        see = f" See: keepfed why {self.entry}" if self.entry else ""
-        intended = f"Right if {self.right_if}. If not: " if self.right_if else "Change: "
-        return f"  {intended}{self.change}{see}"
 
 
 @dataclass(frozen=True)
@@ -57,18 +147,21 @@ class AuditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for `json.dumps`."""
-        found = [{**asdict(finding), "fault": finding.fault} for finding in self.findings]
+        found = [{**asdict(one), **KINDS[one.kind]._asdict()} for one in self.findings]
         return {**asdict(self), "right": self.right, "findings": found}
 
     def __str__(self) -> str:
         count = plural(len(self.faults), "fault") if self.faults else "no fault"
         checked = "; ".join(_short(self.checked))
         lines = [f"Checked {checked}: {count} of the kinds that the audit looks for."]
-        kinds = defaultdict[tuple[bool, str], list[AuditFinding]](list)
+        kinds = defaultdict[str, list[AuditFinding]](list)
         for finding in sorted(self.findings, key=lambda finding: not finding.fault):
-            kinds[finding.fault, finding.kind].append(finding)
-        for alike in kinds.values():  # the advice comes once for each kind
-            lines += [*_short(tuple(map(str, alike))), alike[0].next_step()]
+            kinds[finding.kind].append(finding)
+        for name, alike in kinds.items():  # the advice comes once for each kind
+            change, entry, right_if = KINDS[name]
+            see = f" See: keepfed why {entry}" if entry else ""
+            intended = f"Right if {right_if}. If not: " if right_if else "Change: "
+            lines += [*_short(tuple(map(str, alike))), f"  {intended}{change}{see}"]
         if self.unchecked:
             lines.append(f"Not checked: {'; '.join(_short(self.unchecked))}.")
         return "\n".join(lines)

@@ -31,33 +31,15 @@ def check_resume(
         if total is not None and len(old) >= total:
             continue  # the run was interrupted between two epochs
         if again == old:
-            yield AuditFinding(
-                "starts over",
-                (name,),
-                f"{name}: the resumed run serves all {len(again)} samples of the interrupted "
-                "epoch again.",
-                "store the state of the loader with the model, for example with a "
-                "StatefulDataLoader, and load it before the first batch.",
-                entry="repeated samples",
-            )
+            says = f"the resumed run serves all {len(again)} samples of the interrupted epoch again"
+            yield AuditFinding("starts over", (name,), f"{name}: {says}.")
             continue
         complete = all(audited.epochs[0].complete for audited in ranks)
         missing = 0 if total is None or not complete else total - len(old | new)
         if missing > (ranks[0].batch_size * len(ranks) if ranks[0].drop_last else 0):
-            yield AuditFinding(
-                "skipped by the resume",
-                (name,),
-                f"{name}: {missing} of {total} samples are served neither before the interruption "
-                "nor after it.",
-                "count the batches that the loop has taken, not those that the workers "
-                "have prepared.",
-            )
+            says = f"{missing} of {total} samples are served neither before the interruption"
+            yield AuditFinding("skipped by the resume", (name,), f"{name}: {says} nor after it.")
         if again:
-            yield AuditFinding(
-                "served again",
-                (name,),
-                f"{name}: the resumed run serves {len(again)} samples of the interrupted epoch "
-                f"again, for example sample {min(again)}.",
-                "store the state of the loader with each checkpoint.",
-                "the checkpoint is older than the last batch of the log",
-            )
+            says = f"the resumed run serves {len(again)} samples of the interrupted epoch again"
+            for_example = f"for example sample {min(again)}"
+            yield AuditFinding("served again", (name,), f"{name}: {says}, {for_example}.")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -13,31 +12,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from keepfed.device.batches import leaves
+
 HASHED = 512  # elements of an array that go into its fingerprint
 MAX_LEAVES = 16  # values of a sample that go into its fingerprint
 MAX_OBJECTS = 64  # objects of a dataset that are searched for generators
 LABELS = "label", "labels", "target", "targets", "y", "class"
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """Yield the values of a nested sample or batch, without its containers."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from leaves(part)
-    else:
-        yield value
-
-
 def fingerprint(sample: Any) -> int:
     """Return 64 bits that identify a sample by its content, from at most `HASHED` elements each."""
     digest = blake2b(digest_size=8)
-    for number, leaf in enumerate(leaves(sample)):
-        if number == MAX_LEAVES:
-            break
+    for leaf in leaves(sample)[:MAX_LEAVES]:
         array = as_array(leaf)
         if array is None:
             digest.update(repr(leaf)[:HASHED].encode())
