@@ -20,6 +20,7 @@ from docs.book.pages import page
 from docs.publish import address
 from keepfed.field_guide import entries
 from notebooks.build import HERE, ON_COLAB, number
+from slides.instructor.pages import teacher_pages
 
 BOOK = Path(__file__).parent
 _PART = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
@@ -55,6 +56,7 @@ def assembled() -> Iterator[tuple[str, str]]:
     for name in names.values():
         yield f"{name}.ipynb", notebook_page(name)
         yield f"extra/notebooks/{name}.ipynb", (HERE / f"{name}.ipynb").read_text("utf-8")
+    yield from teacher_pages()
 
 
 def notebook_page(name: str) -> str:

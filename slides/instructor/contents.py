@@ -16,6 +16,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from notebooks.build import BuildError, header, read_source, tags
+from notebooks.parts import split
 
 MARK = "*For the instructor*"
 HEADINGS = {  # by the label in a cell
@@ -96,10 +97,10 @@ def _goal(item: str) -> Goal:
     return Goal(text.rstrip(".,;"), checks[0].split() if checks else [])
 
 
-def questions(source: Path) -> dict[str, Question]:
-    """Return the predictions of a notebook by key."""
+def questions(source: Path, *, core: bool = False) -> dict[str, Question]:
+    """Return the predictions of a notebook, or only those of its core, by key."""
     found = {}
-    for cell in _cells(source):
+    for cell in split(read_source(source))[0] if core else _cells(source):
         if cell.cell_type == "code" and "cu.predict(" in cell.source:
             nodes = list(ast.walk(ast.parse(cell.source)))
             named = {ast.unparse(n.targets[0]): n.value for n in nodes if isinstance(n, ast.Assign)}

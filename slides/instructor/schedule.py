@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 
 from course_utils.paths import recording
 from notebooks.build import BuildError
@@ -99,16 +100,31 @@ def paths(readme: str, counted: Counted) -> list[Path]:
 
 
 def days(readme: str, counted: Counted, titles: Mapping[str, str]) -> Iterator[str]:
-    """Yield a table for each day of each path that a class follows."""
-    for path in paths(readme, counted):
-        for day, stops in enumerate(path.days, 1):
-            which = f", day {day}" if len(path.days) > 1 else ""
-            yield f"**{path.title}{which}**: {duration(length(stops))}\n"
-            yield "| from | to | |\n|---|---|---|"
-            for begin, end, what in timetable(stops):
-                text = titles[what.notebook] if isinstance(what, Stop) else what
-                yield f"| {_clock(begin)} | {_clock(end)} | {text} |"
-            yield ""
+    """Yield a table for each day of the longest path, in which the shorter paths end earlier.
+
+    Raises:
+        BuildError: If a shorter path is not the beginning of the longest one.
+    """
+    *shorter, longest = [path for path in paths(readme, counted) if path.days]
+    for path in shorter:
+        if path.stops != longest.stops[: len(path.stops)]:
+            raise BuildError(f"README.md: {path.title} is not the beginning of {longest.title}.")
+    ends = {path.stops[-1].notebook: f"end of **{path.title}**" for path in shorter}
+    for day, stops in enumerate(longest.days, 1):
+        yield f"**Day {day}**: {duration(length(stops))}\n"
+        yield from table(stops, titles, ends)
+        yield ""
+
+
+def table(
+    stops: Sequence[Stop], titles: Mapping[str, str], ends: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield the timetable of a day, with the paths that end at a notebook of `ends`."""
+    yield "| from | to | | |\n|---|---|---|---|"
+    for begin, end, what in timetable(stops):
+        text = titles[what.notebook] if isinstance(what, Stop) else what
+        remark = ends.get(what.notebook, "") if isinstance(what, Stop) else ""
+        yield f"| {_clock(begin)} | {_clock(end)} | {text} | {remark} |"
 
 
 def length(stops: Sequence[Stop]) -> int:

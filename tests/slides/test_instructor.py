@@ -9,9 +9,10 @@ import pytest
 from notebooks.build import HERE, BuildError, number, parts, sources
 from slides.build.markdown import read_deck
 from slides.build.rich_text import SLIDES
-from slides.instructor import collect, openings
-from slides.instructor.collect import checks, demos, main, page, script_minutes
+from slides.instructor import openings, pages
+from slides.instructor.collect import demos, main
 from slides.instructor.contents import goals, guessed, notes, questions
+from slides.instructor.pages import page, script_minutes, teacher_pages
 from slides.instructor.schedule import Stop, timetable
 
 SOURCES = sources(HERE / "source")
@@ -43,12 +44,27 @@ def test_each_core_exercise_checks_a_goal(source: Path) -> None:
     keys = {key for goal in goals(source) for key in goal.checks}
     assert core.exercises.keys() <= keys
     assert keys <= {*core.exercises, *extra.exercises, *questions(source)}
-    assert len(list(checks(source))) == 2 + len(goals(source)) > 3
+    assert len(goals(source)) > 1
 
 
-def test_table_of_checks_names_exercises_and_what_they_check() -> None:
-    _, _, first, *_ = checks(next(path for path in SOURCES if number(path) == "02"))
-    assert "| 2.1 *Read the progress bar*, 02a, 02b | Check events per epoch" in first
+def test_book_has_a_page_to_print_for_each_notebook_and_path() -> None:
+    made = dict(teacher_pages())
+    assert {f"teach/{number(source)}.md" for source in SOURCES} <= {*made}
+    assert "2.1, 02a, 02b" in made["teach/02.md"]
+    printed = re.findall(r"include\} (\w+)\.md", made["teach/half-a-day.md"])
+    assert printed == ["00", "01", "02", "03"]
+    listed = made["teach/guide.md"].rpartition("{toctree}")[2]
+    assert {f"teach/{name}.md" for name in re.findall(r"^[\w-]+$", listed, re.MULTILINE)} == {
+        *made
+    } - {"teach/guide.md"}
+
+
+def test_class_gets_the_guesses_of_the_core_only() -> None:
+    source = next(path for path in SOURCES if number(path) == "03")
+    text = dict(teacher_pages())["teach/03.md"]
+    core = questions(source, core=True)
+    assert 0 < len(core) < len(questions(source))
+    assert re.findall(r"^- \*\*(03\w)\*\*", text, re.MULTILINE) == [*core]
 
 
 def test_two_slides_open_each_notebook(tmp_path: Path) -> None:
@@ -89,9 +105,9 @@ def test_instructor_cells_are_merged_with_times_of_a_class(
 ) -> None:
     source = tmp_path / "90_a.py"
     source.write_text(NOTEBOOK, "utf-8")
-    monkeypatch.setattr(collect, "in_class", lambda *_: 14)
-    text = "\n".join(page(source))
-    assert "- 0–4 min: Begin.\n- 4–14 min: Go on.\n### What people guess" in text
+    monkeypatch.setattr(pages, "in_class", lambda *_: 14)
+    text = "\n".join(page(source, *parts(source)))
+    assert "- 0–4 min: Begin.\n- 4–14 min: Go on.\n## What people guess" in text
     assert "- **90a** *How long?* They say 1.\n- **90b** *Where?* They say here." in text
 
 
