@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from course_stories.lecture.programs import DEMOS
+from course_utils.command import cli
 from course_utils.paths import REPO
 from docs.import_graph import ROOTS
+from keepfed import command
+from keepfed.field_guide import entries
+from slides.build.__main__ import decks
+from slides.build.markdown import read_deck
 
 TEXTS = [
     REPO / "README.md",
@@ -70,3 +76,67 @@ def test_files_named_in_comments_exist() -> None:
         for file in SOURCE.findall(comment)
     }
     assert {(path, file) for path, file in named if file not in there | FOREIGN} == set()
+
+
+# texts in which people find commands
+GUIDES = [
+    *(REPO / name for name in ("README.md", "CONTRIBUTING.md", "keepfed/README.md")),
+    *sorted((REPO / "docs").glob("*.md")),
+    *sorted((REPO / "deploy").glob("*.md")),
+    *sorted((REPO / "slides").glob("*.md")),
+    *sorted((REPO / "notebooks/source").glob("*.py")),
+]
+COMMAND = re.compile(
+    r"(?:^|`|\n)(?:# )?!?(?:\.venv/bin/)?"
+    r"((?:(?:course|keepfed) [a-z]|make [a-zA-Z]|python -m )[^`\n]*)"
+)
+PROGRAM = re.compile(r"python |torchrun|\.py|-m |#|<|\.\.\.|…")  # begins another command line
+
+
+def test_commands_in_texts_have_their_names_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = {*re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)}
+    unknown = []
+    for text in GUIDES:
+        for line in COMMAND.findall(text.read_text("utf-8")):
+            program, name, *words = line.split()
+            if program == "make":
+                goals = [word for word in (name, *words) if "=" not in word]
+                right = goals == [] or goals[0] in targets
+            elif program == "python":
+                right = not re.match(f"(?:{OURS})\\.", words[0]) or _module(words[0])
+            else:
+                help_text = _help(program, name.rstrip(",."), capsys)
+                own = PROGRAM.split(line, maxsplit=1)[0]
+                options = re.findall(r"--[a-z-]+", own)
+                right = bool(help_text) and all(option in help_text for option in options)
+            if not right:
+                unknown.append((text.name, line))
+    assert unknown == []
+
+
+def test_numbers_of_the_project_in_texts_are_counted() -> None:
+    talks = [read_deck(REPO / "slides" / f"{name}.md") for name in decks()]
+    minutes = sorted(round(talk.minutes) for talk in talks)
+    counts = {
+        "README.md": [(r"builds \[(\w+) talks\]", len(talks)), (r"shows (\w+) loops", len(DEMOS))],
+        "docs/commands.md": [(r"lists (\w+) demos", len(DEMOS))],
+        "docs/troubleshooting.md": [(r"more than (a hundred)", len(entries()) // 100)],
+        "slides/instructor/frame.md": [
+            (r"builds (\w+) decks", len(talks)),
+            *((rf"decks of .*?({number})\b", number) for number in minutes),
+        ],
+    }
+    words = {1: "a hundred", 3: "three", 9: "nine"}
+    for name, rows in counts.items():
+        for pattern, count in rows:
+            named = re.search(pattern, (REPO / name).read_text("utf-8"))
+            assert named, (name, pattern)
+            assert named[1] == words.get(count, str(count)), (name, pattern)
+
+
+def _help(program: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    main = {"course": cli.main, "keepfed": command.main}[program]
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    return "" if ended.value.code else shown
