@@ -16,6 +16,7 @@ from slides.instructor.schedule import duration, in_class, length, paths, table
 FOLDER = "teach"
 _MINUTES = re.compile(r"^- \*(\d+) min\* ", re.MULTILINE)
 _GUESS = re.compile(r"^- \*\*(\w+)\*\* (.*\n?(?:  .*\n?)*)", re.MULTILINE)
+_NEW_PAGE = '<div style="page-break-before: always"></div>'
 _LINK = re.compile(r"\]\((?:\.\./docs|instructor)/([\w-]+\.md)\)")
 
 
@@ -97,5 +98,6 @@ def _path_pages(
             which = f"Day {day}" if len(path.days) > 1 else "Timetable"
             rows = "\n".join(table(stops, titles))
             parts_of_page.append(f"**{which}**: {duration(length(stops))}\n\n{rows}")
-        parts_of_page += [f"```{{include}} {stop.notebook}.md\n```" for stop in path.stops]
+        for stop in path.stops:
+            parts_of_page += [_NEW_PAGE, f"```{{include}} {stop.notebook}.md\n```"]
         yield path.title.lower().replace(" ", "-"), "\n\n".join(parts_of_page)

@@ -120,11 +120,12 @@ def table(
     stops: Sequence[Stop], titles: Mapping[str, str], ends: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[str]:
     """Yield the timetable of a day, with the paths that end at a notebook of `ends`."""
-    yield "| from | to | | |\n|---|---|---|---|"
+    last = " |" if ends else ""
+    yield f"| from | to | |{last}\n|---|---|---|{last and '---|'}"
     for begin, end, what in timetable(stops):
         text = titles[what.notebook] if isinstance(what, Stop) else what
         remark = ends.get(what.notebook, "") if isinstance(what, Stop) else ""
-        yield f"| {_clock(begin)} | {_clock(end)} | {text} | {remark} |"
+        yield f"| {_clock(begin)} | {_clock(end)} | {text} |{last and f' {remark} |'}"
 
 
 def length(stops: Sequence[Stop]) -> int:
