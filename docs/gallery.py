@@ -15,13 +15,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from course_utils.paths import REPO
-from docs.book.execute import KEPT, executed
+from docs.book.execute import KEPT, run_changed
 from keepfed.files import replace_file
 from keepfed.formatting import plural
 from keepfed.palette import DARK, LIGHT
 
 OUT = REPO / "build" / "gallery" / "index.html"
-KINDS = "text/html", "image/svg+xml", "image/png"
 FIGURES = re.compile(r"<figure.*?</figure>", re.DOTALL)
 SCRIPTS = re.compile(r"<script.*?</script>", re.DOTALL)
 STYLE = f"""<style>body{{margin:1rem;font:15px/1.4 system-ui,sans-serif}}
@@ -37,7 +36,8 @@ SCRIPT = """<script>for (const box of document.querySelectorAll(".panes")) {
     const pane = document.createElement("div"), inner = document.createElement("div");
     pane.className = `${width} ${theme}`;
     inner.dataset.jpThemeLight = theme !== "dark";
-    inner.innerHTML = "<style>svg,img{max-width:100%;height:auto}</style>";
+    inner.innerHTML = `<style>svg { max-width: 100%; height: auto }
+      :host(.desktop) .narrow, :host(.phone) .wide { display: none }</style>`;
     inner.append(picture.content.cloneNode(true));
     pane.attachShadow({ mode: "open" }).append(inner);
     box.append(pane);
@@ -47,8 +47,8 @@ SCRIPT = """<script>for (const box of document.querySelectorAll(".panes")) {
 
 def main(numbers: Sequence[str]) -> int:
     """Write the page, with the notebooks of these numbers."""
-    for number in numbers:
-        executed(next((REPO / "notebooks" / "solutions").glob(f"{number}_*.ipynb")))
+    solutions = REPO / "notebooks" / "solutions"
+    print(*run_changed(next(solutions.glob(f"{number}_*.ipynb")) for number in numbers))
     parts, count = [STYLE], 0
     for source, pictures in filter(all, _sources()):
         parts.append(f"<h2>{escape(source)}: {plural(len(pictures), 'picture')}</h2>")
@@ -75,12 +75,9 @@ def _sources() -> Iterator[tuple[str, list[str]]]:
 
 def _picture(data: dict[str, str | list[str]]) -> str:
     """Return an output as HTML if it contains a picture, or an empty string."""
-    html, svg, png = ("".join(data.get(kind, "")) for kind in KINDS)
-    if "<svg" in html or "print-color-adjust" in html:
-        return SCRIPTS.sub("", html)
-    if svg or not png:
-        return svg
-    return f'<img alt="" src="data:image/png;base64,{png}">'
+    html = "".join(data.get("text/html", ""))
+    is_picture = "<svg" in html or "print-color-adjust" in html
+    return SCRIPTS.sub("", html) if is_picture else ""
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -18,6 +16,7 @@ from keepfed.measure.picture import page_script
 from slides.build.maths import formula
 
 _CODE = re.compile(r'(?<=<div class="highlight"><pre><span></span>).*?(?=</pre>)', re.DOTALL)
+_LINE = re.compile(r"(?:<[^>]*>)*( *)(?:.*\n|.+)")
 _LICENCES = "Code: MIT. Texts and pictures: CC BY 4.0."
 _HEADING = re.compile(r"(Args|Returns|Yields|Raises|Attributes):")  # Google style
 
@@ -50,10 +49,7 @@ html_math_renderer = "mathtext"
 html_copy_source = False
 html_show_search_summary = False  # browsers do not let pages on disk load other pages
 html_show_sphinx = False
-html_context = {
-    "default_mode": "auto",
-    "changed": sha256(f"{Path(__file__).read_text('utf-8')}{page_script()}".encode()).hexdigest(),
-}  # Sphinx writes all pages again if this value changes
+html_context = {"default_mode": "auto"}
 html_use_index = False
 html_theme_options = {
     "footer_content_items": ["extra-footer"],
@@ -116,12 +112,8 @@ def _finish(
 
 def _lines(code: re.Match[str]) -> str:
     """Return highlighted code with its lines marked, so that book.css can indent wrapped ones."""
-    lines = code[0].splitlines(keepends=True)
-    begins = (len(line := re.sub(r"<[^>]*>", "", text)) - len(line.lstrip(" ")) for text in lines)
-    return "".join(
-        f'<span class="line" style="--in:{column}">{text}</span>'
-        for column, text in zip(begins, lines, strict=True)
-    )
+    marked = r'<span class="line" style="--in:{}">{}</span>'
+    return _LINE.sub(lambda line: marked.format(len(line[1]), line[0]), code[0])
 
 
 def _footer(page: str) -> str:

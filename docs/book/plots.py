@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from html import escape
 from io import StringIO
-from itertools import chain
 from math import ceil
 from textwrap import fill
 
@@ -111,9 +110,9 @@ def _legends(figure: Figure) -> list[Legend]:
 def _svg(figure: Figure) -> str:
     svg = _saved(figure)
     if len(svg) > MOST:
-        panels = figure.axes
-        for shape in chain.from_iterable((*p.lines, *p.collections, *p.patches) for p in panels):
-            shape.set_rasterized(True)
+        for panel in figure.axes:
+            for shape in (*panel.lines, *panel.collections, *panel.patches):
+                shape.set_rasterized(True)
         svg = _saved(figure)
     return svg
 
