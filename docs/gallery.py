@@ -48,7 +48,8 @@ SCRIPT = """<script>for (const box of document.querySelectorAll(".panes")) {
 def main(numbers: Sequence[str]) -> int:
     """Write the page, with the notebooks of these numbers."""
     solutions = REPO / "notebooks" / "solutions"
-    print(*run_changed(next(solutions.glob(f"{number}_*.ipynb")) for number in numbers))
+    for refused in run_changed(next(solutions.glob(f"{n}_*.ipynb")) for n in numbers):
+        print(refused)
     parts, count = [STYLE], 0
     for source, pictures in filter(all, _sources()):
         parts.append(f"<h2>{escape(source)}: {plural(len(pictures), 'picture')}</h2>")
