@@ -114,11 +114,12 @@ def test_bug_in_keepfed_never_reaches_loop(
 
 
 def test_too_old_torch_is_used_unwatched(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+    seen: Callable[[], list[Observation]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
 ) -> None:
     monkeypatch.setattr("torch.__version__", TorchVersion("2.3.1"))
-    batches = watching.watch_iterator(DataLoader(Numbers(3)), DataLoader._get_iterator)
-    assert [batch.tolist() for batch in batches] == [[0], [1], [2]]
+    assert [batch.tolist() for batch in DataLoader(Numbers(3))] == [[0], [1], [2]]
     (line,) = capfd.readouterr().err.splitlines()
     assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, but" in line
 
