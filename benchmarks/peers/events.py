@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from course_stories.peers import formats
-from course_stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches, records
+from course_stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches
 from course_stories.peers.libraries import ALL, GRAIN
 from course_stories.peers.peer import (
     Epoch,
@@ -154,11 +154,6 @@ def records_ahead(folder: Path, batch_size: int) -> Epoch:
         return (places(batch["pulses"]) for batch in batches)
 
     return epoch
-
-
-@peer(PEERS, f"{RECORDS}, sorted", formats.records)
-def records_sorted(folder: Path, batch_size: int) -> Epoch:
-    return records(folder, batch_size, sort=True)
 
 
 def _beton(folder: Path, samples: Samples) -> None:

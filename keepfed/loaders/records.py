@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -52,10 +51,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
     batches longer, copy them or pass `buffers=None`. `ThreadPrefetcher(loader, 1)` builds the next
-    batch while the loop uses the current one, and each prefetched batch occupies one buffer. If
-    torch may use several threads, the loader also tries one thread from time to time, and uses
-    the faster of the two. While other programs run, a copy that is divided among threads waits
-    for the slowest of them.
+    batch while the loop uses the current one, and each prefetched batch occupies one buffer.
 
     In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
     in its own memory. The batches and their order stay the same. Loop over `records.follow(loader)`
@@ -73,7 +69,6 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         *,
         shuffle: bool = True,
         seed: int = 0,
-        sort: bool = False,
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         buffers: int | None = 2,
@@ -86,8 +81,6 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
             batch_size: Samples in a batch.
             shuffle: Whether each epoch has a new order. False keeps the order of the file.
             seed: Determines the order, together with the epoch.
-            sort: Whether each batch is read and served in the order of the file, which is faster on
-                a hard disk.
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these samples. None for the rank of the process.
             buffers: Number of batches whose memory is used in turn. None allocates every batch.
@@ -99,7 +92,7 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
         """
         if buffers is not None and buffers < 1:
             raise ValueError(f"`buffers` must be at least 1, but is {buffers}.")
-        self._records, self.sort, self.buffers = LazyFile(Records, str(path)), sort, buffers
+        self._records, self.buffers = LazyFile(Records, str(path)), buffers
         self.contiguous = contiguous
         samples = len(self._records.file.words)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
@@ -116,49 +109,15 @@ class RecordLoader(IndexBatches, IterableDataset[Batch]):
     def _read(self) -> Iterator[Batch]:
         # a worker sends each batch, so it must not reuse its memory
         count = self.buffers if get_worker_info() is None else None
-        records, threads = self._records.file, FasterThreads()
+        records = self._records.file
         make: Callable[[int], Any] = records.buffer
         read: Callable[[torch.Tensor, Any], Batch] = records.read
         if self.contiguous:
             make, read = records.field_buffers, records.read_fields
         ring = [make(self.batch_size) for _ in range(count or 0)]
         for number, batch in enumerate(self.deal()):
-            indices = torch.from_numpy(np.sort(batch) if self.sort else batch)
             buffer = ring[number % len(ring)] if ring else make(self.batch_size)
-            with threads:
-                found = read(indices, buffer)
-            yield found
-
-
-class FasterThreads:
-    """Context that uses one torch thread or all, whichever was faster in a recent trial."""
-
-    EVERY, TRIALS = 128, 4  # batches between two trials, and batches of a trial
-
-    def __init__(self) -> None:
-        self._most, self._count = torch.get_num_threads(), 0
-        self._threads = self._most
-        self._took = {1: math.inf, self._most: math.inf}
-
-    def __enter__(self) -> None:
-        if self._most == 1:
-            return
-        place = self._count % self.EVERY
-        if place < self.TRIALS:
-            self._threads = 1 if place % 2 else self._most
-        elif place == self.TRIALS:
-            self._threads = min(self._took, key=lambda threads: self._took[threads])
-            self._took = dict.fromkeys(self._took, math.inf)
-        torch.set_num_threads(self._threads)
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        if self._most == 1:
-            return
-        took = time.perf_counter() - self._began
-        torch.set_num_threads(self._most)
-        self._took[self._threads] = min(self._took[self._threads], took)
-        self._count += 1
+            yield read(torch.from_numpy(batch), buffer)
 
 
 class Records:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from keepfed.errors import KeepfedError
 from keepfed.loaders.prefetch import ThreadPrefetcher
-from keepfed.loaders.records import FasterThreads, RecordLoader, write_records
+from keepfed.loaders.records import RecordLoader, write_records
 
 N, SIZE = 1000, 104  # number of records, bytes per record
 
@@ -87,7 +87,6 @@ def test_order_depends_only_on_seed_and_epoch(path: Path) -> None:
     assert drawn == [order(0, 0), order(0, 1), order(1, 0)]
     assert all(a != b for a, b in zip(drawn, drawn[1:] + drawn[:1], strict=True))
     assert flat(order(0, 0, shuffle=False)) == list(range(N))
-    assert order(0, 0, sort=True) == [sorted(batch) for batch in drawn[0]]
 
 
 @pytest.mark.parametrize(("buffers", "ahead"), [(1, 0), (2, 0), (2, 1), (5, 3)])
@@ -110,7 +109,7 @@ def test_batches_may_own_their_memory(path: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_method: str) -> None:
-    records = RecordLoader(path, 64, sort=True)
+    records = RecordLoader(path, 64)
     alone = numbers(records)
     records.set_epoch(0)
     assert len(pickle.dumps(records)) < 3000  # contains the path, but no data
@@ -265,21 +264,3 @@ def test_contiguous_batches_report_a_corrupted_record(tmp_path: Path) -> None:
     (tmp_path / "r.npy").write_bytes(content)
     with pytest.raises(OSError, match="Record 39"):
         list(RecordLoader(tmp_path / "r.npy", 8, contiguous=True))
-
-
-@pytest.mark.parametrize(("several_s", "chosen"), [(0.1, 4), (0.9, 1)])
-def test_the_faster_number_of_threads_is_used(
-    monkeypatch: pytest.MonkeyPatch, several_s: float, chosen: int
-) -> None:
-    now, current = [0.0], [4]
-    monkeypatch.setattr("keepfed.loaders.records.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
-    monkeypatch.setattr("torch.set_num_threads", lambda count: current.__setitem__(0, count))
-    threads, used = FasterThreads(), []
-    for _ in range(2 * FasterThreads.EVERY):
-        with threads:
-            used.append(current[0])
-            now[0] += 0.3 if current[0] == 1 else several_s
-        assert current == [4]
-    assert {*used[: FasterThreads.TRIALS]} == {1, 4}
-    assert {*used[FasterThreads.TRIALS : FasterThreads.EVERY]} == {chosen}
