@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from keepfed.measure.advice import Measurements
+from keepfed.measure.diagnosis.batch_cost import ACCELERATOR
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed
 from keepfed.measure.records import Fetch, Iteration
@@ -128,7 +128,7 @@ def test_step_with_spans_is_divided_into_its_parts() -> None:
 def test_step_has_a_device_only_if_it_used_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(ACCELERATOR, "is_available", lambda: True)
     assert not figures().step.has_device
     assert figures(step=run(used_device=True)).step.has_device
     assert figures(step=run(trace=trace_of(span("gpu", "compute", 0, 40)))).step.has_device

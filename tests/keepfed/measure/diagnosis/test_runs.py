@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from keepfed.measure.diagnosis import runs
+from keepfed.measure.diagnosis import batch_cost, runs
 from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
 from keepfed.measure.diagnosis.runs import run_loop, run_step
 
@@ -88,7 +88,8 @@ def test_copy_is_timed_only_if_the_step_used_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = Accelerator()
-    monkeypatch.setattr(torch, "accelerator", device)
+    for module in (runs, batch_cost):
+        monkeypatch.setattr(module, "ACCELERATOR", device)
 
     def used_and_weighed(step: Any) -> tuple[bool, bool]:
         run = run_step(step, [torch.zeros(1000)], seconds=0.01, synchronize=None)
@@ -110,7 +111,7 @@ def test_copy_is_timed_only_if_the_step_used_the_device(
 
 def test_diagnosis_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
-    monkeypatch.setattr(torch, "accelerator", device)
+    monkeypatch.setattr(runs, "ACCELERATOR", device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for started in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda started=started: started)
