@@ -114,14 +114,12 @@ def _pip(*arguments: str, count: int = 0) -> int:
     """Run pip with its output in a log, and show on a terminal how far it is."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
     command += ["--progress-bar", "off", *arguments]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done, output = 0, subprocess.PIPE
     with (
         _log().open("a", encoding="utf-8") as log,
-        subprocess.Popen(command, text=True, errors="replace", **pipes) as pip,
+        subprocess.Popen(command, text=True, stdout=output, stderr=subprocess.STDOUT) as pip,
     ):
-        assert pip.stdout
-        done = 0
-        for line in pip.stdout:
+        for line in pip.stdout or ():
             log.write(line)
             if wheel := _WHEEL.match(line):
                 done += 1
