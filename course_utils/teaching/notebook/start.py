@@ -70,14 +70,13 @@ _QUIET = (
 def ready(notebook: str) -> None:
     """Prepare a new kernel for notebook `notebook`, such as "01"; the first cell calls it."""
     from IPython.core.getipython import get_ipython
-    from IPython.display import clear_output
 
     # first, so that its server loads torch at the same time as this process
     method, shell = start_workers(), get_ipython()
     if shell and "torch" not in sys.modules:
         print("Loading PyTorch ...", flush=True)
         import_module("torch")
-        clear_output(wait=True)
+        shell.display_pub.clear_output(wait=True)  # type: ignore[no-untyped-call]
     connect(notebook)
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
