@@ -116,7 +116,7 @@ def _pip(*arguments: str, count: int = 0) -> int:
     command += ["--progress-bar", "off", *arguments]
     done, output = 0, subprocess.PIPE
     with (
-        _log().open("a", encoding="utf-8") as log,
+        _log().open("a", 1, "utf-8") as log,
         subprocess.Popen(command, text=True, stdout=output, stderr=subprocess.STDOUT) as pip,
     ):
         for line in pip.stdout or ():
