@@ -25,7 +25,7 @@ SIZES = {"without CUDA": (0.5, 2.1), "with CUDA": (3.3, 6.9)}
 SECONDS_TO_STOP = 15
 _CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
 _WHEEL = re.compile(
-    r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^\s/]+)\.whl(?!\.metadata)( \(.+\))?"
+    r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^\s/]+)\.whl(?!\.metadata)( \([^)]+B\))?"
 )
 
 
@@ -125,7 +125,7 @@ def _pip(*arguments: str, count: int = 0) -> int:
                 done += 1
                 _show(f"{done} of {count or done}: {wheel[1].split('-')[0]}{wheel[2] or ''}")
             elif line.startswith("Installing collected"):
-                _show("Unpacking, which takes as long again")
+                _show("Unpacking, which takes a few minutes")
         _show("")
     return pip.returncode
 

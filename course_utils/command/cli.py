@@ -41,31 +41,31 @@ def _parser() -> argparse.ArgumentParser:
     defaults = "size of the data (default: what exists, or M)"
     sized.add_argument("--size", choices=paths.SIZES, help=defaults)
 
-    command = commands.add_parser("lab", parents=[sized], help="open the notebooks in JupyterLab")
+    def add(name: str, run: Any, text: str, **options: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, **options)
+        command.set_defaults(command=run)
+        return command
+
+    command = add("lab", _lab, "open the notebooks in JupyterLab", parents=[sized])
     command.add_argument("--fresh", metavar="NN", help="add a new copy of notebook NN")
     command.add_argument("--port", type=int, help="port (default: the first free one)")
     command.add_argument("--ip", default="127.0.0.1", help="address to listen on, e.g. 0.0.0.0")
     command.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    command.set_defaults(command=_lab)
-    command = commands.add_parser("hand-out", help="copy the notebooks to a folder")
+    command = add("hand-out", _hand_out, "copy the notebooks to a folder")
     command.add_argument("folder", metavar="DIR", help="existing files are kept")
-    command.set_defaults(command=_hand_out)
-    command = commands.add_parser("doctor", help="show what this machine can do")
-    command.set_defaults(command=_doctor)
-    command = commands.add_parser("data", parents=[sized], help="make the data")
-    command.set_defaults(command=_data)
-    command = commands.add_parser("check", help="check installation and data")
+    add("doctor", _doctor, "show what this machine can do")
+    add("data", _data, "make the data", parents=[sized])
+    command = add("check", _check, "check installation and data")
     command.add_argument("--line", action="store_true", help="print one line for your teacher")
-    command.set_defaults(command=_check)
-    command = commands.add_parser("join", help="join the wall of a class, or show which is joined")
+    command = add("join", _join, "join the wall of a class, or show which is joined")
     command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
     command.add_argument("token", nargs="?", metavar="TOKEN", default="", help="token of the class")
     command.add_argument("--off", action="store_true", help="leave the wall")
-    command.set_defaults(command=_join)
     light.add_stage(commands)
-    command = commands.add_parser(
+    command = add(
         "serve",
-        help="serve a folder over HTTP, as an object store does",
+        _serve,
+        "serve a folder over HTTP, as an object store does",
         # not an option, because every user can see the options of a process
         epilog="Clients must send the token in COURSE_TOKEN, or the new one that is printed.",
     )
@@ -75,10 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--break-after", type=float, metavar="MB", help="cut each file once after MB"
     )
-    command.set_defaults(command=_serve)
-    command = commands.add_parser(
+    command = add(
         "wall",
-        help="show a class its guesses, its pace and who has solved the capstone",
+        _wall,
+        "show a class its guesses, its pace and who has solved the capstone",
         epilog="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
     command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")
@@ -91,20 +91,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--demo", type=int, default=0, metavar="N", help="invent N learners")
     command.add_argument("--keep", action="store_true", help="add a summary to work/guesses.csv")
-    command.set_defaults(command=_wall)
     light.add_watch(commands)
     light.add_audit(commands)
     light.add_why(commands)
-    command = commands.add_parser("page", help="save an executed notebook as one HTML file")
+    command = add("page", _page, "save an executed notebook as one HTML file")
     command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")
     command.add_argument("file", nargs="?", metavar="FILE", help="default: next to the notebook")
-    command.set_defaults(command=_page)
-    command = commands.add_parser("capstone", help="write a slow script for a class to repair")
+    command = add("capstone", _capstone, "write a slow script for a class to repair")
     command.add_argument("--seed", type=int, default=0, help="choice of the faults (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
     command.add_argument("--answers", action="store_true", help="print the faults")
-    command.set_defaults(command=_capstone)
-    command = commands.add_parser("demo", help="show a training loop to a class")
+    command = add("demo", _demo, "show a training loop to a class")
     command.add_argument("name", nargs="?", help="name of the demo (default: list all)")
     command.add_argument("--recorded", action="store_true", help="show the recording")
     command.add_argument("--timeout", type=float, metavar="S", help="stop the demo after S seconds")
@@ -113,7 +110,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--rehearse", nargs="?", const="", metavar="DECK", help="run the demos of a deck, or all"
     )
-    command.set_defaults(command=_demo)
     return parser
 
 
