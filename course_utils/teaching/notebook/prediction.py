@@ -50,15 +50,17 @@ def predict(
     kept = _load().get(key, {}).get("predicted")
     _store(key, question=question, unit=unit)
     status = widgets.HTML(inline(_status(kept, unit)))  # a Label would truncate long lines
-    # Screen readers read the tooltip as the name of the field. RadioButtons have no name.
+    # The question stands above. Here it is the name that screen readers read, which RadioButtons
+    # do not have.
+    named = {"description": question, "style": {"description_width": "0"}}
     field: Any
     if choices:
         value = kept if kept in choices else None
-        field = widgets.Select(options=choices, value=value, rows=len(choices), tooltip=question)
+        field = widgets.Select(options=choices, value=value, rows=len(choices), **named)
         field.layout.width = "auto"
     else:
         text = "" if kept is None else f"{kept:.15g}"
-        field = widgets.Text(value=text, placeholder="your guess", tooltip=question)
+        field = widgets.Text(value=text, placeholder="your guess", **named)
         field.continuous_update = False
         field.layout.width = "12em"
 

@@ -42,7 +42,6 @@ def test_numbers_are_read_in_common_notations(
     answers: Path, typed: str, unit: str, number: float
 ) -> None:
     form = predict("90.1", "How much?", unit=unit)
-    assert field(form).tooltip == "How much?"  # its name for a screen reader
     assert "Not answered yet" in status(form)
     field(form).value = typed
     assert status(form).startswith("Saved: ")
@@ -76,7 +75,6 @@ def test_choice_is_stored_and_compared_as_text(answers: Path) -> None:
     form = predict("90.2", "What is slow?", choices=["storage", "CPU"])
     assert field(form).value is None
     field(form).value = "CPU"
-    assert field(form).tooltip == "What is slow?"
     assert kept(answers, "90.2") == "CPU"
     assert repr(reveal("90.2", "storage")) == 'You predicted "CPU", and it is "storage".'
     assert ">predicted<" not in reveal("90.2", "storage")._repr_html_()
