@@ -25,7 +25,7 @@ SIZES = {"without CUDA": (0.5, 2.1), "with CUDA": (3.3, 6.9)}
 SECONDS_TO_STOP = 15
 _CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
 _WHEEL = re.compile(
-    r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^\s/]+)\.whl(?!\.metadata)( \([^)]+B\))?"
+    r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^\s/]+)\.whl(?!\.metadata)( \(.+B\))?"
 )
 
 
