@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Audited, EpochRecord, Fetch
+from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Audited, EpochRecord, Draws
 from keepfed.auditing.report import AuditFinding, AuditReport
 from keepfed.auditing.samples import Damage
 from keepfed.formatting import percent, plural
@@ -277,7 +277,7 @@ def _same_random_numbers(audited: Audited) -> Findings:
             yield _finding("same random numbers", audited, says + why)
 
 
-def _draw_alike(mine: Sequence[Fetch], theirs: Sequence[Fetch]) -> bool:
+def _draw_alike(mine: Sequence[Draws], theirs: Sequence[Draws]) -> bool:
     """Return whether two fetches each draw the same numbers, for different samples.
 
     In a stream, all workers may shuffle the shards alike in the first fetch.

@@ -39,7 +39,7 @@ SURE_BATCHES = 32  # batches of a process that are inspected in detail at any co
 MAX_SAMPLES = 10_000_000  # samples of a loader that are recorded; each takes 24 bytes
 
 
-class Fetch(NamedTuple):
+class Draws(NamedTuple):
     """Random generators of a worker during one fetch."""
 
     before: tuple[int, ...]  # hash of the state of each generator of the dataset
@@ -54,7 +54,7 @@ class BatchReport(NamedTuple):
     indices: list[int] | None  # None: the dataset is a stream
     prints: list[int]  # fingerprints of the samples
     labels: list[Any]
-    fetch: Fetch
+    fetch: Draws
     dataset_epoch: int | None  # `dataset.epoch` in this process
     damage: list[Damage]
     form: str
@@ -133,7 +133,7 @@ class AuditListener(Listener):
             self._index,
             self._prints,
             self._labels,
-            Fetch(self._before, after, ids if self._before else []),
+            Draws(self._before, after, ids if self._before else []),
             _epoch_of(self.dataset),
             damage(batch),
             form(batch),
@@ -174,7 +174,7 @@ class EpochRecord:
     indices: array[int] | None = field(default_factory=lambda: array("q"))  # None: unknown
     prints: array[int] = field(default_factory=lambda: array("Q"))  # fingerprints
     labels: list[Any] = field(default_factory=list)
-    fetches: dict[int, list[Fetch]] = field(default_factory=dict)  # first two of each worker
+    fetches: dict[int, list[Draws]] = field(default_factory=dict)  # first two of each worker
     worker_epochs: dict[int, int] = field(default_factory=dict)  # highest epoch of each worker
     damage: list[tuple[int, Damage]] = field(default_factory=list)  # number of the batch, damage
     forms: dict[str, int] = field(default_factory=dict)  # dtypes: first batch that had them

@@ -11,8 +11,8 @@ from keepfed.formatting import plural
 MOST = 4  # findings of one kind that the text lists
 
 
-class Kind(NamedTuple):
-    """Kind of finding."""
+class FindingKind(NamedTuple):
+    """FindingKind of finding."""
 
     change: str  # what to change if it is wrong
     entry: str = ""  # entry of the field guide
@@ -20,90 +20,90 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "workers overlap": Kind(
+    "workers overlap": FindingKind(
         "share the data in __iter__: worker `get_worker_info().id` of "
         "`get_worker_info().num_workers` takes every n-th sample or shard.",
         "duplicated samples",
     ),
-    "ranks overlap": Kind(
+    "ranks overlap": FindingKind(
         "use a DistributedSampler. In a stream, take every n-th shard of the rank.", "ranks overlap"
     ),
-    "same random numbers": Kind(
+    "same random numbers": FindingKind(
         "create the generator in the worker (worker_init_fn, or at the first use) and seed it with "
         "`torch.initial_seed()`, which differs in each worker and epoch.",
         "same random numbers",
     ),
-    "stale epoch": Kind(
+    "stale epoch": FindingKind(
         "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number in shared "
         "memory, such as torch.zeros(1).share_memory_().",
         "stale epoch",
     ),
-    "no set_epoch": Kind("call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"),
-    "damaged": Kind("look at the samples of this batch.", "NaN in a batch"),
-    "leak": Kind(
+    "no set_epoch": FindingKind("call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"),
+    "damaged": FindingKind("look at the samples of this batch.", "NaN in a batch"),
+    "leak": FindingKind(
         "split the dataset once, by groups that belong together.",
         "validation leak",
     ),
-    "starts over": Kind(
+    "starts over": FindingKind(
         "store the state of the loader with the model, for example with a StatefulDataLoader, and "
         "load it before the first batch.",
         "repeated samples",
     ),
-    "skipped by the resume": Kind(
+    "skipped by the resume": FindingKind(
         "count the batches that the loop has taken, not those that the workers have prepared."
     ),
-    "served again": Kind(
+    "served again": FindingKind(
         "store the state of the loader with each checkpoint.",
         right_if="the checkpoint is older than the last batch of the log",
     ),
-    "workers draw from all": Kind(
+    "workers draw from all": FindingKind(
         "share the data in __iter__ by `get_worker_info()`.",
         "duplicated samples",
         "every worker draws from all data on purpose",
     ),
-    "ranks draw from all": Kind(
+    "ranks draw from all": FindingKind(
         "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
         "ranks overlap",
         "the ranks share one copy of the model, or each draws from all data or trains alone",
     ),
-    "uneven ranks": Kind(
+    "uneven ranks": FindingKind(
         "give every rank the same number of batches.",
         "uneven ranks",
         "the ranks do not wait for each other, or `Join` ends them",
     ),
-    "not each once": Kind(
+    "not each once": FindingKind(
         "let the sampler yield every index once. To see the batches of a sample, use `--log FILE`, "
         "then `audit show FILE --sample N`.",
         "repeated samples",
         "this is the purpose, as in class balance, repeated augmentation, an endless order or a "
         "part of the data",
     ),
-    "same order": Kind(
+    "same order": FindingKind(
         "use `shuffle=True`, and do not seed the sampler again.",
         "same order",
         "the order is fixed on purpose",
     ),
-    "repeated epoch": Kind(
+    "repeated epoch": FindingKind(
         "write a generator: `while True: yield from loader`.",
         "itertools.cycle",
         "the batches should repeat, and fit in memory",
     ),
-    "shared samples": Kind(
+    "shared samples": FindingKind(
         "split the dataset once, by groups that belong together.",
         "validation leak",
         "the second evaluates the training data, or the split changes, as in cross-validation",
     ),
-    "not mixed": Kind(
+    "not mixed": FindingKind(
         "shuffle (`shuffle=True`), or use a larger shuffle buffer over several files.",
         "unmixed batches",
         "the batches are sorted on purpose",
     ),
-    "not finite": Kind(
+    "not finite": FindingKind(
         "look at the samples of this batch.",
         "NaN in a batch",
         "such numbers mark missing values or a mask",
     ),
-    "changing dtype": Kind(
+    "changing dtype": FindingKind(
         "let the dataset convert every sample to the same dtype.",
         right_if="there are several kinds of batches",
     ),
