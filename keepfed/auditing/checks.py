@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Audited, EpochRecord, Draws
+from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Audited, Draws, EpochRecord
 from keepfed.auditing.report import AuditFinding, AuditReport
 from keepfed.auditing.samples import Damage
 from keepfed.formatting import percent, plural

@@ -73,7 +73,7 @@ def _follow_optimizers() -> None:
     register_optimizer_step_post_hook(step_made)
 
 
-def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, and audit the epoch that begins."""
     if has_failed() or get_worker_info() is not None or has_listeners(loader):
         return make(loader)
@@ -87,14 +87,14 @@ def audit_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
     try:
         _follow_optimizers()
         audited = _audited_of(loader, call_sites(sys._getframe(1))[0])
-        account = Account(audited, loader, log=_log if LOG in os.environ else None)
+        account = LoopAccount(audited, loader, log=_log if LOG in os.environ else None)
         iterator: Any = account.begin(loader, make_once)
     except Exception as error:
         if called:  # an error of the program
             raise
         give_up(error)
         return make(loader)
-    iterator._account, iterator._steps = account, _process.count_steps()
+    iterator._step_timer = account
     return iterator  # type: ignore[no-any-return]
 
 
@@ -135,33 +135,37 @@ def _are_equal(old: Audited, new: Audited) -> bool:
     )
 
 
-def next_audited(iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
-    """Return `next_batch(iterator)` as the loop would get it, and add the batch to the account."""
-    if has_failed():
-        return without_report(next_batch(iterator))
-    account = iterator._account
-    if iterator._num_yielded == 0 and account.epoch.batches:  # persistent workers begin again
-        account.start_epoch()
-    stepped = account.epoch.batches > 0 and iterator._steps != _process.count_steps()
-    try:
-        received = next_batch(iterator)
-    except StopIteration:
-        account.epoch.complete = True
-        account.epoch.stepped |= stepped
-        # the first epoch only, because looking for references takes time
-        if account.epoch.number == 0:
-            account.epoch.cycled = any(isinstance(r, cycle) for r in get_referrers(iterator))
-        _write_sometimes()
-        raise
-    try:
-        if not account.is_full():  # if it is, the steps may be those of a loop in between
-            account.epoch.stepped |= stepped
-        return account.take(received)
-    except Exception as error:
-        give_up(error)
-        return without_report(received)
-    finally:
-        iterator._steps = _process.count_steps()
+class LoopAccount(Account):
+    """Account of an iterator in a program. It has the place of a `StepTimer`."""
+
+    steps = 0  # steps of the optimizers when the loop received its last batch
+
+    def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
+        """Return `next_batch(iterator)` as the loop would get it, and add the batch."""
+        if has_failed():
+            return without_report(next_batch(iterator))
+        if iterator._num_yielded == 0 and self.epoch.batches:  # persistent workers begin again
+            self.start_epoch()
+        stepped = self.epoch.batches > 0 and self.steps != _process.count_steps()
+        try:
+            received = next_batch(iterator)
+        except StopIteration:
+            self.epoch.complete = True
+            self.epoch.stepped |= stepped
+            # the first epoch only, because looking for references takes time
+            if self.epoch.number == 0:
+                self.epoch.cycled = any(isinstance(r, cycle) for r in get_referrers(iterator))
+            _write_sometimes()
+            raise
+        try:
+            if not self.is_full():  # if it is, the steps may be those of a loop in between
+                self.epoch.stepped |= stepped
+            return self.take(received)
+        except Exception as error:
+            give_up(error)
+            return without_report(received)
+        finally:
+            self.steps = _process.count_steps()
 
 
 def _log(audited: Audited, epoch: EpochRecord, report: BatchReport) -> None:

@@ -15,7 +15,7 @@ from keepfed.errors import KeepfedError
 from keepfed.formatting import plural, wrap
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.program import run_program
-from keepfed.measure.watch.timing.failsafe import PATCH
+from keepfed.measure.watch.timing.failsafe import OBSERVER
 from keepfed.measure.watch.timing.ring_file import FAILED
 
 FAULT = 1  # exit code if the program succeeded, but has a fault or was not audited to its end
@@ -51,7 +51,7 @@ def run_audited(
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     folder = Path(tempfile.mkdtemp(prefix="keepfed-audit-"))
     try:
-        environment = prepare(folder) | {PATCH: "keepfed.auditing.attach"}
+        environment = prepare(folder) | {OBSERVER: "keepfed.auditing.loops"}
         if log is not None:
             _start(log)
             environment[LOG] = str(log.resolve())

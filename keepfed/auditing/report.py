@@ -38,7 +38,9 @@ KINDS = {
         "memory, such as torch.zeros(1).share_memory_().",
         "stale epoch",
     ),
-    "no set_epoch": FindingKind("call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"),
+    "no set_epoch": FindingKind(
+        "call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"
+    ),
     "damaged": FindingKind("look at the samples of this batch.", "NaN in a batch"),
     "leak": FindingKind(
         "split the dataset once, by groups that belong together.",

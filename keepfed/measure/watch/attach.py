@@ -17,9 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from keepfed.measure.watch.timing.failsafe import PATCH, give_up
+from keepfed.measure.watch.timing.failsafe import OBSERVER, give_up
 from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
 
+_WATCHING = "keepfed.measure.watch.timing.watching"
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
 
 # The program may have its own `sitecustomize`, which must run even if ours fails.
@@ -93,13 +94,8 @@ def _patch_after_loading(loader: Any) -> None:
 def _patch(module: ModuleType) -> None:
     """Time the loaders and iterators of `module`.
 
-    The first batch imports the modules that this needs. `$PATCH` names a module that patches torch
-    in its own way instead.
+    The first batch imports the modules that this needs.
     """
-    if PATCH in os.environ:
-        _log_torch_import()
-        import_module(os.environ[PATCH]).patch(module)
-        return
     if loader := getattr(module, "StatefulDataLoader", None):
         loader._get_iterator = _watched(loader._get_iterator)
         return
@@ -113,11 +109,11 @@ def _patch(module: ModuleType) -> None:
 def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     def get_iterator(loader: Any) -> Iterator[Any]:
         try:
-            from keepfed.measure.watch.timing.watching import watch_iterator
+            watching = import_module(os.environ.get(OBSERVER, _WATCHING))
         except Exception as error:
             give_up(error)
             return make(loader)
-        return watch_iterator(loader, make)
+        return watching.watch_iterator(loader, make)  # type: ignore[no-any-return]
 
     return get_iterator
 

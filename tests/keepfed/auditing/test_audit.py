@@ -19,12 +19,13 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 
 import keepfed
 from keepfed import command
-from keepfed.auditing import attach, loops
+from keepfed.auditing import loops
 from keepfed.auditing.checks import check
 from keepfed.auditing.record import Account, Audited, describe
 from keepfed.auditing.report import AuditFinding, AuditReport
 from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
+from keepfed.measure.watch import attach
 from tests.keepfed.auditing.loaders import CORRECT, Mixed, OwnGenerator, Table, loader
 from tests.keepfed.auditing.trainings import RIGHT, WRONG, OneIterator
 
@@ -32,13 +33,12 @@ from tests.keepfed.auditing.trainings import RIGHT, WRONG, OneIterator
 @pytest.fixture
 def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], AuditReport]:
     """Return a function that runs a training in this process under the audit."""
-    for owner, name in (
-        (dataloader._BaseDataLoaderIter, "__next__"),
-        (DataLoader, "_get_iterator"),
-    ):
-        monkeypatch.setattr(owner, name, getattr(owner, name))  # to be restored
-    monkeypatch.setattr(dataloader._BaseDataLoaderIter, "_account", None, raising=False)
-    attach.patch(dataloader)
+    iterators: Any = dataloader._BaseDataLoaderIter
+    monkeypatch.setattr(iterators, "__next__", iterators.__next__)  # to be restored
+    monkeypatch.setattr(DataLoader, "_get_iterator", DataLoader._get_iterator)
+    monkeypatch.setattr(iterators, "_step_timer", None, raising=False)
+    monkeypatch.setenv("KEEPFED_OBSERVER", "keepfed.auditing.loops")
+    attach._patch(dataloader)
     monkeypatch.setattr(loops, "_write", lambda pid: None)
 
     def run(training: Callable[[], None]) -> AuditReport:
@@ -244,7 +244,7 @@ def test_a_torch_without_a_private_name_leaves_the_training_unaudited(
     monkeypatch.setattr("keepfed.measure.hook.loader_hook.missing", lambda: ("a name",))
     monkeypatch.setattr(loops, "_process", loops._Process())
     monkeypatch.setattr("keepfed.measure.watch.timing.failsafe._errors", [])
-    batches = loops.audit_iterator(loader(Table()), iter)
+    batches = loops.watch_iterator(loader(Table()), iter)
     assert len([*batches]) == 20
     assert "a name" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keepfed.measure.watch.timing.ring_file import FAILED, FOLDER, PROCESS
 
-PATCH = "KEEPFED_PATCH"  # environment variable with the name of a module that has a `patch`
+OBSERVER = "KEEPFED_OBSERVER"  # environment variable with a module that has a `watch_iterator`
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _errors: list[str] = []  # errors of this process; keepfed prints only the first one
 
@@ -28,7 +28,7 @@ def give_up(error: BaseException, message: str = "") -> None:
         return
     with suppress(Exception):  # stderr may be closed
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        tool = "audit" if PATCH in os.environ else "watch"
+        tool = "audit" if OBSERVER in os.environ else "watch"
         message = message or f"The program continues un{tool}ed"
         print(
             f"keepfed {tool}: {message} ({cause}).{_next_step(error)}", file=sys.stderr, flush=True
