@@ -23,15 +23,9 @@ function radios(control, change) {
 }
 
 // Set the controls to `state` without rebuilding them, so that the focus stays.
-export function syncControls(form, controls, state) {
-  for (const control of controls) {
-    const value = state[control.name];
-    for (const input of form.querySelectorAll(`[name="${CSS_ESCAPE(control.name)}"]`)) {
-      input.checked = input.value === String(value);
-    }
-  }
+export function syncControls(form, state) {
+  for (const input of form.querySelectorAll("input")) input.checked = input.value === String(state[input.name]);
 }
-const CSS_ESCAPE = (text) => String(text).replace(/["\\]/g, "\\$&");
 
 export const stateText = (controls, state) =>
   controls.map((control) => `${control.label}: ${state[control.name]}`).join(" · ");

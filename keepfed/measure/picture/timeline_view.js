@@ -70,7 +70,7 @@ export class View {
   show() {
     if (!this.grid) return;
     const { controls } = this.grid, state = this.store.get("state"), picture = this.find(state);
-    syncControls(this.form, controls, state);
+    syncControls(this.form, state);
     this.root.dataset.state = keyOf(controls, state);
     const whole = this.view.from === 0 && this.view.to === this.domain;
     this.traces = picture.traces.map((raw, i) => ({ ...this.open(raw), label: picture.names[i] }));
