@@ -17,13 +17,19 @@ from pathlib import Path
 
 GB = 1e9
 # The row of one learner in the memory table of slides/INSTRUCTOR.md, and the Jupyter server.
+DISK = 2 * GB
 MEMORY, SHM = 1.92 * GB + 0.1 * GB, 0.07 * GB
 FIRST = "work/00_start_here.ipynb"
 LEARNERS = int(os.environ.get("COURSE_LEARNERS", "20"))
-# Edited notebooks stay as they are. Unedited ones are updated.
-START = """
-course hand-out "$COURSE_HOME/work"
-cd "$COURSE_HOME" && exec jupyterhub-singleuser "$@"
+# Edited notebooks stay as they are. Unedited ones are updated. The window is that of `course lab`.
+START = f"""
+course hand-out "$COURSE_HOME/work" && cd "$COURSE_HOME" && python -c '
+from pathlib import Path
+from course_utils.command import lab
+lab.prepare(Path(".jupyter"), "{FIRST}")' || exit
+export JUPYTER_CONFIG_DIR="$PWD/.jupyter/config"
+export JUPYTERLAB_WORKSPACES_DIR="$PWD/.jupyter/workspaces"
+exec jupyterhub-singleuser "$@"
 """
 
 
@@ -43,6 +49,7 @@ def warn_if_short(name: str, needed: float, there: float) -> None:
         )
 
 
+os.umask(0o077)  # the files of the hub and of its processes are for their owner only
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 warn_if_short("memory", MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
@@ -55,7 +62,7 @@ c.Authenticator.username_pattern = r"\w[\w -]*\Z"  # a path or a hidden folder i
 c.JupyterHub.active_server_limit = LEARNERS
 c.JupyterHub.concurrent_spawn_limit = 10
 c.Spawner.cmd = ["sh", "-c", START, "start"]
-c.Spawner.default_url = f"/lab/tree/{FIRST}"
+c.Spawner.default_url = f"/lab/workspaces/course/tree/{FIRST}"
 c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # ten may start at the same time
 c.Spawner.environment = {"COURSE_SIZE": "S", "JUPYTER_PREFER_ENV_PATH": "1"}
 c.Spawner.environment["COURSE_WALL"] = os.environ.get("COURSE_WALL", "")
@@ -63,14 +70,13 @@ c.Spawner.mem_limit, c.Spawner.cpu_limit = "3G", 2.0
 
 if os.environ.get("COURSE_SPAWNER") == "local":
     warn_if_short("/dev/shm", SHM, shutil.disk_usage("/dev/shm").free)
-    homes, settings = Path("homes").resolve(), "course_utils/command/jupyter/config"
+    homes = Path("homes").resolve()
     c.JupyterHub.spawner_class = "simple"
     c.JupyterHub.bind_url = "http://127.0.0.1:8000"
     c.SimpleLocalProcessSpawner.home_dir_template = str(homes / "{username}")
     c.Spawner.environment |= {
         "COURSE_HOME": lambda spawner: str(homes / spawner.user.name / "course"),
         "COURSE_DATA": str(Path(setting("COURSE_DATA")).resolve()),
-        "JUPYTER_CONFIG_PATH": str(Path(__file__).resolve().parents[1] / settings),
     }
 else:
     c.JupyterHub.spawner_class = "docker"
@@ -81,8 +87,14 @@ else:
     c.DockerSpawner.name_template = "course-learner-{username}"
     c.DockerSpawner.volumes = {"course-learner-{username}": "/learner"}
     c.DockerSpawner.remove = True  # the next login uses the newest image
-    # An empty /dev/shm takes no memory. Its files count towards the limit of the container.
-    c.DockerSpawner.extra_host_config = {"shm_size": "2g", "init": True}
+    warn_if_short("disk", DISK, shutil.disk_usage(".").free)  # a volume, as those of the learners
+    c.DockerSpawner.extra_host_config = {
+        # An empty /dev/shm takes no memory. Its files count towards the limit of the container.
+        **{"shm_size": "2g", "init": True},
+        **{"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]},
+        "pids_limit": 2048,  # counts threads, and each worker has some for each core
+        "ulimits": [{"Name": "fsize", "Soft": 4 << 30, "Hard": 4 << 30}],  # bytes of one file
+    }
 
 # Stop servers that nobody has used for an hour. The files stay.
 cull = [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]

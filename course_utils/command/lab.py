@@ -74,7 +74,7 @@ def serve(
         CourseError: If the address or the port is not available, or JupyterLab does not start.
     """
     token, ip = secrets.token_hex(16), "0.0.0.0" if ip in ("", "*") else ip
-    _prepare(state, notebook)
+    prepare(state, notebook)
     log = state / "lab.log"
     for tries_left in reversed(range(_TRIES if port is None else 1)):
         chosen = _free_port(ip, port)
@@ -275,8 +275,11 @@ def _keep_private(state: Path) -> None:
                     path.chmod(0o700 if name in inner else 0o600)
 
 
-def _prepare(state: Path, notebook: str) -> None:
-    """Copy the settings, and on the first start create a window layout that shows `notebook`."""
+def prepare(state: Path, notebook: str) -> None:
+    """Copy the settings, and on the first start create a window layout that shows `notebook`.
+
+    A JupyterHub prepares the servers of its learners in the same way.
+    """
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
     _keep_private(state)

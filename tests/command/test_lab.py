@@ -21,11 +21,11 @@ NEWS = "@jupyterlab/apputils-extension:notification"
 
 
 def test_a_learner_s_own_layout_is_not_laid_out_again(tmp_path):
-    lab._prepare(tmp_path, NOTEBOOK)
+    lab.prepare(tmp_path, NOTEBOOK)
     (layout,) = (tmp_path / "workspaces").iterdir()
     assert NOTEBOOK in layout.read_text()
     layout.write_text("their own")
-    lab._prepare(tmp_path, NOTEBOOK)
+    lab.prepare(tmp_path, NOTEBOOK)
     assert layout.read_text() == "their own"
 
 
@@ -114,7 +114,7 @@ def test_no_other_user_reads_the_token_also_after_an_older_start():
             assert lab.running(state, NOTEBOOK) == server.url
         os.chown(state, 65534, 65534)
         with pytest.raises(KeepfedError, match=r"belongs to another user\. Set COURSE_HOME"):
-            lab._prepare(state, NOTEBOOK)
+            lab.prepare(state, NOTEBOOK)
 
 
 @pytest.mark.slow

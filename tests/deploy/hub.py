@@ -105,6 +105,9 @@ def look_at_container(folder: Path) -> None:
     host = asked["host_config"]
     assert (asked["image"], host["Memory"], host["ShmSize"]) == ("course", 3 << 30, 2 << 30)
     assert host["CpuQuota"] == 2 * host["CpuPeriod"]
+    assert (host["PidsLimit"], host["CapDrop"]) == (2048, ["ALL"])
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["Ulimits"] == [{"Name": "fsize", "Soft": 4 << 30, "Hard": 4 << 30}]
     assert host["Binds"] == ["course-learner-ada:/learner:rw"]
 
 
@@ -142,8 +145,9 @@ def log_in(browser: Browser, url: str, name: str) -> LabPage:
     page.page.get_by_label("Username").fill(name)
     page.page.get_by_label("Password").fill(PASSWORD)
     page.page.get_by_role("button", name="Sign in").click()
-    page.page.wait_for_url(f"**/lab/tree/{FIRST}*", wait_until="commit")
+    page.page.wait_for_url(f"**/lab/workspaces/course/tree/{FIRST}*", wait_until="commit")
     page.go(page.page.url)
+    page.page.locator(".jp-TableOfContents").get_by_text("Start here").first.wait_for()
     assert page.popups() == []
     return page
 
