@@ -6,8 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from course_stories.leaderboard.names import looks_of
-
 
 class PostLimits:
     """Counts posts and names by client. The counts are lost when the server stops."""
@@ -33,8 +31,8 @@ class PostLimits:
         self._left[client] = max(left - 1, left % 1), now
         if left < 1:
             return "You sent too many posts. Wait a minute."
-        looks = looks_of(name) if isinstance(name, str) else ""
-        if looks not in names and len(names) >= self._most:
+        folded = name.casefold() if isinstance(name, str) else ""
+        if folded not in names and len(names) >= self._most:
             return f"Your address has posted {self._most} names. Post under one of them."
-        names.add(looks)
+        names.add(folded)
         return ""

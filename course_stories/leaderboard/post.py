@@ -9,14 +9,13 @@ from course_utils.teaching.wall import parse_address, request
 _PATIENCE_S = 10
 
 
-def post(name: str, result: Result | None, board: str, *, word: str = "") -> str:
+def post(name: str, result: Result | None, board: str) -> str:
     """Post your result under a name of your choice, and return the board's answer.
 
     Args:
         name: Any name. The board shows it to the class.
         result: The result of the check. The function sends nothing else about you.
         board: The address of the board, including its token.
-        word: The word that your first post returned, if the name is on the board already.
     """
     if not board.strip():
         return "Not posted. The address of the board is empty. Enter the address of your class."
@@ -26,7 +25,7 @@ def post(name: str, result: Result | None, board: str, *, word: str = "") -> str
         wall = parse_address(board)
     except CourseError:
         return "Not posted. An address must look like http://10.0.0.7:8765/?token=abc."
-    fields = {"name": name, "word": word, **result.to_json()}
+    fields = {"name": name, **result.to_json()}
     status, said = request(wall, "results", fields, patience=_PATIENCE_S)
     if status == 0:
         place = wall.address.partition("//")[2]

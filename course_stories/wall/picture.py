@@ -74,7 +74,8 @@ def draw(question: Question, guesses: Sequence[Any], measured: Sequence[Any]) ->
         sentence = ""
         if found:
             choice, count = found.most_common(1)[0]
-            sentence = f"Measured: {choice}, by {count} of {found.total()}."
+            by = f", by {count} of {found.total()}" * (found.total() > 1)
+            sentence = f"Measured: {choice}{by}."
         return {"bars": bars, "sentence": sentence}
     if not guesses and not measured:
         return {"dots": [], "sentence": ""}

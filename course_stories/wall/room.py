@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter, defaultdict
@@ -13,6 +12,7 @@ from typing import Any
 from course_stories.wall.questions import Course
 
 MOST_SEATS = 500
+DESK = "desk"  # seat of the teacher, who may measure for the class
 _SEAT = re.compile(r"[a-z2-9]{4,16}")
 _LARGEST = 1e15
 _IDLE_S = 600
@@ -31,12 +31,7 @@ class Post:
     kind: str
     key: str  # key of the question or exercise, or ""
     fields: dict[str, Any]
-    number: int = 0  # order of arrival
     time: float = 0.0
-
-    def line(self) -> str:
-        """Return the post as JSON."""
-        return json.dumps({"seat": self.seat, "kind": self.kind, **self.fields})
 
 
 class Room:
@@ -49,7 +44,6 @@ class Room:
         self._posts = defaultdict[tuple[str, str], dict[str, Post]](dict)
         self._last_key: dict[str, str] = {}  # key that each seat guessed last
         self._came: dict[str, float] = {}
-        self._count = 0
 
     def read(self, given: Mapping[str, Any]) -> Post:
         """Return a valid post.
@@ -79,8 +73,8 @@ class Room:
                 return Post(seat, kind, fields["exercise"], fields | {"misconception": known})
         raise ValueError("'kind' must be at, guess, measured, verdict or hand.")
 
-    def take(self, post: Post) -> str:
-        """Store a post, and return its line, or "" if it changes nothing.
+    def take(self, post: Post) -> None:
+        """Store a post.
 
         Raises:
             RoomFull: If there are too many seats.
@@ -92,35 +86,34 @@ class Room:
         if old and old.fields == post.fields:
             if post.kind == "verdict":
                 old.time = now
-            return ""
+            return
         self._came.setdefault(post.seat, now)
-        self._count += 1
-        post.number, post.time = self._count, now
+        post.time = now
         some.pop(post.seat, None)  # hands are in the order in which they were raised
         some[post.seat] = post
         if post.kind == "guess":
             self._last_key.pop(post.seat, None)
             self._last_key[post.seat] = post.key
-        return post.line()
-
-    def lines(self) -> list[str]:
-        """Return the posts that restore this state, in the order of arrival."""
-        posts = [post for some in self._posts.values() for post in some.values()]
-        return [post.line() for post in sorted(posts, key=lambda one: one.number)]
 
     @property
     def seats(self) -> int:
         """The number of seats."""
-        return len(self._came)
+        return len(self._came.keys() - {DESK})
 
     def answered(self) -> list[str]:
         """Return the keys with guesses, in the order of the course."""
         return [key for key in self.course.questions if self._of("guess", key)]
 
+    def near(self, shown: str) -> list[str]:
+        """Return the keys with guesses, the shown key and the next one."""
+        keys = [*self.course.questions]
+        after = keys.index(shown) + 1 if shown in keys else 0
+        return [key for key in keys if self._of("guess", key) or key in (shown, *keys[after:][:1])]
+
     def followed(self) -> str:
-        """Return the key that most seats guessed last, or "" without guesses."""
+        """Return the key that most seats guessed last, or the first one without guesses."""
         first = Counter(self._last_key.values()).most_common(1)
-        return first[0][0] if first else ""
+        return first[0][0] if first else next(iter(self.course.questions), "")
 
     def values(self, kind: str, key: str) -> list[Any]:
         """Return the guesses or the measured values of all seats for a key."""

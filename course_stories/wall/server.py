@@ -7,7 +7,6 @@ The server uses plain HTTP, so anyone who can listen to the network can read the
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import Callable
@@ -20,17 +19,14 @@ from tornado.web import HTTPError
 
 from course_stories.leaderboard import Board, PostLimits
 from course_stories.wall.board import BOARD_ROUTES
-from course_stories.wall.demo import play
 from course_stories.wall.handlers import PageHandler, WallHandler
-from course_stories.wall.journal import Journal, read_journal
 from course_stories.wall.picture import draw
 from course_stories.wall.questions import read_course
-from course_stories.wall.room import Room, RoomFull
+from course_stories.wall.room import DESK, Room, RoomFull
 from course_stories.wall.sums import add_sums
 from course_utils.errors import CourseError
 from course_utils.teaching.wall import new_token
 from course_utils.token_server import LOOPBACK, serve_with_token
-from keepfed.files import temporary_folder
 
 _LONGEST_POST = 1000
 _PATIENCE_S = 20
@@ -44,16 +40,13 @@ class WallAddresses(NamedTuple):
     desk: str
     phone: str
     join: str  # command for learners
-    seats: int  # restored from an interrupted wall
 
 
 class _Hall:
     """The state of the server."""
 
-    journal: Journal
     addresses: WallAddresses
     code: list[str]  # QR code of the phone's address, a text of 0 and 1 for each row
-    playing: asyncio.Task[None] | None = None
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -67,15 +60,14 @@ class _Hall:
         """Return what the wall shows, for a key or for the one that the desk shows."""
         room, key = self.room, key or self.key or self.room.followed()
         uncovered = uncover or key in self.uncovered
-        shown = {"key": key, "uncovered": uncovered, "keys": [*room.answered(), _PACE]}
+        shown = {"key": key, "uncovered": uncovered, "keys": room.near(key)}
         if question := room.course.questions.get(key):
             guesses, measured = room.values("guess", key), room.values("measured", key)
             shown |= question._asdict() | draw(question, guesses, measured if uncovered else ())
             shown |= {"guessed": len(guesses), "measured": len(measured)}
         shown |= {"seats": room.seats, "turn": self.turn, "pace": room.pace()}
         shown |= {"join": self.addresses.join, "phone": self.addresses.phone}
-        shown |= {"code": self.code}
-        return shown | {"is_demo": self.playing is not None}
+        return shown | {"code": self.code}
 
 
 class _Picture(WallHandler):
@@ -113,19 +105,18 @@ class _Posts(WallHandler):
     def post(self) -> None:
         hall: _Hall = self.settings["hall"]
         given = _read_json(self.request.body)
+        if given.get("seat") == DESK and not self.has_token(self.settings["desk"]):
+            raise HTTPError(401, reason="Only the desk may post under its name.")
         said = hall.address_limits.refusal(self.request.remote_ip or "", given.get("seat"))
         try:
             post = hall.room.read(given)
             if said := said or hall.seat_limits.refusal(post.seat, ""):
                 raise HTTPError(429, reason=said)
-            hall.journal.append(hall.room.take(post))
+            hall.room.take(post)
         except ValueError as error:
             raise HTTPError(400, reason=str(error)) from None
         except RoomFull:
             raise HTTPError(429, reason="The wall is full.") from None
-        except OSError as error:
-            said = f"The wall cannot save the post ({error.strerror}). Post again later."
-            raise HTTPError(507, reason=said) from None
         self.set_status(204)
 
 
@@ -144,50 +135,33 @@ def serve_wall(
     token: str = "",
     port: int = 0,
     address: str = LOOPBACK,
-    demo: int = 0,
     keep: bool = False,
 ) -> None:
     """Serve the wall until the process is interrupted.
 
     Args:
-        home: Folder of the user. The leaderboard and the journal are in its folder `work`.
+        home: Folder of the user. The leaderboard is in its folder `work`.
         ready: Called with the addresses when the server is running.
-        token: Token of the class; "" for the token of an interrupted wall, or a new one.
+        token: Token of the class; "" for a new one.
         port: Port to listen on; 0 for a free port.
         address: Address to listen on, for this machine only or for its network.
-        demo: Number of simulated seats, which leave nothing in `home`.
         keep: Whether to add a summary to `work/guesses.csv` at the end.
 
     Raises:
         CourseError: If the server cannot start with these arguments.
         OSError: If the folder cannot be written.
     """
-    work = (temporary_folder() if demo else home) / "work"
+    work = home / "work"
     board, room = Board(work / "leaderboard.json"), Room(read_course())
-    path = work / f"wall-{port}.jsonl"
-    earlier = read_journal(path)
-    tokens = {"token": token or new_token(8), "desk": new_token(12)}
-    if earlier and {*earlier[0]} == {*tokens}:
-        tokens = earlier[0] | ({"token": token} if token else {})
-    for given in earlier[1:]:
-        with suppress(ValueError, RoomFull):  # the course may have changed
-            room.take(room.read(given))
-    hall = _Hall(room)
+    hall, token, desk = _Hall(room), token or new_token(8), new_token(12)
 
     def start(port: int) -> None:
-        # now that the port is ours, no other wall writes the journal
-        hall.journal = Journal(path, [json.dumps(tokens), *room.lines()])
-        if demo:
-            hall.playing = asyncio.get_running_loop().create_task(
-                play(room, demo, lambda: hall.key)
-            )
         at = f"{address}:{port}"
         hall.addresses = WallAddresses(
-            f"http://{at}/?token={tokens['token']}",
-            f"http://{at}/desk?token={tokens['desk']}",
-            f"http://{at}/guess?token={tokens['token']}",
-            f"course join {at} {tokens['token']}",
-            room.seats,
+            f"http://{at}/?token={token}",
+            f"http://{at}/desk?token={desk}",
+            f"http://{at}/guess?token={token}",
+            f"course join {at} {token}",
         )
         code = segno.make(hall.addresses.phone, micro=False)
         hall.code = ["".join(map(str, row)) for row in code.matrix]
@@ -199,8 +173,8 @@ def serve_wall(
     with suppress(KeyboardInterrupt):
         serve_with_token(
             [*pages, *answers, *BOARD_ROUTES, (r"(?s).*", _Nothing)],
-            token=tokens["token"],
-            desk=tokens["desk"],
+            token=token,
+            desk=desk,
             ready=start,
             port=port,
             address=address,
@@ -211,7 +185,6 @@ def serve_wall(
         )
     if keep:
         add_sums(work / "guesses.csv", room)
-    hall.journal.delete()
 
 
 def network_address() -> str:

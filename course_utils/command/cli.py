@@ -89,7 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="serve the local network, at this address of the machine (default: detected)",
     )
-    command.add_argument("--demo", type=int, default=0, metavar="N", help="invent N learners")
     command.add_argument("--keep", action="store_true", help="add a summary to work/guesses.csv")
     light.add_watch(commands)
     light.add_audit(commands)
@@ -322,8 +321,6 @@ def _wall(arguments: argparse.Namespace) -> int:
         _say(f"Wall, for {reach}: {addresses.wall}")
         print(f"  Desk, for you: {addresses.desk}\n  Phones: {addresses.phone}")
         print(f"  Write on the board: {addresses.join}")
-        if addresses.seats:
-            _say(f"It continues with {plural(addresses.seats, 'seat')} of an interrupted wall.")
         _say(_STOP)
 
     wall.serve_wall(
@@ -332,7 +329,6 @@ def _wall(arguments: argparse.Namespace) -> int:
         token=os.environ.get("COURSE_TOKEN", ""),
         port=arguments.port,
         address="127.0.0.1" if here else arguments.lan or wall.network_address(),
-        demo=arguments.demo,
         keep=arguments.keep,
     )
     kept = " A summary is in work/guesses.csv." if arguments.keep else ""

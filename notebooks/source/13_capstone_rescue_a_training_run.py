@@ -318,22 +318,21 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # page. Without it, only this machine can.
 #
 # Choose any name, and enter the address with its token. The board receives this name, the figures of
-# your best result and its time, and nothing else. Your first post returns a word. Pass it as `word=` in
-# later posts. Without this word, other people cannot post under your name. The board does not verify the results, so it
-# is only for fun. An exam would run your script itself.
+# your best result and its time, and nothing else. It keeps the best result of each name. It verifies
+# neither names nor results, so it is only for fun. An exam would run your script itself.
 
 # %%
 from course_stories.capstone import best, seed_of
 from course_stories.leaderboard import post
 
-name, board, word = "", "", ""
-print(post(name, best(seed_of(script)), board, word=word))
+name, board = "", ""
+print(post(name, best(seed_of(script)), board))
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Background.** `course wall --lan` stores the board in `work/leaderboard.json` and continues
 # with it after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
-# remove a name, or to let somebody post again who lost their word, delete the line in that file. The
+# remove a name, delete the line in that file. The
 # board may run while you edit. It uses plain HTTP, so in a network that you do not trust, use it on one
 # machine only. Each set of faults, `course capstone --seed`, has its own table.

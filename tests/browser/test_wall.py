@@ -1,4 +1,4 @@
-"""The wall's pages with invented seats: what fits, what the keys do, and what the desk steers."""
+"""The wall's pages with 60 seats: what fits, what the keys do, and what the desk steers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +52,18 @@ Note:
 
 @pytest.fixture
 def wall(tmp_path: Path) -> Iterator[RunningWall]:
-    with running_wall(tmp_path, "--demo", "60") as wall:
+    with running_wall(tmp_path) as wall:
+        for number in range(60):
+            seat = "seat" + "abcdefghjk"[number // 10] + "abcdefghjk"[number % 10]
+            wall.post(seat=seat, kind="at", notebook="02")
+            for key in ("02b", "02a") if number < 20 else ("02a",):
+                wall.post(seat=seat, kind="guess", key=key, value=1 + 1.6 * number)
+                wall.post(seat=seat, kind="measured", key=key, value=17 + number % 5)
+        place = "nb02/ex4_count_the_cost:1"
+        wall.post(
+            seat="seataa", kind="verdict", exercise="02.4", status="wrong", misconception=place
+        )
+        wall.post(seat="seataa", kind="hand", up=True)
         yield wall
 
 
@@ -104,14 +115,12 @@ def test_wall_fits_and_is_readable_from_the_last_row(
     shoot(page, "uncovered")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
-    for _ in range(6):
-        page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(100)
+    page.keyboard.press("p")
     expect(page.locator("h1")).to_have_text("Where we are")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
     shoot(page, "pace")
-    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")
     expect(status).to_contain_text("have guessed")
     wall.post(seat="aaaa", kind="guess", key="02f", value=wall.picture("?key=02f")["choices"][0])
     assert wall.steer(key="02f") == 204  # the desk overrules the keys of a page
@@ -146,8 +155,11 @@ def test_desk_and_phone_follow_each_other(
         phone.get_by_role("button", name="Send").click()
         expect(phone.get_by_role("status")).to_contain_text(said)
     phone.screenshot(path=SHOTS / "wall-phone.png")
-    desk.get_by_role("button", name="Uncover").click()
+    desk.get_by_text("Enter the measured value").click()
+    desk.get_by_label("Measured value").fill("19")
+    desk.get_by_role("button", name="Send").click()
     expect(desk.get_by_role("button", name="Cover")).to_be_visible()
+    assert 0.19 in wall.picture()["marks"]
     assert wall.picture()["uncovered"]
     desk.get_by_role("button", name="Next question").click()
     expect(phone.locator("h1")).to_contain_text("How many times longer")

@@ -33,6 +33,21 @@ async function follow(refresh) {
   setTimeout(() => follow(refresh), EVERY_MS);
 }
 
+// Fill a form with the answers to a question: a button for each choice, or a field for a number.
+function fill(form, { text, unit, choices }, label, send) {
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    const value = event.submitter.value || form.querySelector("input").value.trim().replace(",", ".");
+    if (choices.length) send(value);
+    else if (value === "" || !Number.isFinite(Number(value))) say("state", "Enter a number, for example 40.");
+    else send(Number(value));
+  };
+  const fields = !text ? [] : choices.length
+    ? choices.map((choice) => make("button", choice, { class: "choice", value: choice }))
+    : [make("input", [], { inputmode: "decimal", "aria-label": label, autocomplete: "off" }), make("span", unit), make("button", "Send")];
+  form.replaceChildren(...fields);
+}
+
 function row(name, value, most, shown = String(value)) {
   return make("div", [make("span", name), make("meter", [], { max: Math.max(1, most), value, "aria-hidden": true }), make("span", shown)], { class: "row" });
 }

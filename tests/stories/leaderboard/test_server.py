@@ -17,7 +17,7 @@ from course_stories.leaderboard import post
 from course_stories.wall import network_address
 from course_utils.command import cli
 from keepfed.errors import KeepfedError
-from tests.stories.leaderboard.helpers import GOOD, post_fields
+from tests.stories.leaderboard.helpers import GOOD
 from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall
 
 
@@ -51,7 +51,6 @@ def test_sixty_concurrent_posts_are_all_stored(wall: RunningWall, path: Path) ->
             assert first in names_on_board(path)  # the file is complete at any moment
     assert sorted(names_on_board(path)) == sorted(a_class)
     assert all(f": {GOOD.points} points, place " in one.result() for one in posts)
-    assert "word" not in json.loads(wall.ask("/leaderboard.json")[2])["results"][0]
     assert len(json.loads(wall.ask("/leaderboard.json")[2])["results"]) == 61
 
 
@@ -78,80 +77,6 @@ def test_answered_posts_survive_a_kill(tmp_path: Path) -> None:
     assert {*names_on_board(path)} >= {*answered}
     with running_wall(tmp_path) as wall:
         assert "points, place" in post("E", GOOD, wall.wall)
-
-
-def test_requests_without_valid_token_are_rejected(wall: RunningWall, path: Path) -> None:
-    body = json.dumps(post_fields("Guest")).encode()
-    for token, status, said in (
-        ("", 401, "A token is required"),
-        ("wrong", 401, "Wrong token for"),
-    ):
-        for method, at in (("GET", "/board"), ("GET", "/leaderboard.json"), ("GET", "/x")):
-            got, _, sentence = wall.ask(at, method=method, token=token)
-            assert (got, said in sentence) == (status, True)
-        got, _, sentence = wall.ask("/results", body, token=token)
-        assert (got, said in sentence) == (status, True)
-    assert not path.exists() or "Guest" not in names_on_board(path)
-
-
-def test_foreign_host_header_is_rejected(wall: RunningWall) -> None:
-    status, headers, said = wall.ask("/leaderboard.json", Host="evil.example")
-    assert (status, "The address of this wall is 127.0.0.1" in said) == (403, True)
-    assert "Access-Control-Allow-Origin" not in headers
-
-
-BAD: list[tuple[bytes, int, str]] = [
-    (b"", 400, "This is not JSON"),
-    (b"\xff\xfe", 400, "This is not JSON"),
-    (b"{" * 4000, 400, "This is not JSON"),
-    (b"[" * 4000, 400, "This is not JSON"),
-    (b"[]", 400, "The data are not a result"),
-    (b" " * 5000, 413, "A post must have at most 4,096 bytes."),
-    (json.dumps(post_fields(" ")).encode(), 400, "A name must have 1 to 30"),
-    (json.dumps(post_fields("a\r\nSet-Cookie: b")).encode(), 200, "a Set-Cookie: b: 85 points"),
-    (json.dumps(post_fields(au=float("nan"))).encode(), 400, "'au' is nan, which is out of range."),
-    (
-        json.dumps(post_fields(refused="Lost\r\nevents.")).encode(),
-        400,
-        "The check refused this result: Lo",
-    ),
-]
-
-
-@pytest.mark.parametrize(("body", "status", "said"), BAD, ids=range(len(BAD)))
-def test_invalid_post_gets_clear_error(
-    wall: RunningWall, body: bytes, status: int, said: str
-) -> None:
-    got, headers, sentence = wall.ask("/results", body)
-    assert (got, headers["Content-Type"]) == (status, "text/plain; charset=utf-8")
-    assert sentence.startswith(said)
-    assert sentence.endswith(".\n")
-    assert "Set-Cookie" not in headers
-
-
-def test_unknown_pages_and_methods_get_clear_error(wall: RunningWall) -> None:
-    wrong = [
-        ("GET", "/results", 405),
-        ("POST", "/board", 405),
-        ("DELETE", "/leaderboard.json", 405),
-    ]
-    for method, at, status in [*wrong, ("GET", "/../work", 404), ("POST", "/x", 404)]:
-        got, _, said = wall.ask(at, method=method)
-        assert got == status, (method, at)
-        assert said.endswith("The wall is at /, the leaderboard is at /board.\n")
-
-
-def test_page_allows_only_its_script_and_contains_no_token(wall: RunningWall) -> None:
-    status, headers, page = wall.ask("/board")
-    assert status == 200
-    policy = headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    nonce = policy.partition("script-src 'nonce-")[2].partition("'")[0]
-    assert page.count(f'nonce="{nonce}"') == 2
-    assert TOKEN not in page
-    assert "innerHTML" not in page
-    assert wall.ask("/board")[1]["Content-Security-Policy"] != policy
 
 
 def test_damaged_board_is_reported_and_not_overwritten(tmp_path: Path) -> None:

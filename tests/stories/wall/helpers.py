@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from course_stories.wall.questions import Course, Question
+from tests.requests import ask
 
 TOKEN = "of-the-class"
 # background processes of a script ignore interrupts, and so do their child processes
@@ -52,15 +51,9 @@ class RunningWall(NamedTuple):
         **more: str,
     ) -> tuple[int, dict[str, str], str]:
         """Send a request, and return status, headers and body of the answer."""
-        connection = HTTPConnection(urlsplit(self.wall).netloc, timeout=10)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            method = method or ("GET" if body is None else "POST")
-            connection.request(method, path, body, headers | more)
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read().decode()
-        finally:
-            connection.close()
+        method = method or ("GET" if body is None else "POST")
+        got = ask(self.wall, path, method=method, token=token, body=body or b"", **more)
+        return got[0], got[1], got[2].decode()
 
     def post(self, **fields: Any) -> int:
         """Send a post, and return the status."""

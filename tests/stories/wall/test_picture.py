@@ -61,7 +61,7 @@ def test_scale_stays_logarithmic_when_uncovered() -> None:
 def test_choices_are_counted() -> None:
     shown = draw(CHOICE, ["it waits", "it waits", "an error"], ["an error"])
     assert shown["bars"] == [["it waits", 2, 0], ["an error", 1, 1]]
-    assert shown["sentence"] == "Measured: an error, by 1 of 1."
+    assert shown["sentence"] == "Measured: an error."
 
 
 @pytest.mark.parametrize("unit", ["%", "times", "MB"])

@@ -1,14 +1,12 @@
-"""A notebook and the real wall: what a learner does is shown, and a restart loses nothing."""
+"""A notebook and the real wall: what a learner does is shown."""
 
-import signal
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import course_utils as cu
-from course_utils.teaching.wall import connect, join, kernel, membership, sender
+from course_utils.teaching.wall import connect, join, kernel, membership
 from tests.stories.wall.helpers import running_wall
 from tests.teaching.wall.helpers import until
 
@@ -48,24 +46,3 @@ def test_wall_shows_what_learners_do(
     assert sentence.startswith("This is the complete bill")
     assert place.startswith("nb02/ex4_count_the_cost:")
     assert [hand[1] for hand in trouble["hands"]] == ["02", "02"]
-
-
-def test_restarted_wall_has_the_posts_of_before(
-    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sender, "_PAUSES_S", (0.1, 0.1, 0.1))
-    monkeypatch.setattr(sender, "_SILENCE_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    with running_wall(tmp_path / "teacher", "--port", port) as first:
-        join(first.wall)
-        take_part("40")
-        first.process.send_signal(signal.SIGKILL)
-        first.process.wait()
-        assert kernel._sender is not None
-        cu.reveal("02b", 3.0)
-        until(lambda: kernel._sender and kernel._sender.status == 0)
-    with running_wall(tmp_path / "teacher", "--port", port) as second:
-        until(lambda: kernel._sender and not kernel._sender._posts)
-        assert second.picture("?key=02a")["guessed"] == 1
-        assert second.picture("?key=02b&uncover=1")["measured"] == 1

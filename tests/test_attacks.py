@@ -1,0 +1,319 @@
+"""Attacks on the store, the wall and the hub: real processes, real sockets, tables of requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from traitlets.config import PyFileConfigLoader
+
+from course_utils.hardware.object_store import object_store
+from course_utils.paths import REPO
+from tests.requests import ask, raw
+from tests.stories.leaderboard.helpers import post_fields
+from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall
+
+SECRET, DATA = b"not for you", bytes(range(256)) * 1000
+on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows links and locks in other ways")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder to serve, next to a file and a folder whose name starts the same."""
+    outside = tmp_path_factory.mktemp("around")
+    for name in ("secret", "shards-of-others/secret", "shards/.secret", "shards/.git/config"):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_bytes(SECRET)
+    (outside / "shards" / "a.tar").write_bytes(DATA)
+    (outside / "shards" / "sub").mkdir()
+    (outside / "shards" / "sub" / "<b>&.tar").write_bytes(b"b")
+    return outside / "shards"
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[Any]:
+    with object_store(folder, None) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def wall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWall]:
+    with running_wall(tmp_path_factory.mktemp("class")) as wall:
+        yield wall
+
+
+GUESS = {"seat": "aaaa", "kind": "guess", "key": "02a", "value": 40}
+PATHS = {
+    "store": ("/a.tar", "/", "/nothing", "/.counters", "/../secret"),
+    "wall": ("/", "/board", "/wall.json", "/leaderboard.json", "/x", "/posts", "/results"),
+}
+
+
+def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWall) -> None:
+    evil = f"evil.example:{urlsplit(wall.wall).port}"
+    for url, right, paths, wrong in (
+        (store.url, store.token, PATHS["store"], 403),
+        (wall.wall, TOKEN, PATHS["wall"], 401),
+    ):
+        for path in paths:
+            for given, status, said in (
+                ({}, 401, b"A token is required"),
+                ({"token": "wrong"}, wrong, b"Wrong token"),
+                ({"token": "\xe4"}, wrong, b"Wrong token"),
+                ({"Authorization": "Basic cmlnaHQ="}, 401, b"A token is required"),
+                ({"token": right, "Host": evil}, 403, b"Unknown host name. The address of this"),
+                ({"token": right, "Host": "127.0.0.1.evil.example"}, 403, b"Unknown host name."),
+            ):
+                method = "POST" if path in ("/posts", "/results") else "GET"
+                body = json.dumps(GUESS | {"seat": "zzzz"}).encode() if method == "POST" else b""
+                got, headers, sentence = ask(url, path, method=method, body=body, **given)
+                assert (got, said in sentence, sentence[-2:]) == (status, True, b".\n"), path
+                assert "Access-Control-Allow-Origin" not in headers
+                assert right.encode() not in sentence
+        assert ask(url, f"/?token={right}", token="wrong")[0] == wrong
+        assert ask(url, "/?token=%ff%00")[0] in (400, wrong)
+        port = urlsplit(url).port
+        assert ask(url, f"/?token={right}", Host=f"localhost:{port}")[0] == 200
+    assert wall.picture()["seats"] == 0
+    for path, body in (("/desk", b""), ("/desk.json", b""), ("/desk.json", b'{"key": "02a"}')):
+        method = "POST" if body else "GET"
+        assert ask(wall.wall, path, method=method, token=TOKEN, body=body)[0] == 401
+    assert wall.post(seat="desk", kind="measured", key="02a", value=1) == 401
+    assert wall.steer(key="99z") == wall.steer(key=None) == 400
+
+
+def test_no_method_changes_what_is_served(store: Any, wall: RunningWall, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"):
+        for path in ("/a.tar", "/new"):
+            status, headers, body = ask(store.url, path, method=method, token=store.token)
+            assert (status, headers["Allow"]) == (405, "GET, HEAD")
+            assert body == b"This store is read-only. Use GET or HEAD.\n"
+        for path in ("/", "/board", "/leaderboard.json"):
+            assert ask(wall.wall, path, method=method, token=TOKEN)[0] == 405
+    assert sorted(folder.rglob("*")) == before
+
+
+OUTSIDE = r"""
+/../secret  /sub/../../secret  /%2e%2e/secret  /%2E%2E%2Fsecret  /..%2fsecret  /.%2e/secret
+/%252e%252e/secret  /..%5csecret  /..\secret  /sub/..%5c..%5csecret  /../shards-of-others/secret
+/%2e%2e%00/secret  /a.tar%00  /a.tar%00.txt  /....//secret  /./a.tar  /sub/../a.tar
+/sub//../../secret  /..;/secret  /%c0%ae%c0%ae/secret  /.secret  /%2esecret  /.git/config
+/sub/..%2f.secret  //etc/passwd  /%2fetc%2fpasswd  /C:%5cWindows%5cwin.ini  /file:///etc/passwd
+/~root  http://127.0.0.1/../secret  http://127.0.0.1/etc/passwd  *  ..  ../secret
+/pages/shared.js  /../work/leaderboard.json  /desk.html
+"""
+
+
+def test_no_spelling_of_a_path_leaves_the_folder(
+    store: Any, wall: RunningWall, folder: Path
+) -> None:
+    whole = [(folder / "a.tar").as_posix(), (folder.parent / "secret").as_posix()]
+    spellings = [*OUTSIDE.split(), *whole, *(f"/{path}" for path in whole)]
+    spellings += [f"/{quote(path, safe='')}" for path in whole] + ["/" + "x" * 5_000]
+    for url, token in ((store.url, store.token), (wall.wall, TOKEN)):
+        head = f" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        for path in spellings:
+            for method in ("GET", "HEAD"):
+                got = raw(url, f"{method} {path}{head}Connection: close\r\n\r\n".encode())
+                assert got.split()[1] in (b"400", b"403", b"404"), path
+                assert not any(text in got for text in (SECRET, b"root:", DATA[:100])), path
+
+
+@on_posix
+def test_links_are_served_only_if_they_stay_inside(store: Any, folder: Path) -> None:
+    links = {
+        "in": ("a.tar", 200),
+        "file": ("../secret", 403),
+        "folder": ("..", 403),
+        "beside": ("../shards-of-others", 403),
+        "hidden": (".secret", 403),
+        "absolute": (str(folder.parent / "secret"), 403),
+        "nowhere": ("nothing", 404),
+        "circle": ("circle", 404),
+    }
+    through = {"folder/secret": 403, "beside/secret": 403, "folder/shards/a.tar": 200, "pipe": 404}
+    expected = {name: status for name, (_, status) in links.items()} | through
+    try:
+        for name, (target, _) in links.items():
+            (folder / name).symlink_to(target)
+        os.mkfifo(folder / "pipe")
+        got = {name: ask(store.url, f"/{name}", token=store.token)[0] for name in expected}
+        assert got == expected
+        listing = ask(store.url, "/", token=store.token)[2].decode()
+        assert {name for name in links if f'href="/{name}' in listing} == {"in"}
+    finally:
+        for name in (*links, "pipe"):
+            (folder / name).unlink(missing_ok=True)
+
+
+AS_NOBODY = """
+import os, sys
+from course_utils.hardware.object_store.server import serve
+os.geteuid() or os.setuid(65534)  # root may read everything
+serve(sys.argv[1], None, token="t", ready=lambda port: print(port, flush=True))
+"""
+
+
+@on_posix
+def test_unreadable_file_is_rejected_without_its_path() -> None:
+    with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
+        folder = Path(made)
+        (folder / "locked").mkdir()
+        for name in ("locked.tar", "locked/a.tar"):
+            (folder / name).touch(mode=0)
+        (folder / "locked").chmod(0)
+        folder.chmod(0o755)
+        command, pipe = [sys.executable, "-c", AS_NOBODY, made], subprocess.PIPE
+        with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as server:
+            assert server.stdout
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            names = ("locked", "locked/", "locked.tar", "locked/a.tar")
+            got = [ask(url, f"/{name}", token="t")[::2] for name in names]
+            (folder / "locked").chmod(0o755)
+            server.kill()
+            assert server.communicate()[1] == ""
+        refused = 403, b"This file cannot be read. Request a different one.\n"
+        assert got[:3] == [refused] * 3
+        assert got[3][0] == 404
+
+
+def test_names_and_tokens_do_not_get_into_pages(store: Any, wall: RunningWall) -> None:
+    assert "&lt;b&gt;&amp;.tar" in ask(store.url, "/sub", token=store.token)[2].decode()
+    assert b"secret" not in (listing := ask(store.url, "/", token=store.token)[2])
+    assert store.token.encode() not in listing  # clients with a header send it again
+    nonces = set()
+    for path in ("/", "/desk", "/guess", "/board"):
+        status, headers, page = wall.ask(path, token=wall.desk_token)
+        policy = headers["Content-Security-Policy"]
+        nonce = policy.partition("script-src 'nonce-")[2].partition("'")[0]
+        assert (status, page.count(f'nonce="{nonce}"')) == (200, 2)
+        assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)
+        for word in ("innerHTML", "NONCE", TOKEN, wall.desk_token, "LIGHT;", "/* shared"):
+            assert word not in page
+        nonces.add(nonce)
+    assert len(nonces) == 4
+
+
+def result(**changed: Any) -> bytes:
+    return json.dumps(post_fields(**changed)).encode()
+
+
+POSTS: list[tuple[str, bytes, int, str]] = [
+    *(("/posts", body, 400, "The post is not a JSON") for body in (b"\xff\xfe\x00", b"[]", b"1")),
+    *(("/posts", body * 900, 400, "The post is not a JSON") for body in (b"[", b"{", b"1")),
+    *(("/results", body * 4000, 400, "This is not JSON") for body in (b"[", b"{")),
+    ("/results", b"\xff\xfe", 400, "This is not JSON"),
+    ("/results", b"[]", 400, "The data are not a result"),
+    ("/posts", b" " * 1001, 413, "A post must have at most 1,000"),
+    ("/results", b" " * 5000, 413, "A post must have at most 4,096"),
+    *(
+        ("/posts", json.dumps(GUESS).replace("40", value).encode(), 400, "'value' must be a number")
+        for value in ("NaN", "1e999", "-Infinity", '"40"', "true", "null", "[1]")
+    ),
+    ("/posts", json.dumps(GUESS | {"key": "02f", "value": "<b>"}).encode(), 400, "The value of"),
+    ("/posts", json.dumps(GUESS | {"seat": "\u0430\u0430aa"}).encode(), 400, "'seat' must have"),
+    ("/posts", json.dumps(GUESS | {"name": "<img src=x>"}).encode(), 204, ""),
+    *(
+        ("/results", result(name=name), 400, "A name must have")
+        for name in (" ", "x" * 31, "...", "a\u202eb", "a\u200bb", "a\0b", "a\x1b[31mb", "\ud800")
+    ),
+    ("/results", result(name=["A"]), 400, "The result has no name"),
+    ("/results", result(name="a\r\nSet-Cookie: b"), 200, "a Set-Cookie: b: 85 points"),
+    ("/results", result(au=float("nan")), 400, "'au' is nan, which is out of range."),
+    ("/results", result(refused="Lost\r\nevents."), 400, "The check refused this result: Lo"),
+]
+
+
+def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
+    for path, body, status, sentence in POSTS:
+        got, headers, said = wall.ask(path, body)
+        assert (got, said.startswith(sentence)) == (status, True), (path, body, said)
+        assert "Set-Cookie" not in headers
+        if said:
+            assert headers["Content-Type"] == "text/plain; charset=utf-8"
+            assert (said.endswith(".\n"), said.count("\n"), "<" in said) == (True, 1, False)
+
+
+def test_malformed_requests_do_not_affect_others(store: Any, wall: RunningWall) -> None:
+    for url, token in ((store.url, store.token), (wall.wall, TOKEN)):
+        start = "GET / HTTP/1.1\r\n"
+        host = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
+        for request in (
+            f"{start}{host}X: {'x' * 200_000}\r\n\r\n",
+            "GET /\r\n\r\n",
+            f"GET  HTTP/1.1\r\n{host}\r\n",
+            "\0" * 100_000,
+            "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,  # TLS
+            f"{start}{host}Content-Length: 999999999999\r\n\r\n",
+            f"{start}{host}Content-Length: -1\r\n\r\n",
+            f"{start}{host}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            f"GET /\xff\xfe HTTP/1.1\r\n{host}Connection: close\r\n\r\n",
+            f"{start}{host}",
+        ):
+            with suppress(OSError):  # the server closed the connection
+                assert b"200 OK" not in raw(url, request.encode("latin1"), hang_up=True)
+        assert ask(url, "/", token=token)[0] == 200
+
+
+@pytest.mark.slow
+def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
+    def seat(number: int) -> str:
+        return "".join("abcdefghjk"[int(digit)] for digit in f"{number:04}")
+
+    with running_wall(tmp_path) as wall, ThreadPoolExecutor(8) as pool:
+        at = urlsplit(wall.wall)
+        slow = [socket.create_connection((at.hostname, at.port), 5) for _ in range(280)]
+        for line in slow:
+            line.sendall(b"POST /posts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
+        assert wall.post(seat="bbbb", kind="hand", up=False) == 204
+        slow += [socket.create_connection((at.hostname, at.port), 5) for _ in range(40)]
+        assert slow[-1].recv(1) == b""  # the server closes it
+        for line in slow:
+            line.close()
+
+        def flood(number: int) -> int:
+            return wall.post(**GUESS | {"seat": seat(number % 5000), "value": number % 100})
+
+        assert {*pool.map(flood, range(1000))} == {204, 429}
+        assert wall.picture()["seats"] <= 101
+        for _ in range(50):  # the address may post again soon
+            if (status := wall.post(seat=seat(0), kind="hand", up=True)) == 204:
+                break
+        assert (status, wall.process.poll()) == (204, None)
+
+
+def test_hub_takes_no_path_as_a_name_and_limits_each_container(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COURSE_PASSWORD", "at-least-8")
+    monkeypatch.setenv("COURSE_IMAGE", "course")
+    config = PyFileConfigLoader(str(REPO / "deploy" / "jupyterhub_config.py")).load_config()
+    pattern = re.compile(config.Authenticator.username_pattern)
+    for name, is_good in (
+        *((name, True) for name in ("ada", "Ada Lovelace", "emmy-2")),
+        *(
+            (name, False)
+            for name in ("", "..", "../ada", "a/b", ".ssh", "a\\b", "a\n", "-v", "$(x)")
+        ),
+    ):
+        assert bool(pattern.match(name)) == is_good, name
+    host = config.DockerSpawner.extra_host_config
+    assert (host["cap_drop"], host["security_opt"]) == (["ALL"], ["no-new-privileges"])
+    assert host["pids_limit"] > 0
+    assert config.Spawner.mem_limit
+    monkeypatch.delenv("COURSE_PASSWORD")
+    with pytest.raises(SystemExit, match="COURSE_PASSWORD is not set"):
+        PyFileConfigLoader(str(REPO / "deploy" / "jupyterhub_config.py")).load_config()
