@@ -113,7 +113,7 @@ OUTSIDE = r"""
 /sub//../../secret  /..;/secret  /%c0%ae%c0%ae/secret  /.secret  /%2esecret  /.git/config
 /sub/..%2f.secret  //etc/passwd  /%2fetc%2fpasswd  /C:%5cWindows%5cwin.ini  /file:///etc/passwd
 /~root  http://127.0.0.1/../secret  http://127.0.0.1/etc/passwd  *  ..  ../secret
-/pages/shared.js  /../work/leaderboard.json  /desk.html
+/pages/shared.js  /../leaderboard.json  /desk.html
 """
 
 

@@ -193,7 +193,7 @@ def hub(folder: Path) -> Iterator[str]:
             yield url
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(60)
 
 
 def environment(folder: Path) -> dict[str, str]:
