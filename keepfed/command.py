@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,12 +18,50 @@ Commands = Any  # argparse has no public name for what `add_subparsers` returns
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
-    parser = argparse.ArgumentParser(prog="keepfed", description=__doc__)
-    parser.add_argument("--version", action="version", version=__version__)
+    parser = new_parser("keepfed", __doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (add_watch, add_audit, add_why, add_stage):
         add(commands)
     return run(parser, argv)
+
+
+def new_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a program, without commands."""
+    parser = argparse.ArgumentParser(
+        prog=name, description=description, epilog=f"Options and examples: {name} COMMAND --help"
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def new_command(
+    commands: Commands, name: str, words: str, *examples: str, more: str = "", **options: Any
+) -> argparse.ArgumentParser:
+    """Add a command, and return its parser.
+
+    Args:
+        commands: What `add_subparsers` returned.
+        name: Name of the command.
+        words: What it does, as an imperative clause.
+        examples: Arguments of examples, which end the help text.
+        more: Sentences before the examples.
+        options: Further arguments of the parser.
+    """
+    lines = "".join(f"\n  %(prog)s {example}" for example in examples or [""])
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=words,
+        description=f"{words[0].upper()}{words[1:]}.",
+        epilog=f"{more}\n\nExamples:{lines}".lstrip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **options,
+    )
+    return command
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Add the option `--json` to a command."""
+    command.add_argument("--json", action="store_true", help="print the result as a line of JSON")
 
 
 def run(
@@ -58,7 +97,7 @@ def run(
     except (KeepfedError, OSError) as error:
         said = f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}"
         print(formatting.wrap(said), file=sys.stderr)
-        return 1
+        return error.code if isinstance(error, KeepfedError) else 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130
@@ -66,18 +105,22 @@ def run(
 
 def add_watch(commands: Commands) -> None:
     """Add the command that runs a training and reports what its loaders cost."""
-    command = commands.add_parser(
+    command = new_command(
+        commands,
         "watch",
-        help="run a training and report how long it waits for each loader",
+        "run a training and report how long it waits for each loader",
+        "python train.py --lr 0.1",
+        "--lines torchrun --nproc-per-node 4 train.py",
+        "-m package.train",
+        "--report keepfed-watch --json",
         usage="%(prog)s [options] python train.py ...\n"
-        "       %(prog)s [options] torchrun ...\n"
         "       %(prog)s [options] -m MODULE ...\n"
-        "       %(prog)s --report DIR",
+        "       %(prog)s [--json] --report DIR",
     )
-    command.add_argument("--live", action="store_true", help="show a line while it runs")
     command.add_argument("--lines", action="store_true", help="name the slowest lines of code")
     command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
     command.add_argument("--price", type=float, default=0.0, help="euros per hour of this machine")
+    add_json(command)
     command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
@@ -86,29 +129,42 @@ def add_watch(commands: Commands) -> None:
 
 def add_audit(commands: Commands) -> None:
     """Add the command that checks the samples of a training."""
-    command = commands.add_parser(
+    command = new_command(
+        commands,
         "audit",
-        help="run a training and check that its loaders serve the right samples",
+        "run a training and check that its loaders serve the right samples",
+        "python train.py",
+        "--log samples.jsonl torchrun --nproc-per-node 4 train.py",
+        "show samples.jsonl --step 1234",
         usage="%(prog)s [--log FILE] [--after FILE] [--json] python train.py ...\n"
         "       %(prog)s show FILE [--step N] [--sample ID] [--rank R]",
     )
     command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
     command.add_argument("--after", metavar="FILE", help="log of the run that this run resumes")
-    command.add_argument("--json", action="store_true", help="print the report as JSON to stdout")
+    add_json(command)
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_audit)
 
 
 def add_why(commands: Commands) -> None:
     """Add the command that explains a message."""
-    command = commands.add_parser("why", help="explain an error message and how to fix it")
+    command = new_command(
+        commands,
+        "why",
+        "explain an error message and how to fix it",
+        '"DataLoader worker is killed by signal: Bus error"',
+        "< train.log",
+    )
     command.add_argument("text", nargs="*", help="message or words (for a log, `why < log`)")
+    add_json(command)
     command.set_defaults(command=_why)
 
 
 def add_stage(commands: Commands) -> None:
     """Add the command that copies data to /dev/shm."""
-    command = commands.add_parser("stage", help="copy data to /dev/shm")
+    command = new_command(
+        commands, "stage", "copy data to /dev/shm", "data/train", "--list", "--remove data/train"
+    )
     command.add_argument("path", nargs="?", help="file, folder, or fsspec URL")
     command.add_argument("--to", metavar="DIR", help="folder for copies (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="list all copies")
@@ -121,19 +177,23 @@ def _watch(arguments: argparse.Namespace) -> int:
     from keepfed.measure.watch import report_later, run_watched
 
     if arguments.report:
-        print(report_later(Path(arguments.report)))
+        report = report_later(Path(arguments.report))
+        print(json.dumps(report) if arguments.json else report["text"])
         return 0
     program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]
     if not program:
-        raise KeepfedError("The program is missing. Example: `keepfed watch python train.py`.")
+        raise KeepfedError("The program is missing. Example: watch python train.py", code=2)
     # each rank may run in its own `keepfed watch`
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
-    out = Path(arguments.out or default)
     return run_watched(
-        program, out, live=arguments.live, lines=arguments.lines, price=arguments.price
+        program,
+        Path(arguments.out or default),
+        lines=arguments.lines,
+        price=arguments.price,
+        as_json=arguments.json,
     )
 
 
@@ -151,9 +211,17 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
-        raise KeepfedError('No message given. Run `keepfed why "..."` or `keepfed why < log`.')
-    print(explain(text))
-    return 0 if look_up(text) else 1
+        raise KeepfedError('No message given. Example: why "Bus error", or why < log', code=2)
+    found = look_up(text)
+    if arguments.json:
+        entries = [
+            {"name": entry.name, "title": entry.title, "why": entry.why, "fix": entry.fix}
+            for entry in found
+        ]
+        print(json.dumps({"entries": entries, "text": explain(text)}))
+    else:
+        print(explain(text))
+    return 0 if found else 1
 
 
 def _stage(arguments: argparse.Namespace) -> int:
@@ -170,7 +238,8 @@ def _stage(arguments: argparse.Namespace) -> int:
             )
         if not arguments.path and not arguments.all:
             raise KeepfedError(
-                f"{found}, for all projects. Name the one to remove, or add --all to remove all."
+                f"{found}, for all projects. Name the one to remove, or add --all to remove all.",
+                code=2,
             )
         if not staging.unstage(arguments.path, to=arguments.to):
             raise KeepfedError("A job still uses a copy. Remove the copy when the job has ended.")
@@ -182,7 +251,9 @@ def _stage(arguments: argparse.Namespace) -> int:
         for note in staged.notes():
             print(formatting.wrap(f"Note: {note}", indent=2, most=98))
     elif not arguments.list:
-        raise KeepfedError("The path is missing. Give the data to stage, or --list or --remove.")
+        raise KeepfedError(
+            "The path is missing. Give the data to stage, or --list or --remove.", code=2
+        )
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
         print(formatting.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")

@@ -18,7 +18,15 @@ _PACKAGES = {name: package for package, name in IMPORT_NAMES.items()}
 
 
 class KeepfedError(RuntimeError):
-    """Expected error. Its message names the problem, the cause and the next step."""
+    """Expected error. Its message names the problem, the cause and the next step.
+
+    Attributes:
+        code: Exit code of a command that ends with this error. 2 for a wrong command line.
+    """
+
+    def __init__(self, message: str = "", *, code: int = 1):
+        super().__init__(message)
+        self.code = code
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]  # IPython calls this, so a notebook shows only the message

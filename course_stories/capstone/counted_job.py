@@ -35,9 +35,9 @@ from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.events import read_labels
 from keepfed.loaders.workers import DEFAULT_PREFETCH
-from keepfed.measure.hook import FetchMeter, Sink, end, get_listeners, listen
+from keepfed.measure.hook import FetchMeter, end, get_listeners, listen
 from keepfed.measure.hook.delay import delay_ns, has_delay
-from keepfed.measure.records import Fetch, Row
+from keepfed.measure.records import Fetch, Row, Sink
 from keepfed.measure.spans import Span
 
 COUNT_EVERY = 10  # batches between two counts of the events that a worker keeps

@@ -16,7 +16,6 @@ from typing import Any
 from course_utils import paths
 from course_utils.command import lab, workfolder
 from course_utils.errors import INSTALL_AGAIN, CourseError
-from keepfed import __version__
 from keepfed import command as light
 from keepfed.files import replace_file
 from keepfed.formatting import plural, size, wrap
@@ -34,28 +33,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="course", description=__doc__)
-    parser.add_argument("--version", action="version", version=__version__)
+    parser = light.new_parser("course", __doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     sized = argparse.ArgumentParser(add_help=False)
     defaults = "size of the data (default: what exists, or M)"
     sized.add_argument("--size", choices=paths.SIZES, help=defaults)
 
-    def add(name: str, run: Any, text: str, **options: Any) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, **options)
+    def add(name: str, run: Any, *texts: str, **options: Any) -> argparse.ArgumentParser:
+        command = light.new_command(commands, name, *texts, **options)
         command.set_defaults(command=run)
         return command
 
-    command = add("lab", _lab, "open the notebooks in JupyterLab", parents=[sized])
+    command = add("lab", _lab, "open the notebooks in JupyterLab", "--fresh 01", parents=[sized])
     command.add_argument("--fresh", metavar="NN", help="add a new copy of notebook NN")
     command.add_argument("--port", type=int, help="port (default: the first free one)")
     command.add_argument("--ip", default="127.0.0.1", help="address to listen on, e.g. 0.0.0.0")
     command.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    command = add("hand-out", _hand_out, "copy the notebooks to a folder")
+    command = add("hand-out", _hand_out, "copy the notebooks to a folder", "my-notebooks")
     command.add_argument("folder", metavar="DIR", help="existing files are kept")
     add("doctor", _doctor, "show what this machine can do")
-    add("data", _data, "make the data", parents=[sized])
-    command = add("check", _check, "check installation and data")
+    add("data", _data, "make the data", "--size S", parents=[sized])
+    command = add("check", _check, "check installation and data", "--line")
     command.add_argument("--line", action="store_true", help="print one line for your teacher")
     command = add("join", _join, "join the wall of a class, or show which is joined")
     command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
@@ -66,8 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         _serve,
         "serve a folder over HTTP, as an object store does",
+        "data --preset S3",
         # not an option, because every user can see the options of a process
-        epilog="Clients must send the token in COURSE_TOKEN, or the new one that is printed.",
+        more="Clients must send the token in COURSE_TOKEN, or the new one that is printed.",
     )
     command.add_argument("folder", metavar="DIR", help="folder to serve, read-only")
     command.add_argument("--port", type=int, default=0, help="port (default: a free one)")
@@ -79,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         "wall",
         _wall,
         "show a class its guesses, its pace and who has solved the capstone",
-        epilog="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
+        "--lan --demo 20",
+        more="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
     command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")
     command.add_argument(
@@ -93,14 +93,14 @@ def _parser() -> argparse.ArgumentParser:
     light.add_watch(commands)
     light.add_audit(commands)
     light.add_why(commands)
-    command = add("page", _page, "save an executed notebook as one HTML file")
+    command = add("page", _page, "save an executed notebook as one HTML file", "03")
     command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")
     command.add_argument("file", nargs="?", metavar="FILE", help="default: next to the notebook")
-    command = add("capstone", _capstone, "write a slow script for a class to repair")
+    command = add("capstone", _capstone, "write a slow script for a class to repair", "--seed 7")
     command.add_argument("--seed", type=int, default=0, help="choice of the faults (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
     command.add_argument("--answers", action="store_true", help="print the faults")
-    command = add("demo", _demo, "show a training loop to a class")
+    command = add("demo", _demo, "show a training loop to a class", "wait")
     command.add_argument("name", nargs="?", help="name of the demo (default: list all)")
     command.add_argument("--recorded", action="store_true", help="show the recording")
     command.add_argument("--timeout", type=float, metavar="S", help="stop the demo after S seconds")

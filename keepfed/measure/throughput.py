@@ -14,6 +14,7 @@ from typing import Any
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
 from keepfed.measure.hook import batch_size, data_loader_in, end
+from keepfed.measure.records import warm_up_batches
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,3 @@ def length(loader: Iterable[Any]) -> int | None:
         return len(loader)  # type: ignore[arg-type]
     except TypeError:
         return None
-
-
-def warm_up_batches(prefetched: int, length: int | None) -> int:
-    """Return how many first batches of an epoch to drop before the throughput is steady."""
-    return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))

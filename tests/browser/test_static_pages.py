@@ -59,9 +59,10 @@ def test_demo_page_shows_picture_and_result_without_scrolling(
 def test_report_prints_on_one_page_and_fits_a_phone(
     guarded_page: GuardedPage, tmp_path: Path, workers: int
 ) -> None:
-    run = ProgramRun("python train.py", machine="node7", ended="today", before=str(tmp_path / "1"))
+    run = ProgramRun("python train.py", machine="node7", ended="today")
     for folder in tmp_path / "1", tmp_path / "2":
-        write([loop(workers=workers)], folder, run)
+        folder.mkdir()
+        write([loop(workers=workers)], folder, run, [tmp_path / "1"])
     page = guarded_page.page
     page.goto((tmp_path / "2" / "report.html").as_uri())
     expect(page.locator(".tl[data-view]")).to_be_visible()

@@ -64,7 +64,29 @@ def test_watched_program_keeps_its_exit_code_without_a_reader(ends: str, tmp_pat
 def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         command.main(["--version"])
-    assert capsys.readouterr().out.strip() == course_utils.__version__
+    assert capsys.readouterr().out.strip() == f"keepfed {course_utils.__version__}"
+
+
+def test_wrong_command_line_ends_with_2_and_help_has_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in ("watch", "audit", "stage", "stage --remove", "watch --price x", "nothing"):
+        with pytest.raises(SystemExit, match="2"):
+            sys.exit(command.main(words.split()))
+        assert capsys.readouterr().err
+    for name in "watch", "audit", "why", "stage":
+        with pytest.raises(SystemExit, match="0"):
+            command.main([name, "--help"])
+        assert f"Examples:\n  keepfed {name} " in capsys.readouterr().out
+
+
+def test_why_prints_its_entries_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["why", "--json", "bus error"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["entries"][0]["name"] == "shm_full"
+    assert found["entries"][0]["title"] in found["text"]
+    assert command.main(["why", "--json", "no such words"]) == 1
+    assert json.loads(capsys.readouterr().out)["entries"] == []
 
 
 def test_listed_batches_fit_the_terminal(

@@ -28,6 +28,7 @@ from keepfed.measure.advice.thresholds import (
 KEEP_LOADER = (
     "leave the loader as it is: reading each batch in one call was tried and is not faster"
 )
+SHARES = "if __iter__ gives each worker its own share (get_worker_info)"
 # Advice that a trial of whole batches confirms or refutes
 WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")
 
@@ -94,7 +95,8 @@ def recommend(
             return Recommendation("leave-it", advised.verdict, KEEP_LOADER, 1.0)
         return advised
     how = best.change if best.applicable else None
-    return Recommendation(best.advice, advised.verdict, best.change.words, max(1.0, gains), how=how)
+    words = _words(m, best.change)
+    return Recommendation(best.advice, advised.verdict, words, max(1.0, gains), how=how)
 
 
 def _advised(m: Measurements, cause: Cause) -> Recommendation:
@@ -149,8 +151,14 @@ def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Rec
     if change is None or gains < max(WORTHWHILE_GAIN, advised.gain / CODE_CHANGE_FACTOR):
         return advised
     return Recommendation(
-        "more-workers", advised.verdict, change.words, gains, at_most=True, how=change
+        "more-workers", advised.verdict, _words(m, change), gains, at_most=True, how=change
     )
+
+
+def _words(m: Measurements, change: Change) -> str:
+    """Return the words of a change, with the condition for more workers of a stream."""
+    more = change.arguments.get("num_workers", 0) > max(1, m.setting.workers)
+    return f"{change.words}, {SHARES}" if more and m.setting.kind == "stream" else change.words
 
 
 def _change_to_workers(m: Measurements, count: int) -> Change:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.measure.hook import Sink
-from keepfed.measure.records import Fetch, Row
+from keepfed.measure.records import Fetch, Row, Sink
 
 ROWS = 2048  # fetches kept per worker
 

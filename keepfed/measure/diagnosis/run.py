@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from keepfed.measure.advice.thresholds import ENOUGH_ITERATIONS
-from keepfed.measure.hook import Contents, TimedSampler
-from keepfed.measure.records import Fetch, Iteration
+from keepfed.measure.hook import TimedSampler
+from keepfed.measure.records import Contents, Fetch, Iteration
 from keepfed.measure.trace import Trace
 
 

@@ -30,7 +30,6 @@ from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import (
     ProcessFigures,
-    Sink,
     contents_of,
     data_loader_in,
     delay_ns,
@@ -40,10 +39,10 @@ from keepfed.measure.hook import (
     traced_batches,
 )
 from keepfed.measure.neighbours import Neighbours, children_cpu_s
-from keepfed.measure.records import Iteration
+from keepfed.measure.records import Iteration, Sink, warm_up_batches
 from keepfed.measure.spans import Span, compute_spans
 from keepfed.measure.stacks import StackSampler
-from keepfed.measure.throughput import length, prefetched, warm_up_batches
+from keepfed.measure.throughput import length, prefetched
 from keepfed.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]

@@ -13,7 +13,6 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from keepfed.measure.advice import (
@@ -40,7 +39,6 @@ from keepfed.measure.hook import data_loader_in
 
 AGAIN = 3.0  # duration of a repeated trial in units of the first one, for all rounds together
 OVERSLEPT_S = 60e-6  # s that time.sleep oversleeps at least
-SHARES = "if __iter__ gives each worker its own share (get_worker_info)"
 
 
 def run_trials(
@@ -98,8 +96,6 @@ class _TrialRunner:
         except Exception:  # an unknown dataset may raise anything with other arguments
             return None
         repeats = stream and _repeats(run, self.alone)
-        if stream and run.workers > max(1, m.setting.workers):
-            change = replace(change, words=f"{change.words}, {SHARES}")
         return Trial(row.id, change, iteration_s, applicable=not repeats)
 
     def _tried(self, change: Change) -> tuple[Change, Run | None, float]:

@@ -1,8 +1,8 @@
 """Observe a DataLoader and its workers. The packages that compute and draw need no torch."""
 
-from keepfed.measure.hook.contents import Contents, contents_of
+from keepfed.measure.hook.contents import contents_of
 from keepfed.measure.hook.delay import delay_ns, has_delay
-from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter, Sink
+from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter
 from keepfed.measure.hook.loader_hook import (
     Listener,
     attach_report,

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from keepfed.measure.records import Contents
+
 MAX_VALUES = 65_536  # values of a tensor that are inspected
-
-
-class Contents(NamedTuple):
-    """The contents of a batch."""
-
-    objects: int  # Python objects that are pickled one by one
-    narrower: str  # smaller dtype that can hold the largest tensor, "" if there is none
-    narrower_share: float  # share of the bytes that remain with the smaller dtypes
 
 
 def contents_of(batch: Any) -> Contents:

@@ -12,32 +12,22 @@ from typing import Any
 
 from keepfed.measure.hook.delay import delay_ns
 from keepfed.measure.hook.loader_hook import Listener
-from keepfed.measure.records import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch, Row
+from keepfed.measure.records import (
+    DATASET_STAGES,
+    LONG_NS,
+    MAIN,
+    SOME,
+    UNKNOWN,
+    Fetch,
+    Row,
+    Sink,
+)
 from keepfed.measure.spans import Clock, SpanLog, activate, current
 
 # Function that returns the last five fields of a `Fetch` for a worker ID
 AboutProcess = Callable[[int], tuple[int, int, int, int, int]]
 
 _NO_STAGES, _NOT_READ = (0,) * 3, (UNKNOWN,) * 5
-
-
-class Sink:
-    """Receiver of fetches, which must be picklable because every worker gets a copy."""
-
-    def worker_started(self, worker_id: int) -> None:
-        """Start in this process, which is a worker."""
-
-    def wants(self, index: Any) -> bool:
-        """Return whether to measure the fetch of `index`, which begins now."""
-        return True
-
-    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Receive a fetch and its named stages, and return the batch to pass on."""
-        return batch
-
-    def failed(self, error: Exception) -> None:
-        """Handle an error of the meter, which ends the measurement. The default raises it."""
-        raise error
 
 
 class FetchMeter(Listener):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter, Sink
+from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter
 from keepfed.measure.hook.loader_hook import (
     attach_report,
     data_loader_in,
@@ -23,7 +23,7 @@ from keepfed.measure.hook.loader_hook import (
     get_listeners,
     listen_within,
 )
-from keepfed.measure.records import Fetch, Row
+from keepfed.measure.records import Fetch, Row, Sink
 from keepfed.measure.spans import SampleIds, SpanLog, current
 
 Ids = Sequence[Hashable] | None

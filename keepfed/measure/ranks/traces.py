@@ -19,8 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import distributed
-
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
 from keepfed.measure.exchange import load_chrome, save_chrome
@@ -65,6 +63,8 @@ class RankTraces:
 
 def save_rank(trace: Trace, folder: str | Path) -> Path:
     """Write the trace of this rank to a file in `folder`, and return its path."""
+    from torch import distributed  # not above, because reading traces needs no torch
+
     rank, ranks = 0, 1
     if distributed.is_initialized():
         rank, ranks = distributed.get_rank(), distributed.get_world_size()

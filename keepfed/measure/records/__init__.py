@@ -1,10 +1,19 @@
-"""The three records of a training loop: spans, fetches and iterations.
+"""The records of a training loop: spans, fetches with their contents, and iterations.
 
 Traces, `diagnose` and `watch` all write these records. Times are integer nanoseconds of
 `time.perf_counter_ns`, which is one clock for all processes of a machine. The package needs only
 the standard library.
 """
 
-from keepfed.measure.records.fetch import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch
-from keepfed.measure.records.iteration import Iteration
+from keepfed.measure.records.fetch import (
+    DATASET_STAGES,
+    LONG_NS,
+    MAIN,
+    SOME,
+    UNKNOWN,
+    Contents,
+    Fetch,
+)
+from keepfed.measure.records.iteration import Iteration, warm_up_batches
+from keepfed.measure.records.sink import Sink
 from keepfed.measure.records.span import Row, Span

@@ -46,3 +46,11 @@ class Fetch(NamedTuple):
         """Computing time of the fetch, including pool threads that it waited for."""
         computed = max(self.cpu_ns, self.process_cpu_ns)
         return min(computed, max(self.wall_ns - self.delay_ns, self.cpu_ns))
+
+
+class Contents(NamedTuple):
+    """The contents of a batch."""
+
+    objects: int  # Python objects that are pickled one by one
+    narrower: str  # smaller dtype that can hold the largest tensor, "" if there is none
+    narrower_share: float  # share of the bytes that remain with the smaller dtypes

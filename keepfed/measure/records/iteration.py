@@ -26,3 +26,8 @@ class Iteration(NamedTuple):
     def wait_ns(self) -> int:
         """Duration of next()."""
         return self.got_ns - self.asked_ns
+
+
+def warm_up_batches(prefetched: int, length: int | None) -> int:
+    """Return how many first batches of an epoch to drop before the throughput is steady."""
+    return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))

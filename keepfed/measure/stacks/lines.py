@@ -54,7 +54,6 @@ class HotLine:
     function: str
     call: str  # the expression that was executed most, or the source of the line
     share: float  # of the sampled time of the part
-    waits: bool  # whether the thread mostly waited
     library: str = ""  # package whose code was called most
 
     @property
@@ -69,8 +68,8 @@ class HotLine:
 
     @property
     def work(self) -> str:
-        """The kind of work, such as "decompressing"."""
-        return WORK.get(self.library, "waiting" if self.waits else "computing")
+        """The kind of work, such as "decompressing", or "spent" if it is unknown."""
+        return WORK.get(self.library, "spent")
 
     def __str__(self) -> str:
         return (
@@ -107,9 +106,8 @@ def _hottest(part: str, rows: Iterable[dict[str, Any]]) -> Iterable[HotLine]:
         if part != "fetch" and not is_own(key[0]):
             continue
         most = max(lines[key], key=lambda row: row["seconds"])
-        waits = sum(row["running"] for row in lines[key]) < spent[key] / 2
         function = min((row["function"] for row in lines[key]), key=len)  # without its lambdas
-        yield HotLine(part, *key, function, _call(most), spent[key] / total, waits, most["library"])
+        yield HotLine(part, *key, function, _call(most), spent[key] / total, most["library"])
 
 
 def _call(row: Mapping[str, Any]) -> str:

@@ -22,10 +22,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from torch.utils.data import _utils, dataloader
-
 from keepfed.files import replace_file
-from keepfed.measure.hook import Sink
+from keepfed.measure.records import Sink
 
 STACKS = "stacks-"  # beginning of the names of the files
 EVERY_S = 0.02  # s between two samples
@@ -33,9 +31,8 @@ SWITCH_S = 0.0005  # s after which the thread asks for the GIL; the default is 0
 WRITE_EVERY_S = 1.0  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
 
-_STDLIB = sysconfig.get_path("stdlib")
-_OURS = str(Path(__file__).resolve().parents[2])  # the package keepfed
-_FETCH, _LOADER = _utils.fetch.__file__, dataloader.__file__
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_OURS = str(Path(__file__).resolve().parents[2]) + os.sep  # the package keepfed
 
 
 class Place(NamedTuple):
@@ -57,7 +54,7 @@ class StackSampler:
         """Prepare a sampler of this process, whose file in `folder` begins with `name`."""
         self.sink = StackSink(folder, name)
         self._file = folder / f"{STACKS}{name}-{os.getpid()}.json"
-        self._spent: dict[Place, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._spent: dict[Place, float] = defaultdict(float)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -76,8 +73,7 @@ class StackSampler:
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(SWITCH_S, self._interval))
         thread = threading.current_thread()
-        targets = threading.get_ident(), thread.native_id
-        self._thread = threading.Thread(target=self._run, args=targets, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(thread.ident,), daemon=True)
         self._thread.start()
         # A thread that outlives the interpreter can abort the process, if it was freeing a tensor.
         self._at_exit = Finalize(None, self.stop, exitpriority=0)
@@ -92,23 +88,18 @@ class StackSampler:
             sys.setswitchinterval(self._interval)
             self._write()
 
-    def _run(self, thread: int, native: int | None) -> None:
+    def _run(self, thread: int) -> None:
         before = written = time.perf_counter()
-        status = _status_of(native)
         while not self._stop.wait(EVERY_S):
             now = time.perf_counter()
             frame = sys._current_frames().get(thread)
             place = _place(frame) if frame is not None else None
             if place is not None:
-                spent, took = self._spent[place], min(now - before, LONGEST_S)
-                spent[0] += took
-                spent[1] += took * _is_running(status)
+                self._spent[place] += min(now - before, LONGEST_S)
             before = now
             if now - written > WRITE_EVERY_S:
                 self._write()
                 written = now
-        if status is not None:
-            os.close(status)
 
     def _write(self) -> None:
         rows = [
@@ -119,9 +110,8 @@ class StackSampler:
                 "position": _position(place.code, place.instruction),
                 "library": place.library,
                 "seconds": seconds,
-                "running": running,
             }
-            for place, (seconds, running) in self._spent.items()
+            for place, seconds in self._spent.items()
         ]
         try:
             replace_file(self._file, json.dumps(rows))
@@ -152,29 +142,34 @@ def _place(frame: FrameType) -> Place | None:
     innermost, own, inside = frame, None, None
     part, one = "loop", frame
     while True:
-        name = one.f_code.co_filename
-        if name == _FETCH:
+        module = one.f_globals.get("__name__")
+        if module == "torch.utils.data._utils.fetch":
             part = "fetch"
-        elif name == _LOADER:
+        elif module == "torch.utils.data.dataloader":
             if one.f_code.co_name != "_next_index":
                 return None  # the main process waits for a worker, or starts them
             part = "sampler"
-        elif name.startswith(_OURS):
+        elif is_ours(one):
             if one.f_code.co_name == "collate":
                 part = "collate"
-            elif not name.endswith("probes.py"):  # which calls the sampler
+            elif module != "keepfed.measure.hook.probes":  # which calls the sampler
                 break
-        elif own is None and is_own(name):
+        elif own is None and is_own(one.f_code.co_filename):
             own = one
         if part != "loop" or one.f_back is None:
             break
-        inside = inside if name.startswith(_OURS) else one
+        inside = inside if is_ours(one) else one
         one = one.f_back
     chosen = own or inside
     if chosen is None or (own is None and part == "loop"):
         return None
     library = "" if chosen is innermost else innermost.f_globals.get("__name__") or ""
     return Place(part, chosen.f_code, max(chosen.f_lasti, 0), library.partition(".")[0])
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return whether a frame runs code of this package."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "keepfed"
 
 
 def is_own(name: str) -> bool:
@@ -195,17 +190,3 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int]:
                 unknown = first is None or last is None or end != line
                 return line, line, *((-1, -1) if unknown else (first, last))  # type: ignore[return-value]
     return code.co_firstlineno, code.co_firstlineno, -1, -1
-
-
-def _status_of(native: int | None) -> int | None:
-    """Return an open file with the state of a thread, or None without Linux."""
-    try:
-        return os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
-    except OSError:
-        return None
-
-
-def _is_running(status: int | None) -> bool:
-    """Return whether a thread computes or is ready to, and does not wait. True if unknown."""
-    # one call, because each call that releases the GIL makes both threads wait for it
-    return status is None or os.pread(status, 256, 0).rpartition(b") ")[2][:1] == b"R"

@@ -25,10 +25,12 @@ _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.statefu
 
 # The program may have its own `sitecustomize`, which must run even if ours fails.
 _SITE = """\
-import importlib.util, os, sys
+import os, sys
 try:
-    if importlib.util.find_spec('keepfed') is None:
-        sys.path.append({root!r})
+    with open({importer!r}, encoding='utf-8') as file:
+        _own = dict(__name__='keepfed')
+        exec(compile(file.read(), '<keepfed>', 'exec'), _own)
+    sys.meta_path.insert(0, _own['Finder']({root!r}))
     from keepfed.measure.watch.attach import attach
     attach()
 except Exception as error:
@@ -46,9 +48,10 @@ except ModuleNotFoundError as error:
 
 def prepare(folder: Path) -> dict[str, str]:
     """Prepare `folder` for records and return the environment for the watched processes."""
-    site, root = folder / "site", Path(__file__).resolve().parents[3]
+    site, here = folder / "site", Path(__file__).resolve().parent
     site.mkdir()
-    (site / "sitecustomize.py").write_text(_SITE.format(root=str(root)), "utf-8")
+    code = _SITE.format(importer=str(here / "importer.py"), root=str(here.parents[2]))
+    (site / "sitecustomize.py").write_text(code, "utf-8")
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, FOLDER: str(folder)}
 

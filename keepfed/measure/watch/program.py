@@ -2,253 +2,174 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import count
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import join
 from typing import Any
 
 from keepfed.errors import KeepfedError, not_installed
-from keepfed.formatting import duration, percent, plural
+from keepfed.formatting import plural
 from keepfed.limits import all_cores
 from keepfed.measure.neighbours import Neighbours
 from keepfed.measure.watch.attach import prepare
+from keepfed.measure.watch.output import NO_BATCH, RECORD, REPORT, claim_folder
+from keepfed.measure.watch.signals import run_forwarding
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import (
     ENDING,
     FAILED,
     LINES,
     PROCESS,
-    Observation,
     ProgramRun,
-    Totals,
     read_all,
 )
-
-PROGRAM = "program.json"  # file with the `ProgramRun` of a saved record
-TERMINAL_INTERVAL_S = 1.0  # time between two updates of the status line
-LOG_INTERVAL_S = 10.0  # time between two status lines if stderr is not a terminal
 
 
 def run_watched(
     program: Sequence[str],
     out: Path,
     *,
-    live: bool = False,
     lines: bool = False,
     price: float = 0.0,
+    as_json: bool = False,
 ) -> int:
-    """Run and watch `program`, report to `out` and to stderr, and return its exit code.
+    """Run and watch `program`, write a report, print it, and return the exit code.
 
     Args:
         program: Command and its arguments. This Python runs a file that ends in .py.
-        out: Folder for the page and the trace, created if there is something to write. If it
-            already contains files, the function creates a folder with a number instead.
-        live: Whether to show a status line while the program runs.
+        out: Folder for the report, created if there is something to write. If it already contains
+            files, the function creates a folder with a number instead.
         lines: Whether to sample the stacks, so that the report names the slowest lines of code.
         price: Euros for an hour on this machine. 0 if unknown.
+        as_json: Whether to print the report to stdout as one line of JSON, not to stderr as text.
 
     Raises:
         KeepfedError: If the program cannot be started.
     """
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     try:
-        folder = Path(tempfile.mkdtemp(prefix="keepfed-watch-"))
-        environment = prepare(folder) | ({LINES: "1"} if lines else {})
+        record = Path(tempfile.mkdtemp(prefix="keepfed-watch-"))
+        environment = prepare(record) | ({LINES: "1"} if lines else {})
     except OSError as error:
         give_up(error)
-        return run_program(words, dict(os.environ), None)
+        return run_program(words, os.environ)
     neighbours = Neighbours()
-    code = run_program(words, environment, Live(folder) if live else None)
-    place = unused_folder(out)
+    try:
+        code = run_program(words, environment)
+    except KeepfedError:
+        shutil.rmtree(record, ignore_errors=True)
+        raise
     run = ProgramRun(
         join(program),
+        code,
         neighbours.cores(),
         machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
         ended=time.strftime("%d %B %Y, %H:%M"),
-        before=str(_folder_before(place, out)),
         price=price,
     )
-    text = _report(folder, place, run)
-    with suppress(Exception):  # stderr may be closed
-        sys.stderr.write(f"\n{text}\n" if text else "")
+    try:
+        report = _write_report(record, out, run)
+    except (Exception, KeyboardInterrupt) as error:
+        report = _not_written(record, run, error)
+    else:
+        shutil.rmtree(record, ignore_errors=True)
+    with suppress(OSError):  # nobody may read the output any more
+        print_report(report, as_json=as_json)
     return code
 
 
-def report_later(folder: Path) -> str:
-    """Write the page and the trace of the record in `folder`, and return the report.
+def print_report(report: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a report to stdout as one line of JSON, or its text to stderr."""
+    if as_json:
+        print(json.dumps(report), flush=True)
+    elif report["text"]:
+        print(f"\n{report['text']}", file=sys.stderr, flush=True)
+
+
+def report_later(folder: Path) -> Mapping[str, Any]:
+    """Return the report in `folder`, or write the report of the record in it.
 
     Raises:
-        KeepfedError: If `folder` contains no record, or a package is missing.
+        KeepfedError: If `folder` contains neither, or a package is missing.
     """
-    if not any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
-        raise KeepfedError(
-            f"{folder} contains no record. Use the folder that `keepfed watch` printed."
-        )
-    kept = folder / PROGRAM
-    about = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     try:
-        return _build_report(folder, folder, ProgramRun(**about))
+        if (folder / REPORT).exists():
+            report: Mapping[str, Any] = json.loads((folder / REPORT).read_text("utf-8"))
+            return report
+        if any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
+            kept = folder / RECORD
+            known = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+            run = ProgramRun(**{name: known[name] for name in ProgramRun._fields if name in known})
+            return _write_report(folder, None, run)
     except ImportError as error:
         raise not_installed(error) from None
+    except (TypeError, ValueError) as error:
+        raise KeepfedError(f"The report in {folder} is damaged ({error}). Run again.") from None
+    raise KeepfedError(f"{folder} contains no report. Use the folder that `keepfed watch` printed.")
 
 
-def unused_folder(out: Path) -> Path:
-    """Return `out`, or the first free one of `out`-2, `out`-3, ... if `out` contains files."""
-    names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
-    return next(path for path in names if _is_unused(path))
+def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the program until it ends, and return its exit code as a shell does.
 
-
-def _folder_before(place: Path, out: Path) -> Path:
-    """Return the folder of the run before the one in `place`."""
-    number = int(place.name.removeprefix(f"{out.name}-")) - 1 if place != out else 0
-    return out if number < 2 else out.with_name(f"{out.name}-{number}")
-
-
-def _is_unused(path: Path) -> bool:
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
-def _report(folder: Path, out: Path, run: ProgramRun) -> str:
-    """Return the report and remove the record, or save the record if the report fails."""
+    Raises:
+        KeepfedError: If it cannot be started. The code of the error is the one of a shell.
+    """
     try:
-        text = _build_report(folder, out, run)
-    except (Exception, KeyboardInterrupt) as error:
-        kept = _keep(folder, out, run)
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
-        text = (
-            f"keepfed watch: Could not create the report ({cause}). The record is saved in {kept}. "
-            f"Create the report later: keepfed watch --report {kept}"
-        )
-        if kept == folder:
-            return text
-    shutil.rmtree(folder, ignore_errors=True)
-    return text
-
-
-def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
-    """Copy the record to `out`, and return its folder, which is `folder` after an error."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for path in (p for end in (ENDING, PROCESS, ".json") for p in folder.glob(f"*{end}")):
-            shutil.copy(path, out)
-        (out / PROGRAM).write_text(json.dumps(run._asdict()), "utf-8")
-    except OSError:
-        return folder
-    return out
-
-
-def run_program(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
-    """Run the program until it ends, and return its exit code as a shell does."""
-    try:
-        child = subprocess.Popen(words, env=environment)
+        code = run_forwarding(words, environment)
     except OSError as error:
+        missing = error.errno == errno.ENOENT and not os.path.exists(words[0])
         raise KeepfedError(
             f"Could not start {words[0]} ({error.strerror}). Write your usual command, for "
-            "example `python train.py`."
+            "example `python train.py`.",
+            code=127 if missing else 126,
         ) from None
-    with _forward_signals(child):
-        while True:
-            try:
-                code = child.wait(live.pause_s if live else None)
-                break
-            except subprocess.TimeoutExpired:
-                live = _show_live(live)
-    if live:
-        live.end()
     return code if code >= 0 else 128 - code
 
 
-def _show_live(live: Live | None) -> Live | None:
-    """Update the status line, and return None instead of `live` after an error."""
-    try:
-        if live:
-            live.show()
-    except Exception as error:
-        give_up(error, "The live line stopped, but the program continues")
-        return None
-    return live
-
-
-@contextmanager
-def _forward_signals(child: subprocess.Popen[Any]) -> Iterator[None]:
-    """Ignore Ctrl-C, which the child also receives, and forward SIGTERM and SIGHUP to it."""
-    handlers: dict[int, Any] = {signal.SIGINT: lambda number, frame: None}
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            handlers[getattr(signal, name)] = lambda number, frame: child.send_signal(number)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _build_report(folder: Path, out: Path, run: ProgramRun) -> str:
-    seen = read_all(folder)
-    if not seen and not any(folder.glob(f"*{PROCESS}")):
-        return (
-            "keepfed watch: No Python process imported torch. If your training runs in a container "
-            "or on another machine, start `keepfed watch` there. Do not start Python with -I, -E "
-            "or -S."
-        )
-    if not seen and any(folder.glob(f"*{FAILED}")):
-        return ""  # the watched process has already printed the reason
-    # Imported only after the program has ended, because it imports torch.
+def _write_report(record: Path, out: Path | None, run: ProgramRun) -> dict[str, Any]:
+    """Write the page and the trace of a record into a free folder like `out`, or beside it."""
+    seen = read_all(record)
+    if not seen:
+        return {**run._asdict(), "text": _nothing_seen(record, run)}
+    # Imported only after the program has ended, because it takes a moment.
     from keepfed.measure.watch.report import write
 
-    return write(seen, out, run)
+    folder, earlier = claim_folder(out) if out else (record, [])
+    return write(seen, folder, run, earlier)
 
 
-class Live:
-    """Status line on stderr with the progress of the program."""
+def _nothing_seen(record: Path, run: ProgramRun) -> str:
+    """Return why there is no report, or "" if the program or its process has said it."""
+    if any(record.glob(f"*{FAILED}")) or not record.exists():
+        return ""
+    torch = any(record.glob(f"*{PROCESS}"))
+    if run.code:
+        until = "a DataLoader returned a batch" if torch else "a Python process imported torch"
+        return f"keepfed watch: The program ended with exit code {run.code} before {until}."
+    if torch:
+        return f"keepfed watch: {NO_BATCH}"
+    return (
+        "keepfed watch: No Python process imported torch. If your training runs in a container or "
+        "on another machine, start `keepfed watch` there. Do not start Python with -I, -E or -S."
+    )
 
-    def __init__(self, folder: Path):
-        self._folder, self._before = folder, dict[tuple[int, str], Totals]()
-        self._terminal = sys.stderr.isatty()
-        self.pause_s = TERMINAL_INTERVAL_S if self._terminal else LOG_INTERVAL_S
 
-    def show(self) -> None:
-        """Show the progress since the last line."""
-        now = {(one.about["pid"], one.about["at"]): one for one in read_all(self._folder)}
-        parts = [part for key, one in now.items() if (part := self._part(key, one))]
-        self._before = {key: one.totals for key, one in now.items()}
-        line = f"{time.strftime('%H:%M:%S')} {' | '.join(parts) or 'no new batch'}"
-        if self._terminal:
-            print(
-                f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Erase the line."""
-        if self._terminal:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-    def _part(self, key: tuple[int, str], one: Observation) -> str:
-        before, now = self._before.get(key, Totals()), one.totals
-        count = now.iterations - before.iterations
-        waited_ns = now.waited_ns - before.waited_ns
-        if not count:
-            return ""
-        lasted_ns = waited_ns + now.worked_ns - before.worked_ns
-        rank = f"rank {one.rank} " if one.about["ranks"] > 1 else ""
-        return (
-            f"{rank}{one.about['at']}: {plural(now.iterations, 'batch')}, "
-            f"{duration(lasted_ns / count)} each, {percent(waited_ns / max(lasted_ns, 1))} waiting"
-        )
+def _not_written(record: Path, run: ProgramRun, error: BaseException) -> dict[str, Any]:
+    """Describe the error, and keep the record for a later report."""
+    with suppress(OSError):  # on a full disk, the later report does without
+        (record / RECORD).write_text(json.dumps(run._asdict()), "utf-8")
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    text = (
+        f"keepfed watch: Could not create the report ({cause}). Create it later: "
+        f"keepfed watch --report {record}"
+    )
+    return {**run._asdict(), "text": text}

@@ -1,7 +1,7 @@
 """Report the lost time of each loader on each rank, and recommend a change.
 
-The report consists of a text, an HTML page with the timeline of the last iterations, and a trace
-file for Perfetto.
+The report consists of a text, an HTML page with the timeline of the last iterations, a trace file
+for Perfetto, and a JSON file with the facts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from keepfed.files import replace_file
 from keepfed.formatting import duration, factor, percent, plural, wrap
@@ -21,7 +22,9 @@ from keepfed.measure.ranks import find_straggler
 from keepfed.measure.records import MAIN, Fetch
 from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
+from keepfed.measure.watch.output import NO_BATCH, REPORT
 from keepfed.measure.watch.page import write_page
+from keepfed.measure.watch.proof import compare, facts_of
 from keepfed.measure.watch.timing.ring_file import Observation, ProgramRun
 from keepfed.measure.watch.watched_loop import WatchedLoop, loops
 
@@ -33,19 +36,34 @@ LIMITS = (
 )
 
 
-def write(seen: Sequence[Observation], folder: Path, run: ProgramRun) -> str:
-    """Write the page and the trace into `folder`, and return the report as text."""
-    text = findings(seen, run.others_cores)
-    if not seen:
-        return text
-    folder.mkdir(parents=True, exist_ok=True)
-    page, trace = folder / "report.html", folder / "trace.json"
+def write(
+    seen: Sequence[Observation], folder: Path, run: ProgramRun, earlier: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Write the report into `folder`, and return its facts, with the complete text.
+
+    Args:
+        seen: Figures of each loader in each process, at least one.
+        folder: Existing folder.
+        run: Command, machine and date.
+        earlier: Folders of earlier reports, the last one first.
+    """
     found = loops(seen, run.others_cores)
-    said = [*_busy(run.others_cores), _first_advice(found)]
-    write_page(page, run, timeline(seen), text, said, found)
-    replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
+    page, trace = folder / "report.html", folder / "trace.json"
     where = f"Page to print or forward: {page}", f"Trace for https://ui.perfetto.dev: {trace}"
-    return "\n".join([text, "", *map(_wrap, where)])
+    busiest = max(found, key=lambda loop: loop.seen.totals.iterations)
+    facts = {
+        **run._asdict(),
+        "warnings": _busy(run.others_cores),
+        "advice": _first_advice(found),
+        "loaders": [facts_of(loop) for loop in found],
+        "proof": compare(run, facts_of(busiest), earlier),
+        "text": "\n".join([findings(seen, run.others_cores), "", *map(_wrap, where)]),
+        "page": str(page),
+    }
+    write_page(page, run, timeline(seen), facts, found[0])
+    replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
+    replace_file(folder / REPORT, json.dumps(facts))
+    return facts
 
 
 def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
@@ -57,11 +75,7 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
     """
     found = loops(seen, others_cores)
     if not found:
-        return _wrap(
-            "No DataLoader returned a batch. This program builds its batches itself, or built "
-            "none. Write `for batch in keepfed.watch(batches)` in its loop and run it again. If a "
-            "function builds each batch, `batches` is `iter(function, None)`."
-        )
+        return _wrap(NO_BATCH)
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_loader_paragraph([loop for loop in found if loop.name == name]) for name in names]
     parts = [

@@ -36,10 +36,8 @@ from keepfed.measure.advice.thresholds import (
     WATCHED_ITERATIONS,
     WATCHED_NS,
 )
-from keepfed.measure.hook import Contents
-from keepfed.measure.records import UNKNOWN, Fetch, Iteration
+from keepfed.measure.records import UNKNOWN, Contents, Fetch, Iteration, warm_up_batches
 from keepfed.measure.stacks import Lines, read_lines
-from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
 
 PARTS = 4  # number of parts of a run that are compared
@@ -65,7 +63,7 @@ class WatchedLoop:
         if about["kind"] != about["dataset"]:
             parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
         more = f", loader {self.alike + 1} of this kind" if self.alike else ""
-        return f"{', '.join(parts)}, at {about['at']}{more}"
+        return f"{', '.join(parts)}, at {about.get('loop', about['at'])}{more}"
 
     @property
     def lost_ns(self) -> float:
@@ -133,6 +131,11 @@ class WatchedLoop:
         known = m.fetching.fetch_s or cause in ("GPU-bound", "start-up")
         return cause if known else None
 
+    @property
+    def waits_for_data(self) -> bool:
+        """Whether the loader, and not the step, is known to cost the time."""
+        return self.cause not in (None, "GPU-bound")
+
     @cached_property
     def recommendation(self) -> Recommendation | None:
         """Recommended change for the cause, or None without a cause."""
@@ -152,6 +155,15 @@ class WatchedLoop:
                 starts = {name: getattr(whole.paces, name) for name in _EPOCH_FIELDS}
                 gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
         return min(gains), max(gains)
+
+    @property
+    def parts_s(self) -> tuple[float, float]:
+        """Shortest and longest mean time of a batch in seconds, in the run and in its parts."""
+        times = [one.wait_ns + max(0, one.left_ns - one.got_ns) for one in self.seen.iterations]
+        length = math.ceil(len(times) / PARTS)
+        means = [fmean(times[begin : begin + length]) for begin in range(0, len(times), length)]
+        means.append(self.seen.totals.lasted_ns / self.seen.totals.iterations)
+        return min(means) / 1e9, max(means) / 1e9
 
     @property
     def slowdown(self) -> tuple[float, float] | None:
@@ -183,7 +195,8 @@ class WatchedLoop:
         # With one batch per epoch, all time beyond the fetch counts as the start of the iterator.
         if self.epoch == 1:
             fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
-            start_up_s, together_s, wait_s = together_s - fetch_s, fetch_s, fetch_s
+            start_up_s = together_s - fetch_s + self._ending_s
+            together_s = wait_s = fetch_s
         calls = totals.sampler_calls
         cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
         return Paces(
@@ -204,10 +217,15 @@ class WatchedLoop:
         firsts = [one for one in self.seen.iterations if not one.place]
         if self.seen.about["persistent"]:
             firsts = [one for one in firsts if one.epoch]
-        firsts_ns = [one.wait_ns for one in firsts]
-        if not firsts_ns:
+        firsts_s = [one.wait_ns / 1e9 for one in firsts]
+        if not firsts_s:
             return 0.0
-        return start_up_s(min(firsts_ns) / 1e9, self._fetches, 0.0)
+        return start_up_s(median(firsts_s), self._fetches, 0.0) + self._ending_s
+
+    @property
+    def _ending_s(self) -> float:
+        totals = self.seen.totals
+        return totals.ended_ns / totals.epochs / 1e9 if totals.epochs else 0.0
 
     def _setting(self) -> Setting:
         about, cores = self.seen.about, self.seen.about["main_cores"]

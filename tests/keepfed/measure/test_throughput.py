@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.throughput import steady_rate, warm_up_batches
+from keepfed.measure.records import warm_up_batches
+from keepfed.measure.throughput import steady_rate
 from tests.keepfed.measure.datasets import Numbers
 
 

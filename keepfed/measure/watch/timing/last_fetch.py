@@ -7,8 +7,8 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 from keepfed.limits import affinity
-from keepfed.measure.hook import Sink, attach_report
-from keepfed.measure.records import MAIN, Fetch, Row
+from keepfed.measure.hook import attach_report
+from keepfed.measure.records import MAIN, Fetch, Row, Sink
 from keepfed.measure.watch.timing.failsafe import give_up
 
 

@@ -69,6 +69,7 @@ class Totals(NamedTuple):
     looks: int = 0  # checks for workers that wait for a lock
     held_up: int = 0  # checks in which one worker blocked the others
     timed: int = 0  # iterations with measured times; the other times are estimated
+    ended_ns: int = 0  # time in next() at the end of each complete epoch
 
     @property
     def lasted_ns(self) -> int:
@@ -80,10 +81,10 @@ class ProgramRun(NamedTuple):
     """Facts about a watched program that its records do not contain."""
 
     command: str = ""
+    code: int = 0  # exit code
     others_cores: float = 0.0  # number of cores that other programs kept busy
     machine: str = ""
     ended: str = ""  # date and time
-    before: str = ""  # folder with the report of the run before
     price: float = 0.0  # euros for an hour on the machine; 0 if unknown
 
 
@@ -100,6 +101,7 @@ class FieldIndex:
     (
         ITERATIONS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_ITERATIONS, ELSEWHERE,
         CORES, STEP_CPU, STEP_SEEN, SAMPLED, SAMPLER_CALLS, LOOKS, HELD_UP, TIMED,
+        ENDED,
     ) = range(len(Totals._fields))  # fmt: skip
     GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
         Iteration._fields.index, ("got_ns", "left_ns", "device_idle_ns", "device_work_ns")

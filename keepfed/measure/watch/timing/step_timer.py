@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.ring_file import FieldIndex
-from keepfed.measure.watch.timing.writer import Writer, rank_and_device
+from keepfed.measure.watch.timing.writer import Writer, call_sites, rank_and_device
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
 # Metering the fetch of a batch costs up to 2 % of a shorter iteration.
@@ -319,6 +320,8 @@ class StepTimer:
     def _describe(self, batch: Any) -> None:
         """Add facts to the description that are known once the loop runs."""
         self.writer.file.figures[FieldIndex.CORES] = self.writer.cores.bit_count()
+        if self._main:  # iter() may have been called elsewhere
+            self.writer.describe(loop=call_sites(sys._getframe(1))[0])
         self.writer.describe(
             **rank_and_device(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
         )
@@ -327,6 +330,7 @@ class StepTimer:
         figures, now = self.writer.file.figures, perf_counter_ns()
         figures[FieldIndex.EPOCHS] += 1
         figures[FieldIndex.WAITED] += now - asked
+        figures[FieldIndex.ENDED] += now - asked
         figures[FieldIndex.LAST] = now
         self._new_epoch()
 

@@ -21,9 +21,9 @@ from keepfed.measure.hook import FetchMeter, ProcessFigures, get_listeners, has_
 from keepfed.measure.stacks import StackSampler, StackSink
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.last_fetch import LastFetch
-from keepfed.measure.watch.timing.ring_file import LINES, records_folder
+from keepfed.measure.watch.timing.ring_file import LINES, is_watched, records_folder
 from keepfed.measure.watch.timing.step_timer import StepTimer
-from keepfed.measure.watch.timing.writer import get_writer
+from keepfed.measure.watch.timing.writer import Writer, get_writer
 
 
 def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
@@ -65,8 +65,16 @@ def _timer_of(loader: Any) -> StepTimer | None:
     if writer is None:
         return None
     recorded = has_listeners(loader)  # a trace or `diagnose` already meters this loader
-    meter = None if recorded else _meter_of(loader, writer.name)
+    metered = not recorded and _workers_can_import(writer)
+    meter = _meter_of(loader, writer.name) if metered else None
     return StepTimer(writer, meter, perf_counter_ns())
+
+
+def _workers_can_import(writer: Writer) -> bool:
+    """Return whether workers can import keepfed: the program may have changed PYTHONPATH."""
+    forked = not writer.about["workers"] or writer.about["start_method"] == "fork"
+    known = str(records_folder()) in os.environ.get("PYTHONPATH", "")
+    return forked or known or not is_watched()
 
 
 def _attach_meter(

@@ -6,7 +6,11 @@ import os
 import sys
 import sysconfig
 import weakref
+import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,11 +21,15 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from keepfed.limits import usable_cores
 from keepfed.measure.hook import reads_whole_batches
+from keepfed.measure.stacks import is_ours, is_own
 from keepfed.measure.watch.timing.ring_file import ENDING, FieldIndex, RingFile, records_folder
 
 MAX_LOADERS = 16  # number of loaders watched per process
-_LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
-_OURS = str(Path(__file__).parents[3])
+# A console script, such as torchrun, calls the library that loops.
+_SCRIPTS = tuple(
+    sysconfig.get_path("scripts", scheme) + os.sep
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+)
 
 _writers: list[Writer] = []
 
@@ -99,10 +107,22 @@ def _description(loader: Any) -> dict[str, Any]:
         "at": at,
         "made": 1,  # number of equal loaders that used this writer, one at a time
         "inner": inner,
+        "code": _code(),
         "pid": os.getpid(),
         "main_cores": usable_cores(),
         **rank_and_device(),
     }
+
+
+@cache
+def _code() -> int:
+    """Return a number that changes with any of the program's own Python files."""
+    modules = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
+    files, code = sorted({str(names.get("__file__") or "<") for names in modules}), 0
+    for file in filter(is_own, files):
+        with suppress(OSError):  # a file in an archive
+            code = zlib.crc32(Path(file).read_bytes(), code)
+    return code
 
 
 def _access_pattern(loader: Any) -> str:
@@ -142,18 +162,23 @@ def _location(file: str, line: int) -> str:
 
 
 def call_sites(frame: FrameType | None) -> tuple[str, str]:
-    """Return the line of the loop in the program, and in the library that it calls."""
-    inner = ""
+    """Return the line of the loop in the program, and in the library that it calls.
+
+    Without a line of the program, both are the line of the library. Methods and generators that
+    only pass on the batches of another iterator do not count as its loop.
+    """
+    inner = loop = ""
     while frame is not None:
-        file = frame.f_code.co_filename
-        place = _location(file, frame.f_lineno)
-        ours = file.startswith(_OURS) or f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" in file
-        if not ours:
+        code, file = frame.f_code, frame.f_code.co_filename
+        if not is_ours(frame) and f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" not in file:
+            place = _location(file, frame.f_lineno)
             inner = inner or place
-            if not any(part in file for part in _LIBRARIES) and file[:1] != "<":
+            if is_own(file) and not file.startswith(_SCRIPTS):
                 return place, inner
+            passes_on = code.co_flags & CO_GENERATOR or code.co_name.startswith("__")
+            loop = loop or ("" if passes_on else place)
         frame = frame.f_back
-    return inner, inner
+    return loop or inner, loop or inner
 
 
 def _reference(loader: Any) -> Callable[[], Any]:

@@ -81,7 +81,7 @@ def test_the_hottest_line_selects_the_advice(
 ) -> None:
     (tmp_path / "data.py").write_text(f"{source}\n", "utf-8")
     file = str(tmp_path / "data.py")
-    line = HotLine("fetch", file, 1, "Events.__getitem__", "call", share, False, library)
+    line = HotLine("fetch", file, 1, "Events.__getitem__", "call", share, library)
     found = recommend(hungry(lines={"fetch": (line,)}), "CPU", [])
     assert found.advice == advice
     if advice != "precompute":

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from keepfed.measure.hook import FetchMeter, Sink, fetch_meter
-from keepfed.measure.records import MAIN, Fetch, Row
+from keepfed.measure.hook import FetchMeter, fetch_meter
+from keepfed.measure.records import MAIN, Fetch, Row, Sink
 from keepfed.measure.spans import SpanLog, activate, current, stage
 
 COMPUTED = 1_000_000

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import Contents, contents_of, is_lock_contended, time_sampler
+from keepfed.measure.hook import contents_of, is_lock_contended, time_sampler
+from keepfed.measure.records import Contents
 from tests.keepfed.measure.datasets import Numbers
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import Sink, attach_report, detach_report
+from keepfed.measure.hook import attach_report, detach_report
 from keepfed.measure.hook.traced_loader import traced_batches
-from keepfed.measure.records import Fetch, Row
+from keepfed.measure.records import Fetch, Row, Sink
 from keepfed.measure.trace import record
 from tests.keepfed.measure import datasets as data
 

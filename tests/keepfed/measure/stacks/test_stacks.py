@@ -43,8 +43,8 @@ def test_a_diagnosis_names_the_line_of_each_part(workers: int, start_method: str
         first = lines[part][0]
         assert (first.line, Path(first.file).name) == (line_with(comment), "slow_dataset.py")
         assert first.share > 0.7
-    assert lines["fetch"][0].call == "time.sleep"
-    assert lines["fetch"][0].waits
+    said = f"is spent in `time.sleep`, called at slow_dataset.py:{lines['fetch'][0].line}"
+    assert said in str(lines["fetch"][0])
 
 
 def test_the_sampler_stops_its_thread_and_counts_the_calling_line(tmp_path: Path) -> None:
@@ -57,13 +57,12 @@ def test_the_sampler_stops_its_thread_and_counts_the_calling_line(tmp_path: Path
     (line, *_) = read_lines(tmp_path, "here")["loop"]
     assert line.function.endswith("counts_the_calling_line")
     assert "sum(range(20_000))" in (line.source, line.call) or line.call == "sum"
-    assert not line.waits
 
 
 def test_few_samples_and_broken_files_name_no_line(tmp_path: Path) -> None:
     row = {
         "part": "loop", "file": __file__, "function": "f", "position": [1, 1, -1, -1],
-        "library": "", "seconds": 0.05, "running": 0.05,
+        "library": "", "seconds": 0.05,
     }  # fmt: skip
     (tmp_path / "stacks-a-1.json").write_text(json.dumps([row]), "utf-8")
     (tmp_path / "stacks-a-2.json").write_text("[{", "utf-8")

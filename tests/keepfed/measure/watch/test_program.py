@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
+import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from course_utils.command import cli
-from keepfed.errors import KeepfedError
-from keepfed.measure.watch import program, run_watched
+from keepfed import command
+from keepfed.measure.watch import program, report_later, run_watched
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.timing.ring_file import (
-    PROCESS,
-    FieldIndex,
-    ProgramRun,
-    RingFile,
-    Totals,
-    read_all,
-)
-from tests.keepfed.measure.watch import train
+from keepfed.measure.watch.output import claim_folder
+from keepfed.measure.watch.timing.ring_file import RingFile, read_all
+from tests.keepfed.measure.watch import handmade, train
 
 TRAIN = Path(train.__file__)
 
@@ -32,23 +31,29 @@ def run(code: str, out: Path) -> int:
     return run_watched([sys.executable, "-c", code], out)
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_watch_returns_exit_code_of_program(
-    code: int, tmp_path: Path, capfd: pytest.CaptureFixture
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals and permissions")
+def test_watch_ends_as_a_shell_does_and_says_why_nothing_was_seen(
+    tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
-    assert run(f"raise SystemExit({code})", tmp_path / "out") == code
-    assert "No Python process imported torch" in capfd.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_watch_returns_exit_code_of_signal(tmp_path: Path) -> None:
-    assert run("import os; os.kill(os.getpid(), 15)", tmp_path) == 128 + 15
-
-
-def test_missing_program_raises_error(tmp_path: Path) -> None:
-    with pytest.raises(KeepfedError, match=r"^Could not start no-such-program \(No such file"):
-        run_watched(["no-such-program"], tmp_path)
+    seen = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w');"
+    gone = "import os, shutil; shutil.rmtree(os.environ['KEEPFED_WATCH'])"
+    for code, ends, said in (
+        ("pass", 0, "No Python process imported torch. If your training runs in a container"),
+        ("raise SystemExit(3)", 3, "ended with exit code 3 before a Python process imported torch"),
+        ("import os; os.kill(os.getpid(), 15)", 143, "ended with exit code 143"),
+        (seen, 0, "No DataLoader returned a batch. This program builds its batches itself"),
+        (f"{seen} raise SystemExit(5)", 5, "with exit code 5 before a DataLoader returned a batch"),
+        (gone, 0, ""),
+    ):
+        assert run(code, tmp_path / "out") == ends
+        errors = " ".join(capfd.readouterr().err.split())
+        assert said in errors
+        assert errors.count("keepfed watch: ") == bool(said)
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "text").touch()
+    for name, ends in ("no-such-program", 127), (str(tmp_path / "text"), 126):
+        assert command.main(["watch", name]) == ends
+        assert "Could not start" in capfd.readouterr().err
 
 
 def test_sitecustomize_of_program_still_runs(
@@ -65,100 +70,120 @@ def test_command_line_accepts_program_with_options(
 ) -> None:
     ran = []
 
-    def note(program: list[str], out: Path, *, live: bool, lines: bool, price: float) -> int:
-        ran.append((program, out.name, live or lines or price))
+    def note(program: list[str], out: Path, **options: Any) -> int:
+        ran.append((program, out.name, [name for name in options if options[name]]))
         return 7
 
     monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
-    assert cli.main(["watch", "python", "train.py", "--live", "--out", "x"]) == 7
-    assert cli.main(["watch", "--live", "--out", "y", "torchrun", "-m", "a"]) == 7
+    assert cli.main(["watch", "python", "train.py", "--lines", "--out", "x"]) == 7
+    assert cli.main(["watch", "--lines", "--json", "--out", "y", "torchrun", "-m", "a"]) == 7
     monkeypatch.setenv("SLURM_PROCID", "3")
     assert cli.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
     assert ran == [
-        (["python", "train.py", "--live", "--out", "x"], "keepfed-watch", 0.0),
-        (["torchrun", "-m", "a"], "y", True),
-        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", 2.5),
+        (["python", "train.py", "--lines", "--out", "x"], "keepfed-watch", []),
+        (["torchrun", "-m", "a"], "y", ["lines", "as_json"]),
+        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["price"]),
     ]
-    assert cli.main(["watch"]) == 1
+    assert cli.main(["watch"]) == 2
 
 
-def test_watch_process_does_not_import_torch(tmp_path: Path) -> None:
+def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
+    made = handmade.loop(count=60)
+    record = RingFile(tmp_path / "1-0.watched", made.about)
+    for place, one in enumerate(made.iterations):
+        number = record.add_iteration(place, one.asked_ns, one.got_ns, 0, made.fetches[place])
+        record.end_iteration(number, one.left_ns)
     code = (
-        "import sys; from course_utils.command import cli\n"
-        "code = cli.main(['watch', '--out', sys.argv[1], sys.executable, '-c', 'pass'])\n"
-        "assert not {'torch', 'numpy'} & {*sys.modules}; sys.exit(code)"
+        "import sys; from keepfed.command import main; code = main(sys.argv[1:])\n"
+        "assert 'torch' not in sys.modules; sys.exit(code)"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-
-
-def test_live_line_shows_progress_since_previous_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    live = program.Live(tmp_path)
-    live.show()
-    about = {"rank": 1, "ranks": 2, "pid": 5, "at": "train.py:3"}
-    kept = RingFile(tmp_path / "5-0.watched", about)
-    for place, value in enumerate(
-        Totals(iterations=10, waited_ns=30_000_000, worked_ns=10_000_000)
-    ):
-        kept.figures[place] = value
-    live.show()
-    kept.figures[FieldIndex.ITERATIONS], kept.figures[FieldIndex.WAITED] = 14, 38_000_000
-    live.show()
-    lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
-    assert lines == [
-        "no new batch",
-        "rank 1 train.py:3: 10 batches, 4.0 ms each, 75 % waiting",
-        "rank 1 train.py:3: 14 batches, 2.0 ms each, 100 % waiting",
+    ends = (
+        "import os, shutil, sys, time; shutil.copy(sys.argv[1], os.environ['KEEPFED_WATCH'])\n"
+        "while time.time() < float(sys.argv[2]): time.sleep(0.01)"
+    )
+    rest = ["--json", sys.executable, "-c", ends, str(tmp_path / "1-0.watched")]
+    watch, end = [sys.executable, "-c", code, "watch", *rest], str(time.time() + 3)
+    runs = [
+        subprocess.Popen([*watch, end, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for name in "abc"
     ]
+    reports = [json.loads(one.communicate(timeout=100)[0]) for one in runs]
+    assert [one.returncode for one in runs] == [0, 0, 0]
+    folders = {tmp_path / Path(report["page"]).parent for report in reports}
+    assert {folder.name for folder in folders} == {
+        "keepfed-watch", "keepfed-watch-2", "keepfed-watch-3"
+    }  # fmt: skip
+    for report in reports:
+        folder = tmp_path / Path(report["page"]).parent
+        assert (folder / ".gitignore").read_text() == "*\n"
+        assert json.loads((folder / "report.json").read_text("utf-8")) == report
+        assert report["loaders"][0]["cause"] == "storage"
+        assert report_later(folder) == report
+    assert {report["command"][-1] for report in reports} == {*"abc"}
 
 
-def test_report_on_torch_without_loader(tmp_path: Path) -> None:
-    (tmp_path / f"7{PROCESS}").write_text("train.py")
-    assert program._build_report(tmp_path, tmp_path, ProgramRun()).startswith(
-        "No DataLoader returned a batch"
+@pytest.mark.skipif(sys.platform == "win32", reason="other paths")
+def test_watched_program_sees_no_package_of_keepfed(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom importlib.util import find_spec\n"
+        "names = 'torch', 'numpy', 'psutil', 'course_utils', 'tests', 'keepfed'\n"
+        "print(*filter(find_spec, names), sys.path)\n"
+        "own = [m for name, m in sys.modules.items() if name.startswith('keepfed.')]\n"
+        "values = [v for m in own for v in vars(m).values() if hasattr(v, '__code__')]\n"
+        "codes = [v.__code__ for v in values if v.__module__.startswith('keepfed')]\n"
+        "print(len(codes) > 9, {code.co_filename[0] for code in codes}, file=sys.stderr)\n"
     )
+    said = [
+        subprocess.run(
+            [tmp_path / "venv" / "bin" / "python", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for environment in (None, prepare(tmp_path))
+    ]
+    plain, watched = (one.stdout for one in said)
+    assert watched == f"keepfed {plain}"
+    # coverage counts no file whose name begins with "<"
+    assert [one.stderr for one in said] == ["False set()\n", "True {'<'}\n"]
 
 
 COURSE = "import sys\nfrom course_utils.command import cli\nsys.exit(cli.main(sys.argv[1:]))"
-TORCH_SEEN = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        ("sys.modules['numpy'] = None", "(ModuleNotFoundError: import of numpy halted"),
-        ("import os, keepfed.measure.watch.program as p; del p.read_all", "(NameError: "),
-    ],
-)
-def test_record_is_saved_if_report_fails(before: str, said: str, tmp_path: Path) -> None:
-    watch = [sys.executable, "-c", f"import sys; {before}\n{COURSE}", "watch", "--out"]
-    for out in ("out", "out-2"):  # the second run does not touch the first
-        rest = [str(tmp_path / "out"), sys.executable, "-c", TORCH_SEEN]
-        run = subprocess.run([*watch, *rest], capture_output=True, text=True)
-        assert (run.stdout, run.returncode) == ("", 5)
-        assert said in run.stderr
-        assert f"keepfed watch --report {tmp_path / out}\n" in run.stderr
-        assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.PROGRAM}
-
-
-def test_saved_record_can_be_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert cli.main(["watch", "--report", str(tmp_path)]) == 1
-    assert "contains no record. Use the folder" in capsys.readouterr().err
-    (tmp_path / f"7{PROCESS}").touch()
-    assert cli.main(["watch", "--report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("No DataLoader returned a batch")
+def test_record_is_kept_if_the_report_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    seen = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
+    with monkeypatch.context() as broken:
+        broken.delattr(program, "read_all")
+        assert run(seen, tmp_path / "out") == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Could not create the report (NameError: " in said
+    record = said.rpartition("keepfed watch --report ")[2]
+    for _ in range(2):
+        assert cli.main(["watch", "--report", record]) == 0
+        assert "with exit code 5 before a DataLoader returned a batch" in capsys.readouterr().out
+        facts = Path(record, program.RECORD)  # a newer version may know more
+        facts.write_text(json.dumps({**json.loads(facts.read_text()), "new": 1}))
+    shutil.rmtree(record)
+    (tmp_path / "report.json").write_text("{", "utf-8")
+    for folder, problem in (tmp_path, "is damaged"), (tmp_path / "none", "contains no report"):
+        assert cli.main(["watch", "--report", str(folder)]) == 1
+        assert problem in capsys.readouterr().err
 
 
 def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    assert program.unused_folder(tmp_path / "out") == tmp_path / "out"
-    (tmp_path / "out" / "trace.json").touch()
+    assert claim_folder(tmp_path / "out") == (tmp_path / "out", [])
     (tmp_path / "out-2").touch()
-    assert program.unused_folder(tmp_path / "out") == tmp_path / "out-3"
+    folder, earlier = claim_folder(tmp_path / "out")
+    assert (folder.name, [one.name for one in earlier]) == ("out-3", ["out-2", "out"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
@@ -260,5 +285,5 @@ def test_lines_of_a_watched_program_are_named(tmp_path: Path, workers: int) -> N
         [*command, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     said = " ".join(ran.stderr.split())
-    assert "is waiting in `time.sleep`, called at slow_dataset.py:16" in said, said
+    assert "is spent in `time.sleep`, called at slow_dataset.py:16" in said, said
     assert (tmp_path / "seen" / "report.html").exists()

@@ -146,6 +146,25 @@ def test_loop_that_restarts_loader_gets_advice() -> None:
     assert found.recommendation.at_most
 
 
+def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
+    one = loop(wait=1.0, work=3.0, fetch=4.0, cpu=3.5, count=180)
+    starts = [  # the first one is quick, as on a machine that happens to be idle
+        each._replace(place=each.number % 3, asked_ns=each.asked_ns - 120 * MS * (each.number > 0))
+        if each.number % 3 == 0
+        else each._replace(place=each.number % 3)
+        for each in one.iterations
+    ]
+    ended = {"epochs": 60, "ended_ns": 60 * 80 * MS}
+    waited_ns = sum(each.wait_ns for each in starts) + ended["ended_ns"]
+    totals = one.totals._replace(**ended, waited_ns=waited_ns)
+    (found,) = loops([replace(one, iterations=starts, totals=totals)])
+    assert found.cause == "start-up"
+    assert found.measurements is not None
+    assert found.measurements.paces.start_up_s == pytest.approx(0.197, abs=0.01)
+    assert found.recommendation is not None
+    assert found.recommendation.change == "persistent_workers=True"
+
+
 def test_time_of_loop_over_two_loaders_includes_both() -> None:
     one = loop(wait=16.0, work=10.0)
     iterations = [each._replace(left_ns=UNKNOWN) for each in one.iterations]
