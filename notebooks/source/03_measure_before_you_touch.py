@@ -655,7 +655,7 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 #
 # ```bash
 # course watch python train.py --lr 0.1
-# course watch --live torchrun --nproc-per-node 4 train.py
+# course watch --lines torchrun --nproc-per-node 4 train.py
 # ```
 #
 # It watches every `DataLoader` of every rank, including the loaders of Lightning and of Hugging Face's
