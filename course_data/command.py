@@ -39,18 +39,12 @@ class DatasetScript:
     build: Build
 
 
-def run(
-    script: DatasetScript,
-    argv: Sequence[str] | None,
-    *,
-    usage: str,
-    own_check: Callable[[Path], None] | None = None,
-) -> int:
+def run(script: DatasetScript, argv: Sequence[str] | None, *, usage: str) -> int:
     """Create or check the data set that the arguments specify, and return the exit code."""
     arguments = _parse(script, argv, usage)
     folder = arguments.out or data_root() / f"{script.name}-{arguments.size}"
     if arguments.check:
-        return guarded(lambda: (own_check or check)(folder))
+        return guarded(lambda: check(folder))
     return guarded(lambda: _make(script, folder, arguments))
 
 
@@ -106,11 +100,8 @@ def _make(script: DatasetScript, folder: Path, arguments: argparse.Namespace) ->
         if _is_there(folder, facts, force=arguments.force):
             print(f"{folder}: {count:,} {script.name}, already exists.")
             return
-        print(
-            f"Creating {folder.name}, {count:,} {script.name}: up to {in_bytes(room)}, about "
-            f"{script.seconds[size]} s on an idle laptop.",
-            flush=True,
-        )
+        takes = f"up to {in_bytes(room)}, about {script.seconds[size]} s on an idle laptop"
+        print(f"Creating {folder.name}, {count:,} {script.name}: {takes}.", flush=True)
         start = time.perf_counter()
         files.make_folder(
             folder, lambda empty: script.build(empty, size, seed), facts=facts, room=room

@@ -20,9 +20,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from course_data import files
-from course_data.command import DatasetScript, check, run
+from course_data.command import DatasetScript, run
 from course_utils.errors import CourseError
-from keepfed.loaders.images import Jpegs
 
 SIDE = 256
 QUALITY = 90
@@ -50,18 +49,7 @@ PHOTOGRAPHS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Create the images that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__, own_check=_check)
-
-
-def _check(folder: Path) -> None:
-    """Verify the checksums, or decode all images if the course did not create the folder."""
-    if files.read_manifest(folder) is not None or not folder.is_dir():
-        check(folder)
-        return
-    images = Jpegs(folder)
-    for index in tqdm(range(len(images)), desc="images", disable=None):
-        images[index]
-    print(f"{folder}: all {len(images):,} images can be decoded. They have no checksums.")
+    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:

@@ -158,18 +158,13 @@ def _folders() -> str:
 
 
 def _data() -> str:
-    size = paths.data_size()
-    if incomplete := _incomplete(size):
-        raise _WrongError(f"missing, changed or incomplete: {', '.join(incomplete)}")
-    return f"all of size {size} are complete"
-
-
-def _incomplete(size: str) -> list[str]:
-    """Return the names of data folders of this size that are missing, changed or incomplete."""
     from course_utils.teaching.notebook import DATA_SETS
 
+    size = paths.data_size()
     folders = [paths.data_root() / f"{name}-{size}" for name in DATA_SETS]
-    return [folder.name for folder in folders if not _is_complete(folder)]
+    if incomplete := [folder.name for folder in folders if not _is_complete(folder)]:
+        raise _WrongError(f"missing, changed or incomplete: {', '.join(incomplete)}")
+    return f"all of size {size} are complete"
 
 
 def _is_complete(folder: Path) -> bool:
