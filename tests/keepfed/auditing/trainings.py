@@ -118,8 +118,6 @@ class Resampled(IterableDataset[Any]):
 class ShuffledAlike(Stream):
     """All workers shuffle by the same seed, and then each takes its share."""
 
-    rng = random.Random(1)
-
     def __init__(self) -> None:
         super().__init__()
         self.rng = random.Random(1)
