@@ -6,6 +6,9 @@ becomes one sentence. A plot becomes SVG in the colours of the page.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
@@ -42,19 +45,31 @@ def _plot(figure: Figure, **_: object) -> dict[str, Any]:
 
 
 def _form(form: widgets.Widget, **_: object) -> dict[str, Any]:
-    asked = getattr(form, "in_words", "")
-    if not asked.startswith("Predict: "):
+    if not (key := getattr(form, "key", "")):
         return _both(card("plain", FORM), FORM)
     title, (field, unit) = form.children[0], form.children[1].children
-    choices = "".join(f"<li>{inline(choice)}</li>" for choice in getattr(field, "options", ()))
-    hint = f"<ul>{choices}</ul>" if choices else f" ({unit.value})" if unit.value else ""
-    return _both(f'<div class="question">{title.value}{hint}</div>', asked)
+    choices = "".join(
+        f'<li data-choice="{escape(choice)}">{inline(choice)}</li>'
+        for choice in getattr(field, "options", ())
+    )
+    hint = f"<ul>{choices}</ul>" if choices else f' <span class="unit">({unit.value})</span>'
+    html = f'<div class="question">{title.value}{hint if choices or unit.value else ""}</div>'
+    return _both(_marked("asked", html, key=key, unit=unit.value), form.in_words)
 
 
 def _measured(found: Reveal, **_: object) -> dict[str, Any]:
-    """Return the measurement without the remark about a missing prediction."""
+    """Return the measurement, and the card that static/guess.js fills in with a guess."""
     sentence = found.sentence.partition(". You made no prediction")[0]
-    return _both(card("plain", f"{sentence}."), f"{sentence}.")
+    comparison = replace(found, predicted=found.measured)._repr_html_()
+    html = f"{card('plain', f'{sentence}.')}<template>{comparison}</template>"
+    measured = json.dumps(found.measured)
+    return _both(_marked("revealed", html, key=found.key, measured=measured), f"{sentence}.")
+
+
+def _marked(kind: str, html: str, **data: str) -> str:
+    """Return HTML that static/guess.js recognises as a question or a measurement."""
+    given = "".join(f' data-{name}="{escape(value)}"' for name, value in data.items())
+    return f'<div class="{kind}"{given}>{html}</div>'
 
 
 def _both(html: str, text: str) -> dict[str, Any]:

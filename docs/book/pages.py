@@ -1,10 +1,9 @@
-"""Pages of the book from executed notebooks, with solutions and measurements folded."""
+"""Pages of the book from executed notebooks, with solutions folded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import escape
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
@@ -15,12 +14,10 @@ from notebooks.parts import split
 
 SOLUTION = "A solution"
 VERDICT = "The result of the check"
-MEASURED = "The measurement"
 
 _COMMENT = re.compile(r"[ \t]*<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#", re.MULTILINE)
-_KEY = {name: re.compile(rf'cu\.{name}\(\s*"(\w+)"') for name in ("predict", "reveal")}
 
 
 def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
@@ -28,7 +25,6 @@ def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
 
     Each exercise appears as in the learner's notebook, with the solution folded below it.
     """
-    answers = {key: out for cell in solved.cells for key, out in _measured(cell)}
     stubs = {cell.id: cell.source for cell in learner.cells if cell.cell_type == "code"}
     extra = {cell.id for cell in split(solved)[1]}
     made = NotebookNode(solved)  # type: ignore[no-untyped-call]
@@ -40,7 +36,7 @@ def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
         if cell.cell_type == "markdown":
             made.cells.append(_text(cell, deeper=cell.id in extra))
         else:
-            made.cells += _code(cell, stubs.get(cell.id, cell.source), answers)
+            made.cells += _code(cell, stubs.get(cell.id, cell.source))
     return made
 
 
@@ -56,9 +52,8 @@ def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
     return _cell(cell.id, text)
 
 
-def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[NotebookNode]:
+def _code(cell: NotebookNode, stub: str) -> Iterator[NotebookNode]:
     """Yield the cells of the page for one code cell."""
-    asked, revealed = (_KEY[name].search(cell.source) for name in ("predict", "reveal"))
     verdict = any(VERDICT_MIME in out.get("data", {}) for out in cell.outputs)
     if stub != cell.source:
         yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
@@ -70,22 +65,8 @@ def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[No
         cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the output is enough
     cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
     for out in cell.outputs:
-        data = out.get("data", {})
-        data.pop(VERDICT_MIME, None)
-        if "text/html" in data and asked:
-            fold = _folded(MEASURED, answers.get(asked[1], ""))
-            data["text/html"] = _marked("asked", asked[1], data["text/html"] + fold)
-        elif "text/html" in data and revealed:
-            data["text/html"] = _marked("revealed", revealed[1], data["text/html"])
+        out.get("data", {}).pop(VERDICT_MIME, None)
     yield cell
-
-
-def _measured(cell: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield the key of a prediction and the HTML of its measurement."""
-    found = _KEY["reveal"].search(cell.source)
-    for out in cell.get("outputs", ()):
-        if found and "text/html" in out.get("data", {}):
-            yield found[1], out.data["text/html"]
 
 
 def _is_noise(out: NotebookNode) -> bool:
@@ -96,15 +77,6 @@ def _is_noise(out: NotebookNode) -> bool:
 def _fold(cell: NotebookNode, tag: str, summary: str) -> None:
     cell.metadata["tags"] = [*tags(cell), tag]
     cell.metadata["mystnb"] = {"code_prompt_show": summary, "code_prompt_hide": summary}
-
-
-def _marked(kind: str, key: str, html: str) -> str:
-    """Return HTML that static/guess.js recognises as a question or a measurement."""
-    return f'<div class="{kind}" data-key="{escape(key)}">{html}</div>'
-
-
-def _folded(summary: str, html: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
 
 
 def _cell(called: str, text: str) -> NotebookNode:

@@ -2,58 +2,139 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from playwright.sync_api import Page, expect
+from IPython.core.formatters import DisplayFormatter
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from course_utils.errors import CourseError
 from course_utils.paths import REPO
+from course_utils.teaching.notebook import predict, reveal
+from course_utils.teaching.notebook.prediction import Reveal, _read_guess
+from docs.book.in_kernel import load_ipython_extension
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PAGE = """<!doctype html><meta charset="utf-8"><article>
-<section><p id="before">Before</p>
-<div class="cell"><div class="asked" data-key="00a">How busy?<details>19 %</details></div></div>
-<p id="story">A story</p></section>
-<section id="next"><h2>Next</h2><p id="more">More</p>
-<div class="cell"><div class="revealed" data-key="00a">Measured: 19 %.</div></div>
-<p id="after">After</p></section>
-<div class="cell"><div class="asked" data-key="00z">Never told<details>?</details></div></div>
+STATIC = REPO / "docs/book/static"
+PAGE = """<!doctype html><meta charset="utf-8"><style>[hidden] {{ display: none !important }}
+{css}</style><article class="bd-article bd-content"><section><p>Before</p>
+<div class="cell">{asked_a}</div><p>A story</p>
+<div class="cell"><p>Code</p>{revealed_a}</div><p id="why">Why</p>
+<section><h2>Next</h2><p>Text</p></section></section>
+<section><h2>Two</h2><div class="cell">{asked_b}</div><div class="cell">{asked_c}</div><p>Both</p>
+<div class="cell">{revealed_b}</div><div class="cell">{revealed_c}</div><p>End</p></section>
 </article><script>{script}</script>"""
-HIDDEN = "#story, #more, #next h2, .revealed"
+CHOICES = ["2, in `C`", 'the "same"']
 
 
 @pytest.fixture
-def page(guarded_page, tmp_path: Path) -> Iterator[Page]:
-    script = (REPO / "docs/book/static/guess.js").read_text("utf-8")
+def built(scratch: Path, tmp_path: Path) -> str:
+    shell = SimpleNamespace(display_formatter=DisplayFormatter())
+    load_ipython_extension(shell)
+
+    def shown(thing: object) -> str:
+        return shell.display_formatter.format(thing)[0]["text/html"]
+
+    parts = {
+        "asked_a": shown(predict("00a", "How busy?", unit="%")),
+        "asked_b": shown(predict("00b", "Which?", choices=CHOICES)),
+        "asked_c": shown(predict("00c", "How many?", unit="times")),
+    }
+    answers = {"00a": 19.27, "00b": CHOICES[1], "00c": 3.0}
+    parts |= {f"revealed_{key[2]}": shown(reveal(key, answer)) for key, answer in answers.items()}
+    files = {"css": "book.css", "script": "guess.js"}
+    parts |= {name: (STATIC / file).read_text("utf-8") for name, file in files.items()}
     path = tmp_path / "page.html"
-    path.write_text(PAGE.replace("{script}", script), "utf-8")
-    guarded_page.page.goto(path.as_uri())
+    path.write_text(PAGE.format(**parts), "utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(guarded_page, built: str) -> Iterator[Page]:
+    guarded_page.page.goto(built)
     yield guarded_page.page
     assert guarded_page.js_errors == []
 
 
-def test_text_after_question_is_hidden_until_guess(page: Page) -> None:
-    for part in page.locator(HIDDEN).all():
-        expect(part).to_be_hidden()
-    for shown in ("#before", "#after"):
-        expect(page.locator(shown)).to_be_visible()
-    unmeasured = page.locator("[data-key='00z'] details")
-    expect(unmeasured).to_have_count(1)
-    page.get_by_label("Your guess").fill("60 %")
-    page.get_by_role("button", name="Show the measurement").click()
-    for part in page.locator(HIDDEN).all():
-        expect(part).to_be_visible()
-    expect(page.locator(".revealed")).to_have_text("You predicted 60 %.Measured: 19 %.")
+def texts(page: Page) -> list[str]:
+    """Return the paragraphs of the page that can be seen, without those of questions."""
+    shown = """all => all.filter(e => !e.closest(".asked") && e.checkVisibility()
+        && getComputedStyle(e).contentVisibility != "hidden").map(e => e.textContent)"""
+    return page.locator("article :is(p, h2)").evaluate_all(shown)
 
 
-def test_guess_is_remembered_and_links_reveal_the_answer(page: Page) -> None:
-    page.goto(f"{page.url}#more")
+def ask(page: Page, key: str) -> Locator:
+    return page.locator(f".asked[data-key='{key}']")
+
+
+def test_what_follows_a_question_is_hidden_until_a_guess_that_is_a_number(page: Page) -> None:
+    assert texts(page) == ["Before", "Next", "Text", "Two"]
+    page.keyboard.press("Tab")
+    for text, problem in (("", "'' is not"), ("abc", "'abc' is not"), ("101", "between 0 and 100")):
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        expect(ask(page, "00a").get_by_role("status")).to_contain_text(problem)
+    assert texts(page) == ["Before", "Next", "Text", "Two"]
+    ask(page, "00a").get_by_label("Your guess").fill("60 %")
+    page.keyboard.press("Enter")
+    expect(page.locator(":focus")).to_have_text("You predicted 60 %.")
+    assert texts(page) == ["Before", "A story", "Code", "Why", "Next", "Text", "Two"]
+    card = page.locator(".revealed[data-key='00a']")
+    expect(card).to_contain_text("How busy?You predicted 60 %, and it is 19.3 %, 3.1 times less")
+    bars = card.locator("span > span").evaluate_all("all => all.map(e => e.style.width)")
+    assert bars == ["60%", "19.27%"]
     page.reload()
-    expect(page.locator("#more")).to_be_visible()
-    page.goto(page.url.partition("#")[0])
-    expect(page.locator("#more")).to_be_hidden()
-    page.get_by_role("button", name="Show the measurement").click()
-    page.reload()
-    expect(page.locator("#more")).to_be_visible()
+    expect(card).to_contain_text("You predicted 60 %")
+
+
+def test_of_two_questions_in_a_row_both_are_answered_first(page: Page) -> None:
+    ask(page, "00b").get_by_role("button", name="Compare").click()
+    expect(ask(page, "00b").get_by_role("status")).to_have_text("Choose one of these.")
+    ask(page, "00b").get_by_role("radiogroup", name="Which?").get_by_label("2, in C").check()
+    ask(page, "00b").get_by_role("button", name="Compare").click()
+    expect(ask(page, "00b")).to_contain_text("You predicted 2, in `C`. Answer the next question")
+    assert texts(page)[-1] == "Two"
+    ask(page, "00c").get_by_role("button", name="Show the answer").click()
+    assert texts(page)[-3:] == ["Two", "Both", "End"]
+    found = [page.locator(f".revealed[data-key='{key}']").inner_text() for key in ("00b", "00c")]
+    assert found[0].endswith(Reveal("00b", "", *CHOICES, "").sentence)
+    assert found[1] == "Measured: 3 times."
+
+
+def test_a_link_opens_what_it_leads_to_and_print_and_pages_without_scripts_show_all(
+    page: Page, built: str, chromium: BrowserContext
+) -> None:
+    everything = ["Before", "A story", "Code", "Why", "Next", "Text", "Two", "Both", "End"]
+    page.emulate_media(media="print")
+    assert texts(page) == everything
+    page.emulate_media(media="screen")
+    page.evaluate("location.hash = 'why'")
+    expect(ask(page, "00a")).to_contain_text("You made no prediction.")
+    assert texts(page) == everything[:7]
+    plain = chromium.browser.new_context(java_script_enabled=False).new_page()
+    plain.goto(built)
+    for text in everything:
+        expect(plain.get_by_text(text, exact=True)).to_be_visible()
+    plain.context.close()
+
+
+def test_a_guess_is_read_and_compared_as_in_the_notebook(page: Page) -> None:
+    pairs = [(19.27, 19.27), (0.5, 123_456.7), (-3, 4), (1, 0.996), (3e-3, 41.0), (0, 2)]
+    for guess, measured in [*pairs, *((other, one) for one, other in pairs)]:
+        said = page.evaluate("pair => compared(...pair, 'times')", [guess, measured])
+        assert said == Reveal("00a", "", guess, measured, "times").sentence
+    for unit, text in product(
+        ("%", "it/s", ""),
+        ("40", " 40 %", "1,234.5", "0,5", ".5", "-1", "1e3", "inf", "0x1", "4 it/s"),
+    ):
+        found = page.evaluate("given => readNumber(...given)", [text, unit])
+        assert found["problem"] or found["guess"] == _read_guess(text, unit)
+        if found["problem"]:
+            with pytest.raises(CourseError, match=f"^{re.escape(found['problem'])}$"):
+                _read_guess(text, unit)

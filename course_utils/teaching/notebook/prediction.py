@@ -78,7 +78,7 @@ def predict(
     style = "display: inline-block; line-height: 1.5"
     title = widgets.HTML(f'<span style="{style}"><b>Predict:</b> {inline(question)}</span>')
     form = Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
-    form.in_words = f"Predict: {question} {_status(kept, unit)}"
+    form.key, form.in_words = key, f"Predict: {question} {_status(kept, unit)}"
     return form
 
 
@@ -151,7 +151,7 @@ class Reveal:
 class Form(widgets.VBox):  # type: ignore[misc]
     """A form that also has a text version, for viewers without widgets."""
 
-    in_words = ""
+    key = in_words = ""
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, object]:
         shown = getattr(super(), "_repr_mimebundle_", dict)  # ipywidgets 7 does not define it

@@ -2,7 +2,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_utils.teaching.exercise import VERDICT_MIME
-from docs.book.pages import MEASURED, SOLUTION, VERDICT, page
+from docs.book.pages import SOLUTION, VERDICT, page
 
 
 def shown(html: str, **more: object) -> NotebookNode:
@@ -38,17 +38,6 @@ def test_cells_of_the_solution_are_folded_and_so_is_what_a_check_says() -> None:
     assert text.source.startswith(f"<details><summary>{SOLUTION}</summary>")
     assert check.metadata["tags"] == ["hide-output"]
     assert check.metadata["mystnb"]["code_prompt_show"] == VERDICT
-
-
-def test_a_prediction_has_what_was_measured_behind_a_click() -> None:
-    ask = new_code_cell('cu.predict(\n    "07a", "How many?")', outputs=[shown("How many?")])
-    tell = new_code_cell('cu.reveal("07a", 3)', outputs=[shown("Measured: 3.")])
-    _, asked, told = made_of(ask, tell).cells
-    folded = f"<details><summary>{MEASURED}</summary>Measured: 3.</details>"
-    marked = '<div class="{}" data-key="07a">{}</div>'
-    assert asked.outputs[0].data["text/html"] == marked.format("asked", f"How many?{folded}")
-    assert asked.metadata["tags"] == ["remove-input"]
-    assert told.outputs[0].data["text/html"] == marked.format("revealed", "Measured: 3.")
 
 
 def test_what_is_extra_stands_one_level_deeper_and_code_stays_as_it_is() -> None:
