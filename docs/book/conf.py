@@ -105,6 +105,8 @@ def _finish(
         app.add_js_file(None, body=page_script(), type="module")
     if 'class="asked"' in context.get("body", ""):
         app.add_js_file("guess.js", loading_method="defer")
+    if "data-exercise=" in context.get("body", ""):
+        app.add_js_file("exercise.js", priority=900, loading_method="defer")
     if 'class="look-up"' in context.get("body", ""):
         for order, file in enumerate(("field_guide.js", "look_up.js")):
             app.add_js_file(file, priority=900 + order, loading_method="defer")

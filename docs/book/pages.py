@@ -9,15 +9,18 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from course_utils.teaching.exercise import VERDICT_MIME
+from docs.book.exercises import ELSEWHERE, with_form
 from notebooks.build import STORED, tags
 from notebooks.parts import split
 
 SOLUTION = "A solution"
 VERDICT = "The result of the check"
 
-_COMMENT = re.compile(r"[ \t]*<!--.*?-->", re.DOTALL)
+# comments, and text between two of them that is about running the notebook
+_COMMENT = re.compile(r"\s*<!-- notebook -->.*?<!-- end -->|[ \t]*<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#", re.MULTILINE)
+_CHECK = re.compile(r'cu\.check\(\s*"(\d\d\.\d)"')
 
 
 def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
@@ -55,7 +58,10 @@ def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
 def _code(cell: NotebookNode, stub: str) -> Iterator[NotebookNode]:
     """Yield the cells of the page for one code cell."""
     verdict = any(VERDICT_MIME in out.get("data", {}) for out in cell.outputs)
-    if stub != cell.source:
+    if exercise := _CHECK.search(cell.source):
+        form = with_form(exercise[1], cell.source, stub) if stub != cell.source else ELSEWHERE
+        yield _cell(f"{cell.id}-stub", form)
+    elif stub != cell.source:
         yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
     if stub != cell.source or "solution" in tags(cell):
         _fold(cell, "hide-cell", f"{SOLUTION} and its result" if verdict else SOLUTION)
@@ -63,7 +69,8 @@ def _code(cell: NotebookNode, stub: str) -> Iterator[NotebookNode]:
         _fold(cell, "hide-output", VERDICT)
     elif cell.source.startswith("cu.predict(") or STORED in tags(cell):
         cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the output is enough
-    cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
+    is_start = "cu.ready(" in cell.source  # its output describes the machine of the book
+    cell.outputs = [out for out in cell.outputs if not is_start and not _is_noise(out)]
     for out in cell.outputs:
         out.get("data", {}).pop(VERDICT_MIME, None)
     yield cell

@@ -22,9 +22,9 @@ cu.explorer()
 #
 # **Minutes:** {minutes}.
 #
-# This notebook explains what the switches do, and then feeds a GPU in a real training loop. To run a
-# cell, click into it and press Shift + Enter. (If the picture above is missing, run its cell.) Begin
-# with this one, as in every notebook:
+# This notebook explains what the switches do, and then feeds a GPU in a real training loop.<!-- notebook --> To
+# run a cell, click into it and press Shift + Enter. (If the picture above is missing, run its cell.) Begin
+# with this one, as in every notebook:<!-- end -->
 
 # %%
 import course_utils as cu

@@ -489,7 +489,7 @@ print(f"GPU busy after the first step: predicted {predicted:.0f} %, measured {fo
 # %% [markdown]
 # The model may be wrong by 5 points. On two cores, the measurement may be a few points lower, because the main
 # process waits for a core while the workers compute, and the model ignores this. If the difference is much larger,
-# another program uses your cores. Run the cell again. <!-- given -->
+# another program uses your cores.<!-- notebook --> Run the cell again.<!-- end --> <!-- given -->
 
 # %% [markdown]
 # ## An estimate from nine steps

@@ -123,7 +123,8 @@ cu.reveal("08a", idle(starved))
 # The formula gives a fifth: 1 − 0.4 / 0.5. If your GPU is idle for longer, compare the two times above.
 # Two workers and the loop share the cores, the caches and the memory. So a worker needs more time for a
 # batch than a core that has the machine to itself. If it needs twice as long or more, other programs are
-# running, and your figure is not a fair test of your guess. Run the cells again later. <!-- given -->
+# running, and your figure is not a fair test of your guess.<!-- notebook -->
+# Run the cells again later.<!-- end --> <!-- given -->
 #
 # In the timeline the workers hardly rest. They spend most of their time on *transform* and *collate*.
 # Collating is slow because a float32 number has four bytes instead of one, and all of them are copied to

@@ -603,7 +603,7 @@ def right_results(wait):
 
 
 # %% [markdown]
-# Make a guess before you run the cell. How many of 6 results are right?
+# Make a guess first. How many of 6 results are right?
 
 # %%
 print("read at once:", right_results(wait=False), " after an event:", right_results(wait=True))

@@ -261,8 +261,8 @@ write_report()
 # ## Another patient
 #
 # There are several faults for each of the seven places, and a seed selects among them. `hand_out(7)`
-# writes `rescue_7.py`, which has other faults. Set `script` to the returned path, and run the cells
-# again, starting with `timed_job`.
+# writes `rescue_7.py`, which has other faults.<!-- notebook --> Set `script` to the returned path, and
+# run the cells again, starting with `timed_job`.<!-- end -->
 #
 # ## Find the sample behind a loss spike
 #

@@ -324,7 +324,6 @@ changes["f"] = "same"  ### SOLUTION
 changes["g"] = "same"  ### SOLUTION
 changes["h"] = "changed"  ### SOLUTION
 
-# %%
 cu.check("14.3", changes)
 
 # %% [markdown]

@@ -1,13 +1,16 @@
-"""A page of the book hides an answer until the reader has guessed, in a real browser."""
+"""A page of the book hides answers until the reader has guessed, and checks exercises."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from playwright.sync_api import BrowserContext, Locator, Page, expect
@@ -16,7 +19,9 @@ from course_utils.errors import CourseError
 from course_utils.paths import REPO
 from course_utils.teaching.notebook import predict, reveal
 from course_utils.teaching.notebook.prediction import Reveal, _read_guess
+from docs.book.exercises import ELSEWHERE, with_form
 from docs.book.in_kernel import load_ipython_extension
+from notebooks.build import HERE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -28,7 +33,14 @@ PAGE = """<!doctype html><meta charset="utf-8"><style>[hidden] {{ display: none 
 <section><h2>Next</h2><p>Text</p></section></section>
 <section><h2>Two</h2><div class="cell">{asked_b}</div><div class="cell">{asked_c}</div><p>Both</p>
 <div class="cell">{revealed_b}</div><div class="cell">{revealed_c}</div><p>End</p></section>
-</article><script>{script}</script>"""
+<h4>Exercises</h4>{exercises}</article><script>{script}</script><script>{checks}</script>"""
+SOLVED = {
+    found[1]: cell.source
+    for path in (HERE / "solutions").glob("*.ipynb")
+    for cell in nbformat.read(path, as_version=4).cells
+    if (found := re.search(r'cu\.check\("([\d.]+)"', cell.source))
+}
+IN_PAGES = ["02.1", "02.4", "03.3", "03.4", "06.1", "09.1", "12.1", "14.3"]
 CHOICES = ["2, in `C`", 'the "same"']
 
 
@@ -36,19 +48,19 @@ CHOICES = ["2, in `C`", 'the "same"']
 def built(scratch: Path, tmp_path: Path) -> str:
     shell = SimpleNamespace(display_formatter=DisplayFormatter())
     load_ipython_extension(shell)
-
-    def shown(thing: object) -> str:
-        return shell.display_formatter.format(thing)[0]["text/html"]
-
-    parts = {
-        "asked_a": shown(predict("00a", "How busy?", unit="%")),
-        "asked_b": shown(predict("00b", "Which?", choices=CHOICES)),
-        "asked_c": shown(predict("00c", "How many?", unit="times")),
+    things = {
+        "asked_a": predict("00a", "How busy?", unit="%"),
+        "asked_b": predict("00b", "Which?", choices=CHOICES),
+        "asked_c": predict("00c", "How many?", unit="times"),
+        "revealed_a": reveal("00a", 19.27),
+        "revealed_b": reveal("00b", CHOICES[1]),
+        "revealed_c": reveal("00c", 3),
     }
-    answers = {"00a": 19.27, "00b": CHOICES[1], "00c": 3.0}
-    parts |= {f"revealed_{key[2]}": shown(reveal(key, answer)) for key, answer in answers.items()}
-    files = {"css": "book.css", "script": "guess.js"}
+    show = shell.display_formatter.format
+    parts = {name: show(thing)[0]["text/html"] for name, thing in things.items()}
+    files = {"css": "book.css", "script": "guess.js", "checks": "exercise.js"}
     parts |= {name: (STATIC / file).read_text("utf-8") for name, file in files.items()}
+    parts["exercises"] = "".join(with_form(key, SOLVED[key], "...") for key in ("02.1", "03.3"))
     path = tmp_path / "page.html"
     path.write_text(PAGE.format(**parts), "utf-8")
     return path.as_uri()
@@ -138,3 +150,36 @@ def test_a_guess_is_read_and_compared_as_in_the_notebook(page: Page) -> None:
         if found["problem"]:
             with pytest.raises(CourseError, match=f"^{re.escape(found['problem'])}$"):
                 _read_guess(text, unit)
+
+
+def test_an_exercise_is_checked_in_the_page_as_in_the_notebook(page: Page) -> None:
+    for events, days, said in (
+        ("1e6", "1", "The plan was a million events"),
+        ("abc", "1", "events_per_epoch = no number: This does not follow"),
+        ("78_125 * 128", "100.72", "days_ten_epochs = 100.7: The bar shows one epoch"),
+        ("10,000,000", "1,007", "Right: exercise 2.1"),
+    ):
+        page.get_by_label("events_per_epoch").fill(events)
+        page.get_by_label("days_ten_epochs").fill(days)
+        page.get_by_label("slowdown_per_event").fill("10.1")
+        page.keyboard.press("Enter")
+        expect(page.locator("[data-exercise]").first.get_by_role("status")).to_contain_text(said)
+    flaws = page.locator("[data-exercise]").last
+    for label, letters, said in (
+        ("a flaw", "abcdefgh", "You judged 4 of 8 statements right. One that you call a flaw"),
+        ("not a flaw", "efgh", "Right: exercise 3.3"),
+    ):
+        for letter in letters:
+            flaws.get_by_role("combobox", name=letter, exact=True).select_option(label)
+        flaws.get_by_role("button").click()
+        expect(flaws.get_by_role("status")).to_contain_text(said)
+
+
+def test_exercises_with_numbers_or_labels_have_a_form_and_others_lead_to_the_notebook() -> None:
+    forms = {key: with_form(key, code, "...") for key, code in SOLVED.items()}
+    assert [key for key in sorted(forms) if ELSEWHERE not in forms[key]] == IN_PAGES
+    for key in IN_PAGES:
+        given = json.loads(unescape(re.search('data-exercise="(.*?)"', forms[key])[1]))
+        assert "Right: exercise" in given["right"]
+        for field in given["fields"]:  # a right case, and feedback for all others
+            assert {"Not right yet" in says for _, says in field["cases"]} == {True, False}, field

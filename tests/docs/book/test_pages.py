@@ -2,6 +2,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_utils.teaching.exercise import VERDICT_MIME
+from docs.book.exercises import ELSEWHERE
 from docs.book.pages import SOLUTION, VERDICT, page
 
 
@@ -33,7 +34,8 @@ def test_cells_of_the_solution_are_folded_and_so_is_what_a_check_says() -> None:
     tagged = {"tags": ["solution"]}
     code, text = new_code_cell("x = 1", metadata=tagged), new_markdown_cell("So.", metadata=tagged)
     check = new_code_cell('cu.check("07.1")', outputs=[shown("Right", **{VERDICT_MIME: {}})])
-    _, code, text, check = made_of(code, text, check).cells
+    _, code, text, line, check = made_of(code, text, check).cells
+    assert line.source == ELSEWHERE
     assert "hide-cell" in code.metadata["tags"]
     assert text.source.startswith(f"<details><summary>{SOLUTION}</summary>")
     assert check.metadata["tags"] == ["hide-output"]
@@ -51,7 +53,10 @@ def test_the_links_to_the_checklist_lead_to_its_page() -> None:
     assert text.source == "[it](checklist.md)"
 
 
-def test_bars_of_progress_are_left_out() -> None:
+def test_what_is_about_the_run_is_left_out() -> None:
     bar = new_output("stream", name="stderr", text="100%|####| 9/9 [00:01<00:00, 8.1it/s]")
-    *_, cell = made_of(new_code_cell("x", outputs=[bar])).cells
-    assert cell.outputs == []
+    start = new_code_cell('cu.ready("07")', outputs=[new_output("stream", text="2 cores")])
+    text = new_markdown_cell("Fine.<!-- notebook -->\nRun the cell.<!-- end --> More.")
+    _, *cells, text = made_of(new_code_cell("x", outputs=[bar]), start, text).cells
+    assert [cell.outputs for cell in cells] == [[], []]
+    assert text.source == "Fine. More."
