@@ -59,7 +59,7 @@ def _form(form: widgets.Widget, **_: object) -> dict[str, Any]:
 
 def _measured(found: Reveal, **_: object) -> dict[str, Any]:
     """Return the measurement, and the card that static/guess.js fills in with a guess."""
-    sentence = found.sentence.partition(". You made no prediction")[0]
+    sentence = found.sentence.partition(". You made no prediction")[0].removesuffix(".")
     comparison = replace(found, predicted=found.measured)._repr_html_()
     html = f"{card('plain', f'{sentence}.')}<template>{comparison}</template>"
     measured = json.dumps(found.measured)

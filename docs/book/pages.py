@@ -73,12 +73,15 @@ def _code(cell: NotebookNode, stub: str) -> Iterator[NotebookNode]:
     cell.outputs = [out for out in cell.outputs if not is_start and not _is_noise(out)]
     for out in cell.outputs:
         out.get("data", {}).pop(VERDICT_MIME, None)
+        if out.output_type == "stream":
+            out.text = out.text.replace(" Run this cell again.", "")
     yield cell
 
 
 def _is_noise(out: NotebookNode) -> bool:
-    """Return whether an output is a progress bar."""
-    return bool(out.output_type == "stream" and out.name == "stderr" and "it/s]" in out.text)
+    """Return whether an output is a progress bar, or asks to run a cell again."""
+    is_bar = out.output_type == "stream" and out.name == "stderr" and "it/s]" in out.text
+    return bool(is_bar or "run this cell again" in out.get("data", {}).get("text/html", ""))
 
 
 def _fold(cell: NotebookNode, tag: str, summary: str) -> None:

@@ -32,14 +32,13 @@ for (const place of document.querySelectorAll("[data-exercise]")) {
     Object.assign(label.lastElementChild, { name, autocomplete: "off" });
     if (!within) for (const [text] of cases) label.lastElementChild.add(new Option(text));
   }
-  form.insertAdjacentHTML("beforeend", '<button>Check</button><div role="status"></div>');
+  form.insertAdjacentHTML("beforeend", '<button>Check</button><div aria-live="polite"></div>');
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const cards = fields.map((field) => feedback(field, form.elements[field.name].value));
     const wrong = cards.filter(Boolean);
-    // each card was made while all other answers were right
-    const score = wrong.length ? wrong[0].replace(`${cards.length - 1} of ${cards.length}`, `${cards.length - wrong.length} of ${cards.length}`) : right;
-    form.lastElementChild.innerHTML = score;
+    const score = (right) => `${right} of ${cards.length}`; // each card was made while all other answers were right
+    form.lastElementChild.innerHTML = wrong[0]?.replace(score(cards.length - 1), score(cards.length - wrong.length)) ?? right;
   });
   place.replaceChildren(form);
 }
