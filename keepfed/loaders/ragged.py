@@ -53,9 +53,10 @@ class Ragged(NamedTuple):
     def nested(self, values: Tensor | None = None) -> Tensor:
         """Return a nested tensor in torch.jagged layout, of `values` or of other rows."""
         rows = self.values if values is None else values
-        return torch.nested.nested_tensor_from_jagged(
-            rows, self.offsets, min_seqlen=0, max_seqlen=self.longest
-        )
+        known: dict[str, Any] = {"min_seqlen": 0, "max_seqlen": self.longest}
+        if torch.__version__ < "2.5":  # which finds the lengths itself, and waits for the device
+            known = {}
+        return torch.nested.nested_tensor_from_jagged(rows, self.offsets, **known)
 
 
 class RaggedCollate:
