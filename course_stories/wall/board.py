@@ -1,7 +1,7 @@
 """The leaderboard on the wall: its standings, and an address for results.
 
 Everyone with the token can read the board and post under a new name. The server uses plain HTTP, so
-anyone who can listen to the network can read the token and the words of the names.
+anyone who can listen to the network can read the token.
 """
 
 from __future__ import annotations

@@ -100,10 +100,6 @@ class Room:
         """The number of seats."""
         return len(self._came.keys() - {DESK})
 
-    def answered(self) -> list[str]:
-        """Return the keys with guesses, in the order of the course."""
-        return [key for key in self.course.questions if self._of("guess", key)]
-
     def near(self, shown: str) -> list[str]:
         """Return the keys with guesses, the shown key and the next one."""
         keys = [*self.course.questions]
@@ -126,10 +122,6 @@ class Room:
         titles = self.course.notebooks.items()
         notebooks = [[number, title, at[number]] for number, title in titles if at[number]]
         return {"notebooks": notebooks, "passed": passed, "learners": at.total()}
-
-    def mistakes(self) -> Counter[str]:
-        """Return how many seats have each mistake now, by its place in the source."""
-        return sum((places for _, __, places in self._verdicts()), Counter[str]())
 
     def trouble(self) -> dict[str, Any]:
         """Return the verdicts and mistakes of each exercise, idle seats, and raised hands."""

@@ -23,7 +23,6 @@ from course_stories.wall.handlers import PageHandler, WallHandler
 from course_stories.wall.picture import draw
 from course_stories.wall.questions import read_course
 from course_stories.wall.room import DESK, Room, RoomFull
-from course_stories.wall.sums import add_sums
 from course_utils.errors import CourseError
 from course_utils.teaching.wall import new_token
 from course_utils.token_server import LOOPBACK, serve_with_token
@@ -135,7 +134,6 @@ def serve_wall(
     token: str = "",
     port: int = 0,
     address: str = LOOPBACK,
-    keep: bool = False,
 ) -> None:
     """Serve the wall until the process is interrupted.
 
@@ -145,14 +143,12 @@ def serve_wall(
         token: Token of the class; "" for a new one.
         port: Port to listen on; 0 for a free port.
         address: Address to listen on, for this machine only or for its network.
-        keep: Whether to add a summary to `work/guesses.csv` at the end.
 
     Raises:
         CourseError: If the server cannot start with these arguments.
         OSError: If the folder cannot be written.
     """
-    work = home / "work"
-    board, room = Board(work / "leaderboard.json"), Room(read_course())
+    board, room = Board(home / "work" / "leaderboard.json"), Room(read_course())
     hall, token, desk = _Hall(room), token or new_token(8), new_token(12)
 
     def start(port: int) -> None:
@@ -183,8 +179,6 @@ def serve_wall(
             board=board,
             limits=PostLimits(),
         )
-    if keep:
-        add_sums(work / "guesses.csv", room)
 
 
 def network_address() -> str:

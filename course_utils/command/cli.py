@@ -89,7 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="serve the local network, at this address of the machine (default: detected)",
     )
-    command.add_argument("--keep", action="store_true", help="add a summary to work/guesses.csv")
     light.add_watch(commands)
     light.add_audit(commands)
     light.add_why(commands)
@@ -329,10 +328,8 @@ def _wall(arguments: argparse.Namespace) -> int:
         token=os.environ.get("COURSE_TOKEN", ""),
         port=arguments.port,
         address="127.0.0.1" if here else arguments.lan or wall.network_address(),
-        keep=arguments.keep,
     )
-    kept = " A summary is in work/guesses.csv." if arguments.keep else ""
-    _say(f"The wall has stopped. Its posts are deleted.{kept} The leaderboard is kept.")
+    _say("The wall has stopped. Its posts are deleted. The leaderboard is kept.")
     return 0
 
 

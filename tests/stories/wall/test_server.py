@@ -1,9 +1,6 @@
-"""`course wall` in a subprocess, with real sockets: what it shows, the desk and the end."""
+"""`course wall` in a subprocess, with real sockets: what it shows, and the desk."""
 
-import csv
 import json
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,30 +68,3 @@ def test_unchanged_picture_is_not_sent_again(wall: RunningWall) -> None:
     _, headers, _ = wall.ask("/wall.json")
     status, _, body = wall.ask("/wall.json", **{"If-None-Match": headers["Etag"]})
     assert (status, body) == (304, "")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")
-def test_ended_wall_keeps_only_sums(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    for keep in ([], ["--keep"], ["--keep"]):
-        with running_wall(tmp_path, *keep) as wall:
-            for number in range(9):
-                wall.post(seat=seat(number), **GUESS, value=10 * number)
-                wall.post(seat=seat(number), kind="measured", key="02a", value=19)
-            choice = wall.picture("?key=02f")["choices"][0]
-            wall.post(seat="aaaa", kind="guess", key="02f", value=choice)
-            wall.post(seat="aaaa", kind="verdict", exercise="01.1", status="wrong")
-            wall.process.send_signal(signal.SIGINT)
-            rest, error = wall.process.communicate(timeout=20)
-            assert (wall.process.returncode, error) == (0, "")
-            assert "The wall has stopped." in rest
-        assert (work / "guesses.csv").exists() == bool(keep)
-    text = (work / "guesses.csv").read_text("utf-8")
-    assert seat(3) not in text
-    rows = list(csv.DictReader(text.splitlines()))
-    assert rows[0]["key"] == "02a"
-    sums = ("n", "quarter", "median", "n_measured", "median_measured")
-    assert [rows[0][name] for name in sums] == ["9", "20.0", "40.0", "9", "19.0"]
-    assert next(row["n"] for row in rows if row["key"] == "02f") == "1"
-    assert len(rows) % 2 == 0
