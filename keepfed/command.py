@@ -14,6 +14,7 @@ from keepfed import __version__, formatting
 from keepfed.errors import KeepfedError, not_installed, sentence
 
 Commands = Any  # argparse has no public name for what `add_subparsers` returns
+JSON: Any = {"action": "store_true", "help": "print the result as a line of JSON"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,16 +38,7 @@ def new_parser(name: str, description: str | None) -> argparse.ArgumentParser:
 def new_command(
     commands: Commands, name: str, words: str, *examples: str, more: str = "", **options: Any
 ) -> argparse.ArgumentParser:
-    """Add a command, and return its parser.
-
-    Args:
-        commands: What `add_subparsers` returned.
-        name: Name of the command.
-        words: What it does, as an imperative clause.
-        examples: Arguments of examples, which end the help text.
-        more: Sentences before the examples.
-        options: Further arguments of the parser.
-    """
+    """Add a command that does what `words` say. `more` and `examples` end its help text."""
     lines = "".join(f"\n  %(prog)s {example}" for example in examples or [""])
     command: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -57,11 +49,6 @@ def new_command(
         **options,
     )
     return command
-
-
-def add_json(command: argparse.ArgumentParser) -> None:
-    """Add the option `--json` to a command."""
-    command.add_argument("--json", action="store_true", help="print the result as a line of JSON")
 
 
 def run(
@@ -120,7 +107,7 @@ def add_watch(commands: Commands) -> None:
     command.add_argument("--lines", action="store_true", help="name the slowest lines of code")
     command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
     command.add_argument("--price", type=float, default=0.0, help="euros per hour of this machine")
-    add_json(command)
+    command.add_argument("--json", **JSON)
     command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
@@ -141,7 +128,7 @@ def add_audit(commands: Commands) -> None:
     )
     command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
     command.add_argument("--after", metavar="FILE", help="log of the run that this run resumes")
-    add_json(command)
+    command.add_argument("--json", **JSON)
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_audit)
 
@@ -156,7 +143,7 @@ def add_why(commands: Commands) -> None:
         "< train.log",
     )
     command.add_argument("text", nargs="*", help="message or words (for a log, `why < log`)")
-    add_json(command)
+    command.add_argument("--json", **JSON)
     command.set_defaults(command=_why)
 
 
@@ -214,10 +201,8 @@ def _why(arguments: argparse.Namespace) -> int:
         raise KeepfedError('No message given. Example: why "Bus error", or why < log', code=2)
     found = look_up(text)
     if arguments.json:
-        entries = [
-            {"name": entry.name, "title": entry.title, "why": entry.why, "fix": entry.fix}
-            for entry in found
-        ]
+        names = "name", "title", "why", "fix"
+        entries = [{name: getattr(entry, name) for name in names} for entry in found]
         print(json.dumps({"entries": entries, "text": explain(text)}))
     else:
         print(explain(text))

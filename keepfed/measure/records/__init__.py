@@ -13,7 +13,7 @@ from keepfed.measure.records.fetch import (
     UNKNOWN,
     Contents,
     Fetch,
+    Sink,
 )
 from keepfed.measure.records.iteration import Iteration, warm_up_batches
-from keepfed.measure.records.sink import Sink
 from keepfed.measure.records.span import Row, Span

@@ -1,8 +1,11 @@
-"""The record of one fetch."""
+"""The record of one fetch, and who receives it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from keepfed.measure.records.span import Row
 
 UNKNOWN = -1  # value of a figure that was not read
 LONG_NS = 2_000_000  # ns above which the CPU time of a fetch is always read
@@ -54,3 +57,22 @@ class Contents(NamedTuple):
     objects: int  # Python objects that are pickled one by one
     narrower: str  # smaller dtype that can hold the largest tensor, "" if there is none
     narrower_share: float  # share of the bytes that remain with the smaller dtypes
+
+
+class Sink:
+    """Receiver of fetches, which must be picklable because every worker gets a copy."""
+
+    def worker_started(self, worker_id: int) -> None:
+        """Start in this process, which is a worker."""
+
+    def wants(self, index: Any) -> bool:
+        """Return whether to measure the fetch of `index`, which begins now."""
+        return True
+
+    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
+        """Receive a fetch and its named stages, and return the batch to pass on."""
+        return batch
+
+    def failed(self, error: Exception) -> None:
+        """Handle an error of the meter, which ends the measurement. The default raises it."""
+        raise error

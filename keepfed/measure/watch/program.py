@@ -22,7 +22,7 @@ from keepfed.limits import all_cores
 from keepfed.measure.neighbours import Neighbours
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.output import NO_BATCH, RECORD, REPORT, claim_folder
-from keepfed.measure.watch.signals import run_forwarding
+from keepfed.measure.watch.signals import Forwarder
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import (
     ENDING,
@@ -124,7 +124,8 @@ def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
         KeepfedError: If it cannot be started. The code of the error is the one of a shell.
     """
     try:
-        code = run_forwarding(words, environment)
+        with Forwarder() as forwarder:
+            code = forwarder.run(words, environment)
     except OSError as error:
         missing = error.errno == errno.ENOENT and not os.path.exists(words[0])
         raise KeepfedError(

@@ -30,10 +30,6 @@ from keepfed.measure.watch.watched_loop import WatchedLoop, loops
 
 WIDTH = 96  # characters per line
 ITERATIONS = 200  # number of iterations in the timeline, for the busiest loader
-LIMITS = (
-    "Watching cannot measure the step alone. It also cannot detect growing memory, or thread pools "
-    "that slow each other down. Use `diagnose(loader, step)` for these checks."
-)
 
 
 def write(
@@ -84,7 +80,6 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
         *blocks,
         *_straggler_lines(found),
         *_device_lines(found),
-        LIMITS,
     ]
     return "\n".join(_wrap(line) for line in "\n\n".join(parts).splitlines())
 
@@ -252,10 +247,7 @@ def _device_lines(found: Sequence[WatchedLoop]) -> list[str]:
     """Return sentences about the idle time of the device and about its unknown part."""
     on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
     if on is None:
-        return [
-            "The program used no CUDA device. The time in the loop body is the work of the loop, "
-            "including copies. The report cannot separate copies from other work."
-        ]
+        return []
     return [
         f"By its own clock, the device was idle for {percent(on.share)} of the time because of the "
         "loader. The rest can include idle time caused by copies and by the program, which events "

@@ -1,4 +1,4 @@
-"""Run a program in the process group of this process, and forward each signal to it once."""
+"""Run a program, and forward each signal to it once."""
 
 from __future__ import annotations
 
@@ -17,20 +17,7 @@ NAMES = (
 MOMENT_S = 0.1  # s in which a signal reaches all processes of a group
 
 
-def run_forwarding(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program until it ends, and return its exit code, or minus the signal that ended it.
-
-    Raises:
-        OSError: If the program cannot be started.
-    """
-    forwarder = _Forwarder()
-    try:
-        return forwarder.run(subprocess.Popen(words, env=environment))
-    finally:
-        forwarder.end()
-
-
-class _Forwarder:
+class Forwarder:
     """Forwards signals to a child, unless the child received them together with this process.
 
     The child stays in our process group, so that a terminal and a scheduler treat both as one job.
@@ -39,7 +26,7 @@ class _Forwarder:
     group that only reports its signals.
     """
 
-    def __init__(self) -> None:
+    def __enter__(self) -> Forwarder:
         self._child: subprocess.Popen[Any] | None = None
         self._received, self._is_forwarding = set[int](), False
         self._group = set[int]()  # signals that the witness received and this process not yet
@@ -48,37 +35,35 @@ class _Forwarder:
         handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
         self._witness = _Witness(handled) if hasattr(os, "fork") else None
         self._before = {number: signal.signal(number, self._receive) for number in handled}
+        return self
 
-    def run(self, child: subprocess.Popen[Any]) -> int:
-        """Wait for the child, and forward the signals, including those that came before."""
-        for number in self._received:
-            child.send_signal(number)
-        self._received.clear()
-        self._child = child
-        return child.wait()
-
-    def end(self) -> None:
-        """Restore the handlers of this process."""
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._witness:
             self._witness.end()
 
+    def run(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run a program, and return its exit code, or minus the signal that ended it."""
+        child = subprocess.Popen(words, env=environment)
+        for number in self._received:  # before the program started
+            child.send_signal(number)
+        self._received.clear()
+        self._child = child
+        return child.wait()
+
     def _receive(self, number: int, frame: Any) -> None:
         self._received.add(number)
         while self._child and self._received and not self._is_forwarding:
             self._is_forwarding = True
-            self._forward(self._child)
+            numbers, self._received = self._received, set()
+            time.sleep(MOMENT_S)
+            # On Windows, Ctrl-C always reaches both.
+            self._group |= self._witness.received() if self._witness else numbers
+            for one in numbers - self._group:
+                self._child.send_signal(one)
+            self._group = self._group - numbers if self._received else set()
             self._is_forwarding = False
-
-    def _forward(self, child: subprocess.Popen[Any]) -> None:
-        numbers, self._received = self._received, set()
-        time.sleep(MOMENT_S)
-        # On Windows, Ctrl-C always reaches both.
-        self._group |= self._witness.received() if self._witness else numbers
-        for number in numbers - self._group:
-            child.send_signal(number)
-        self._group = self._group - numbers if self._received else set()
 
 
 class _Witness:
