@@ -14,7 +14,14 @@ from typing import Any
 from keepfed.files import replace_file
 from keepfed.formatting import duration, factor, percent, plural, wrap
 from keepfed.limits import all_cores
-from keepfed.measure.advice import Measurements, Setting, busy_machine, lines_of, waits_for_cores
+from keepfed.measure.advice import (
+    Measurements,
+    Recommendation,
+    Setting,
+    busy_machine,
+    lines_of,
+    waits_for_cores,
+)
 from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
 from keepfed.measure.exchange import chrome_ranks
 from keepfed.measure.picture import Timeline
@@ -96,27 +103,36 @@ def _wrap(line: str) -> str:
 
 def _first_advice(found: Sequence[WatchedLoop]) -> str:
     """Return one or two sentences that recommend the first change to try."""
-    worst = next((loop for loop in found if loop.cause), None)
-    if worst is None or worst.recommendation is None or worst.measurements is None:
-        return "The program took too few batches for a recommendation."
-    if worst.cause == "GPU-bound":
-        if waits_for_cores(worst.measurements):
-            return (
-                "Run this again while no other program computes. All cores were busy, so the "
-                f"report cannot tell whether this loader keeps up: {worst.name}."
-            )
-        if _lost_at_the_start(worst, worst.measurements):
-            return (
-                "Look first at the start of each epoch. After that, the loop hardly waits for "
-                f"this loader: {worst.name}."
-            )
-        return (
-            f"Leave the loaders alone. With an infinitely fast loader, the loop would be "
-            f"{_ideal_speed(worst.measurements)}. Loader with the longest wait: {worst.name}."
-        )
-    if worst.recommendation.gain < WORTHWHILE_GAIN:
-        return f"Look first at this loader, but expect only a small gain: {worst.name}."
-    return f"Try first: {worst.recommendation.change}. Loader: {worst.name}."
+    for worst in found:
+        if worst.cause and (m := worst.measurements) and (advice := worst.recommendation):
+            return f"{_verdict(worst, m, advice)[0]}. Loader: {worst.name}."
+    return "The program took too few batches for a recommendation."
+
+
+def _verdict(loop: WatchedLoop, m: Measurements, advice: Recommendation) -> tuple[str, str]:
+    """Return what to do first, without a full stop, and the sentences for the loop's paragraph."""
+    if loop.cause == "GPU-bound":
+        if waits_for_cores(m):
+            busy = "All cores were busy, so the report cannot tell whether the loader keeps up"
+            return f"Run this again while no other program computes. {busy}", f"{busy}."
+        if loop.share > ACCEPTABLE_LOSS and 2 * m.paces.wait_s < loop.share * m.paces.together_s:
+            start = "Most of the lost time is the wait for the first batches of an epoch"
+            return f"Look first at the start of each epoch. {start}", f"{start}."
+        faster = "no faster" if m.headroom < NO_GAIN else f"{factor(m.headroom)} times as fast"
+        ideal = f"An infinitely fast loader would make this loop {faster}"
+        return f"Leave the loaders alone. {ideal}", f"The loader keeps up. {ideal}."
+    if advice.gain < WORTHWHILE_GAIN:
+        first = "Look first at this loader, but expect only a small gain"
+        return first, f"Change with a small gain: {advice.change}."
+    # Without workers the step may run faster, because workers take CPU time from it. Watching
+    # cannot measure this effect, so the bound is approximate.
+    limit = "up to about " if m.setting.workers else "at most "
+    most = limit if advice.at_most else ""
+    what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
+    low, high = map(factor, loop.gains)
+    parts = f" ({low} to {high} in different parts of the run)" if low != high else ""
+    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast{parts}."
+    return f"Try first: {advice.change}", f"Change: {advice.change}. {gain}"
 
 
 def _loader_paragraph(alike: Sequence[WatchedLoop]) -> str:
@@ -171,39 +187,10 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
             f"Loading slows down: a fetch takes {early} early in the run, but {late} late in it. "
             "Look for a list or a cache that grows in the dataset."
         )
+    verdict = _verdict(loop, m, advice)[1]
     if loop.cause == "GPU-bound":
-        if waits_for_cores(m):
-            return [
-                f"{times} Other programs or the loader's own workers used all cores, so the report "
-                "cannot tell whether the loader keeps up."
-            ]
-        if _lost_at_the_start(loop, m):
-            return [f"{times} Most of the lost time is the wait for the first batches of an epoch."]
-        ideal = f"An infinitely fast loader would make this loop {_ideal_speed(m)}"
-        return [f"{times} The loader keeps up. {ideal}.", *lines]
-    if advice.gain < WORTHWHILE_GAIN:
-        return [f"{times} {advice.verdict}", *lines, f"Change with a small gain: {advice.change}."]
-    # Without workers the step may run faster, because workers take CPU time from it. Watching
-    # cannot measure this effect, so the bound is approximate.
-    limit = "up to about " if m.setting.workers else "at most "
-    most = limit if advice.at_most else ""
-    what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
-    low, high = map(factor, loop.gains)
-    parts = f" ({low} to {high} in different parts of the run)" if low != high else ""
-    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast{parts}."
-    return [f"{times} {advice.verdict}", *lines, f"Change: {advice.change}. {gain}"]
-
-
-def _lost_at_the_start(loop: WatchedLoop, m: Measurements) -> bool:
-    """Return whether a loop loses most of its time before its iterations are steady."""
-    return loop.share > ACCEPTABLE_LOSS and 2 * m.paces.wait_s < loop.share * m.paces.together_s
-
-
-def _ideal_speed(m: Measurements) -> str:
-    """Return the speed of the loop with an infinitely fast loader, in words."""
-    if m.headroom < NO_GAIN:
-        return "no faster"
-    return f"{factor(m.headroom)} times as fast"
+        return [f"{times} {verdict}", *lines]
+    return [f"{times} {advice.verdict}", *lines, verdict]
 
 
 def _duration(seconds: float) -> str:

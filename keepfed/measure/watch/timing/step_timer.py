@@ -30,7 +30,7 @@ from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.ring_file import FieldIndex
-from keepfed.measure.watch.timing.writer import Writer, call_sites, rank_and_device
+from keepfed.measure.watch.timing.writer import Writer, call_sites, get_rank
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
 # Metering the fetch of a batch costs up to 2 % of a shorter iteration.
@@ -323,7 +323,7 @@ class StepTimer:
         if self._main:  # iter() may have been called elsewhere
             self.writer.describe(loop=call_sites(sys._getframe(1))[0])
         self.writer.describe(
-            **rank_and_device(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
+            **get_rank(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
         )
 
     def _end_epoch(self, asked: int) -> None:

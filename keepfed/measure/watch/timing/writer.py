@@ -110,7 +110,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "code": _code(),
         "pid": os.getpid(),
         "main_cores": usable_cores(),
-        **rank_and_device(),
+        **get_rank(),
     }
 
 
@@ -134,18 +134,12 @@ def _access_pattern(loader: Any) -> str:
     return "samples" if loader.batch_sampler is None else "batches of samples"
 
 
-def rank_and_device() -> dict[str, Any]:
-    """Return the rank, the number of ranks, the device and the number of threads."""
+def get_rank() -> dict[str, int]:
+    """Return the rank, and the number of ranks."""
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if distributed.is_available() and distributed.is_initialized():
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return {
-        "rank": rank,
-        "ranks": ranks,
-        "device": torch.cuda.get_device_name() if started else "",
-        "threads": torch.get_num_threads(),
-    }
+    return {"rank": rank, "ranks": ranks}
 
 
 def _batch_size(loader: Any) -> int | None:

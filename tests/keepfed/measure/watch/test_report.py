@@ -22,8 +22,7 @@ def test_storage_bound_loader_gets_more_workers() -> None:
 def test_fast_loader_is_left_alone(wait: float, at_best: str) -> None:
     said = " ".join(findings([loop(wait=wait, work=20.0)]).split())
     assert said.startswith("Leave the loaders alone")
-    assert f"With an infinitely fast loader, the loop would be {at_best}." in said
-    assert f"An infinitely fast loader would make this loop {at_best}." in said
+    assert said.count(f"An infinitely fast loader would make this loop {at_best}.") == 2
 
 
 def test_report_mentions_loss_at_start_of_epochs() -> None:
@@ -45,14 +44,14 @@ def test_report_on_busy_machine_promises_no_gain() -> None:
     fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}
     said = " ".join(findings([replace(waiting, fetches=fetches)]).split())
     assert said.startswith("Run this again while no other program computes.")
-    assert "used all cores, so the report cannot tell whether the loader keeps up." in said
+    assert "All cores were busy, so the report cannot tell whether the loader keeps up." in said
     assert "times as fast" not in said
 
 
 def test_report_names_change_with_small_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "WORTHWHILE_GAIN", 100.0)
     said = " ".join(findings([loop()]).split())
-    assert "but expect only a small gain: Events" in said
+    assert "but expect only a small gain. Loader: Events" in said
     assert "Change with a small gain: num_workers=" in said
 
 
