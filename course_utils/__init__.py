@@ -3,12 +3,11 @@
 Public names are imported on first use, so importing the package does not import torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from course_utils.errors import INSTALL_AGAIN
 from keepfed import __version__ as __version__
-from keepfed.errors import not_installed
+from keepfed.errors import required
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from course_utils.hardware.gpu import get_accelerator as get_accelerator
@@ -50,10 +49,7 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'course_utils' has no attribute {name!r}")
-    try:
-        value = getattr(import_module(_HOME[name]), name)
-    except ModuleNotFoundError as error:
-        raise not_installed(error, INSTALL_AGAIN) from None
+    value = getattr(required(_HOME[name], INSTALL_AGAIN), name)
     globals()[name] = value
     return value
 

@@ -32,17 +32,12 @@ class KeepfedError(RuntimeError):
         return [str(self)]  # IPython calls this, so a notebook shows only the message
 
 
-def required(module: str) -> Any:
-    """Import a module, or raise an error that tells which package to install.
-
-    Raises:
-        KeepfedError: If a package is missing.
-        ModuleNotFoundError: If one of our own modules is missing, because pip cannot fix that.
-    """
+def required(module: str, install: str = "") -> Any:
+    """Import a module, or raise the error of `not_installed`."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise not_installed(error) from None
+        raise not_installed(error, install) from None
 
 
 def not_installed(error: ImportError, install: str = "") -> KeepfedError:
