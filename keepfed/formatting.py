@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from textwrap import fill
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
 
 
 def percent(share: float) -> str:
@@ -68,6 +71,8 @@ def columns(most: int) -> int:
 def wrap(text: str, *, indent: int = 0, most: int = 10_000) -> str:
     """Return `text` with lines no longer than the terminal is wide, broken between words.
 
+    Control characters become "?", because a file of somebody else may have them in its names.
+
     Args:
         text: One or more lines.
         indent: Spaces in front of each line after a break.
@@ -84,5 +89,5 @@ def wrap(text: str, *, indent: int = 0, most: int = 10_000) -> str:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for line in text.splitlines()
+        for line in _CONTROLS.sub("?", text).splitlines()
     )

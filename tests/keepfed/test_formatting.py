@@ -1,6 +1,6 @@
 import pytest
 
-from keepfed.formatting import axis, duration, percent, plural, size
+from keepfed.formatting import axis, duration, percent, plural, size, wrap
 
 MS = 1_000_000
 
@@ -33,3 +33,7 @@ def test_values_are_formatted_with_units(said, text):
 def test_axis_labels_are_round_times_in_one_unit():
     assert list(axis(2_210 * MS, 8).values()) == ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]
     assert list(axis(90 * MS, 5).values()) == ["0", "20 ms", "40 ms", "60 ms", "80 ms"]
+
+
+def test_names_of_others_cannot_control_the_terminal():
+    assert wrap("a\x1b]0;title\x07b\x9b31m\x7f\n\tc ä 李") == "a?]0;title?b?31m?\n\tc ä 李"
