@@ -198,7 +198,8 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
-        raise KeepfedError('No message given. Example: why "Bus error", or why < log', code=2)
+        example = '`keepfed why "Bus error"` or `keepfed why < log`'
+        raise KeepfedError(f"No message given. Example: {example}.", code=2)
     found = look_up(text)
     if arguments.json:
         names = "name", "title", "why", "fix"

@@ -3,7 +3,7 @@
 python -m benchmarks.diagnose                 all loops, without load and with a busy process
 python -m benchmarks.diagnose --busy          only with a process that keeps one core busy
 python -m benchmarks.diagnose --quiet storage only without load, loops whose name contains a word
-python -m benchmarks.diagnose --watched       advice of `course watch`, which tries no change
+python -m benchmarks.diagnose --watched       advice of `keepfed watch`, which tries no change
 
 Limits: `diagnose` finds the cause of 11 of 12 loops, no change makes a loop slower, and the
 predicted gain is within a factor of 1.3 of the real gain. For watching, the only limit is that no

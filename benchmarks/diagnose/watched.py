@@ -1,4 +1,4 @@
-"""Watch a loop as `course watch` does, without trials, and return its advice."""
+"""Watch a loop as `keepfed watch` does, without trials, and return its advice."""
 
 from __future__ import annotations
 

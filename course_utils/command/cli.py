@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -15,21 +14,24 @@ from typing import Any
 
 from course_utils import paths
 from course_utils.command import lab, workfolder
-from course_utils.errors import INSTALL_AGAIN, CourseError
+from course_utils.errors import INSTALL_AGAIN
 from keepfed import command as light
-from keepfed.files import replace_file
-from keepfed.formatting import plural, size, wrap
+from keepfed.formatting import plural, wrap
 
 _FIRST = "work/00_start_here.ipynb"
 _FIRST_DATA = "events"  # the only data that it reads
-_SHARDS = "shards.json"  # written by `write_shards`, whose module imports torch
+_MOVED = ("audit", "stage", "watch", "why")
 _STOP = "Press Ctrl-C to stop."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in _MOVED:
+        print(f"course: This command is now `keepfed {words[0]}`.", file=sys.stderr)
+        return 2
     elsewhere = "move the project to your home folder, or set COURSE_HOME"
-    return light.run(_parser(), argv, install=INSTALL_AGAIN, elsewhere=elsewhere)
+    return light.run(_parser(), words, install=INSTALL_AGAIN, elsewhere=elsewhere)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,21 +61,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
     command.add_argument("token", nargs="?", metavar="TOKEN", default="", help="token of the class")
     command.add_argument("--off", action="store_true", help="leave the wall")
-    light.add_stage(commands)
-    command = add(
-        "serve",
-        _serve,
-        "serve a folder over HTTP, as an object store does",
-        "data --preset S3",
-        # not an option, because every user can see the options of a process
-        more="Clients must send the token in COURSE_TOKEN, or the new one that is printed.",
-    )
-    command.add_argument("folder", metavar="DIR", help="folder to serve, read-only")
-    command.add_argument("--port", type=int, default=0, help="port (default: a free one)")
-    command.add_argument("--preset", default="S3", help="storage to emulate, or `none`")
-    command.add_argument(
-        "--break-after", type=float, metavar="MB", help="cut each file once after MB"
-    )
     command = add(
         "wall",
         _wall,
@@ -89,12 +76,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="serve the local network, at this address of the machine (default: detected)",
     )
-    light.add_watch(commands)
-    light.add_audit(commands)
-    light.add_why(commands)
-    command = add("page", _page, "save an executed notebook as one HTML file", "03")
-    command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")
-    command.add_argument("file", nargs="?", metavar="FILE", help="default: next to the notebook")
     command = add("capstone", _capstone, "write a slow script for a class to repair", "--seed 7")
     command.add_argument("--seed", type=int, default=0, help="choice of the faults (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
@@ -278,39 +259,6 @@ def _join(arguments: argparse.Namespace) -> int:
     return 0 if status == 204 else 1
 
 
-def _serve(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.object_store import address, serve
-    from course_utils.hardware.storage import storage_preset
-
-    try:
-        preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
-    except ValueError as error:
-        raise CourseError(str(error)) from None
-    token = os.environ.get("COURSE_TOKEN") or secrets.token_urlsafe(16)
-
-    def show(port: int) -> None:
-        limits, browsed = preset or "without limits", address(port, token=token)
-        _say(f"Serving {arguments.folder}, {limits}: {browsed}")
-        print(f'  curl -H "Authorization: Bearer {token}" -O {address(port)}/NAME')
-        if Path(arguments.folder, _SHARDS).exists():
-            headers = f'{{"Authorization": "Bearer {token}"}}'
-            print(f'  stream_shards("{address(port)}", headers={headers})')
-        _say(_STOP)
-
-    broken = None if arguments.break_after is None else 1e6 * arguments.break_after
-    with contextlib.suppress(KeyboardInterrupt):
-        serve(
-            arguments.folder,
-            preset,
-            token=token,
-            port=arguments.port,
-            break_after=broken,
-            ready=show,
-        )
-    _say("The store has stopped.")
-    return 0
-
-
 def _wall(arguments: argparse.Namespace) -> int:
     wall = import_module("course_stories.wall")
     here = arguments.lan is None
@@ -330,18 +278,6 @@ def _wall(arguments: argparse.Namespace) -> int:
         address="127.0.0.1" if here else arguments.lan or wall.network_address(),
     )
     _say("The wall has stopped. Its posts are deleted. The leaderboard is kept.")
-    return 0
-
-
-def _page(arguments: argparse.Namespace) -> int:
-    from course_utils.command import page
-
-    notebook = page.find_notebook(arguments.notebook, paths.course_home() / "work")
-    html, live = page.as_page(notebook)
-    file = Path(arguments.file or notebook.with_suffix(".html"))
-    replace_file(file, html)
-    timelines = f" with {plural(live, 'interactive timeline')}" if live else ""
-    _say(f"{file}: {size(file.stat().st_size)}{timelines}. The page works without a network.")
     return 0
 
 

@@ -55,7 +55,7 @@ def findings() -> Iterator[Checkup]:
         "imports": (_imports, INSTALL_AGAIN),
         "folders": (_folders, "move the project to your home folder"),
         "data": (_data, "run `course data` to create the missing data"),
-        "worker": (_worker, "look the error up with `course why`"),
+        "worker": (_worker, "look the error up with `keepfed why`"),
         "widget": (_widget, INSTALL_AGAIN),
     }
     for part, (look, next_step) in parts.items():

@@ -582,7 +582,7 @@ cu.check("03.3", flaws)
 #
 # **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3, the room
 # disagrees about statement **f**. Without a step, the number is the rate of the loader, and that is what
-# this benchmark measures. If somebody has their own training here, they put `course watch` in front of
+# this benchmark measures. If somebody has their own training here, they put `keepfed watch` in front of
 # its command and read the report to the others.
 
 # %% [markdown]
@@ -651,11 +651,11 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 # %% [markdown]
 # ### A whole training, unchanged
 #
-# In a terminal, put `course watch` in front of your usual command: <!-- given -->
+# In a terminal, put `keepfed watch` in front of your usual command: <!-- given -->
 #
 # ```bash
-# course watch python train.py --lr 0.1
-# course watch --lines torchrun --nproc-per-node 4 train.py
+# keepfed watch python train.py --lr 0.1
+# keepfed watch --lines torchrun --nproc-per-node 4 train.py
 # ```
 #
 # It watches every `DataLoader` of every rank, including the loaders of Lightning and of Hugging Face's
@@ -672,10 +672,10 @@ watched
 # Two other tools watch whole trainings. TraceML (the package `traceml-ai`, here version 0.5.0 in November
 # 2026) measures the time of input, forward and backward in the main process, and can compare runs.
 # [HTA](https://hta.readthedocs.io) analyses what torch.profiler recorded of a GPU. We ran public training
-# scripts with TraceML and with `course watch`, on two cores without a GPU. Both measured that torchvision's
+# scripts with TraceML and with `keepfed watch`, on two cores without a GPU. Both measured that torchvision's
 # reference training waits for 58 % of the time, and Lightning's autoencoder for 38 %. <!-- given -->
 #
-# TraceML calls both "INPUT-BOUND". `course watch` also names the cause, CPU time in the dataset, and
+# TraceML calls both "INPUT-BOUND". `keepfed watch` also names the cause, CPU time in the dataset, and
 # recommends different changes for the two. With two workers, both trainings became slower, because without
 # a GPU the step needs the same cores.
 

@@ -160,7 +160,7 @@ copy = run_script(REPAIRED_SCRIPT, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In exercise 7.1, you
+# `stage_to_shm` does all this, and so does `keepfed stage PATH` in a terminal. (In exercise 7.1, you
 # write it in Python.)
 #
 # ## What does not fit

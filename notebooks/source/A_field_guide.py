@@ -44,7 +44,7 @@ cu.ready("A")
 #   process remains.
 #
 # **Background.** Do not work through this notebook. Show it at the end of a day, and whenever somebody
-# meets an error in another notebook. `course why "TEXT"` does the same in a terminal.
+# meets an error in another notebook. `keepfed why "TEXT"` does the same in a terminal.
 
 # %% [markdown]
 # ## Look up a message
@@ -62,8 +62,8 @@ Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 # server and no language model, so the text that you paste stays on this machine. In a terminal, use
 #
 # ```bash
-# course why "is killed by signal: Bus error"
-# course why < train.log
+# keepfed why "is killed by signal: Bus error"
+# keepfed why < train.log
 # ```
 #
 # ## Which line of a log?

@@ -1,12 +1,7 @@
-import http.client
-import io
 import os
 import re
-import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,140 +147,15 @@ def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     assert cli.main([]) == 2
     with pytest.raises(SystemExit):
-        cli.main(["watch", "--help"])
+        cli.main(["demo", "--help"])
     printed = "".join(capsys.readouterr())
     assert "open the notebooks in JupyterLab" in printed
     assert max(map(len, printed.splitlines())) <= 60
 
 
-def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys):
-    from keepfed.loaders.staging import stage_to_shm, staged_copies
-
-    (tmp_path / "events.db").write_bytes(b"events")
-    (tmp_path / "used").write_bytes(b"1")
-    to, source = ["--to", str(tmp_path / "to")], str(tmp_path / "events.db")
-    assert cli.main(["stage", source, *to]) == 0
-    assert "copied in" in capsys.readouterr().out
-    assert cli.main(["stage", source, *to, "--list"]) == 0
-    again, listed = capsys.readouterr().out.splitlines()
-    assert again.endswith("6 B, an existing copy")
-    assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
-    used = stage_to_shm(tmp_path / "used", to=tmp_path / "to")
-    assert cli.main(["stage", "--remove", *to]) == 2
-    asked = "2 staged, 7 B, for all projects. Name the one to remove, or add --all"
-    assert asked in capsys.readouterr().err
-    assert len(staged_copies(to=tmp_path / "to")) == 2
-    assert cli.main(["stage", "--remove", "/nope", *to]) == 1
-    assert "No copy of /nope exists. `keepfed stage --list`" in capsys.readouterr().err
-    assert cli.main(["stage", "--remove", "--all", *to]) == 1
-    assert "A job still uses a copy" in capsys.readouterr().err
-    assert used.path.exists()
-    used.keep()
-    assert cli.main(["stage", str(tmp_path / "used"), *to, "--remove"]) == 0
-    assert cli.main(["stage", "--list", *to]) == 0
-    assert capsys.readouterr().out == "Removed: 1 staged, 1 B.\nNothing is staged.\n"
-    assert cli.main(["stage"]) == 2
-    assert "The path is missing. Give the data to stage" in capsys.readouterr().err
-
-
-# what a script starts in the background is told to ignore interrupts, and so is its offspring
-WITH_INTERRUPTS = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from course_utils.command.cli import main
-sys.exit(main())
-"""
-
-
-@contextmanager
-def serving(*arguments):
-    """Run `course serve`; give the process, and what it says until it is ready."""
-    command = [sys.executable, "-c", WITH_INTERRUPTS, "serve", *map(str, arguments)]
-    pipes = dict.fromkeys(["stdout", "stderr"], subprocess.PIPE)
-    with subprocess.Popen(command, text=True, **pipes) as server:
-        try:
-            assert server.stdout is not None
-            lines = iter(server.stdout.readline, "Press Ctrl-C to stop.\n")
-            yield server, list(lines)
-        finally:
-            server.kill()
-
-
-@pytest.mark.slow
-def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_answer(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "a.tar").write_bytes(bytes(200_000_000))
-    monkeypatch.setenv("COURSE_TOKEN", "from+afar=")
-    with serving(tmp_path, "--preset", "NFS", "--break-after", "0.5") as (server, said):
-        assert said[0].startswith(f"Serving {tmp_path}, emulated NFS (1 ms a request")
-        url = said[0].split()[-1]
-        assert url.endswith("/?token=from%2Bafar%3D")
-        assert '"Authorization: Bearer from+afar="' in said[1]
-        with urllib.request.urlopen(url.replace("?", "a.tar?")) as answer:
-            with pytest.raises(http.client.IncompleteRead) as broken:
-                answer.read()
-            assert len(broken.value.partial) == 500_000
-        for right, wrong in (("?", "nothing?"), ("?", "%ff?"), ("?", "../x?"), ("=", "=not-")):
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(url.replace(right, wrong)).close()
-            refused.value.close()
-        with urllib.request.urlopen(url.replace("?", "a.tar?")) as answer:
-            answer.read(10)
-            server.send_signal(signal.SIGTERM if os.name == "nt" else signal.SIGINT)
-            rest, error = server.communicate(timeout=20)
-    if os.name != "nt":
-        assert (server.returncode, error) == (0, "")
-        assert rest.splitlines()[-1] == "The store has stopped."
-
-
-@pytest.mark.slow
-def test_serve_prints_a_line_that_streams_what_write_shards_wrote(tmp_path, monkeypatch):
-    from course_utils.loading.shards import stream_shards, write_shards
-
-    monkeypatch.setenv("COURSE_TOKEN", "")  # as if there were none
-    write_shards([{"__key__": "0", "a.txt": b"first"}], tmp_path / "shards", per_shard=1)
-    with serving(tmp_path / "shards", "--preset", "none") as (_, said):
-        assert len(said[2].strip()) <= 100
-        (sample,) = eval(said[2].strip(), {"stream_shards": stream_shards})
-    assert sample["a.txt"] == b"first"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--preset", "Moon"], "There is no storage 'Moon'. Choose one of"),
-        (["--break-after", "nan"], "break_after must be a number of bytes from 0, but is nan."),
-        (["--break-after=-1"], "break_after must be a number of bytes from 0, but is -1,000,000"),
-        (["--port", "99999"], "Cannot listen on port 99999: it is in use or not allowed. Choose"),
-        (["--port", "-1"], "Cannot listen on port -1: it is in use or not allowed. Choose"),
-    ],
-)
-def test_serve_says_what_it_cannot_do(tmp_path, capsys, options, said):
-    assert cli.main(["serve", str(tmp_path), *options]) == 1
-    assert capsys.readouterr().err.startswith(f"course: {said}")
-    assert cli.main(["serve", str(tmp_path / "nothing")]) == 1
-    assert "There is no folder" in capsys.readouterr().err
-
-
-def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkeypatch, capsys):
-    assert cli.main(["why", "RuntimeError: received 0 items", "of ancdata"]) == 0
-    said = capsys.readouterr().out
-    assert "What happened: Too many files are open" in said
-    assert all(f"\n{part}" in said for part in ("Why: ", "Fix:\n  1. ", "More: "))
-    log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nquux \xff\n"))
-    monkeypatch.setattr("sys.stdin", log)
-    assert cli.main(["why"]) == 1
-    assert capsys.readouterr().out.startswith(
-        "Not known. The field guide has no entry for this text"
-    )
-    log.buffer = io.BytesIO(b"x\xff\nworker (pid 7) is killed by signal: Bus error\n")
-    assert cli.main(["why"]) == 0
-    log.isatty = lambda: True
-    assert cli.main(["why"]) == 2
-    said = capsys.readouterr().err
-    assert "or why < log" in said
-    assert "keepfed" not in said
+def test_command_of_keepfed_is_named(capsys):
+    assert cli.main(["watch", "python", "train.py"]) == 2
+    assert capsys.readouterr().err == "course: This command is now `keepfed watch`.\n"
 
 
 def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, capsys):
@@ -311,13 +181,8 @@ def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, 
     [
         ["doctor"],
         ["demo"],
-        ["why", "bus error"],
-        ["why", "zzzz"],
         ["why"],
         ["demo", "x"],
-        ["stage"],
-        ["stage", "--remove", "/no/such/path/as/this/one"],
-        ["page", "x"],
     ],
 )
 def test_output_fits_the_terminal_and_keeps_words_whole(monkeypatch, capsys, command, width):

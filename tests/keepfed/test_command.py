@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,3 +102,57 @@ def test_listed_batches_fit_the_terminal(
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 60
     assert said.endswith(" 99\n")
+
+
+def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from keepfed.loaders.staging import stage_to_shm, staged_copies
+
+    (tmp_path / "events.db").write_bytes(b"events")
+    (tmp_path / "used").write_bytes(b"1")
+    to, source = ["--to", str(tmp_path / "to")], str(tmp_path / "events.db")
+    assert command.main(["stage", source, *to]) == 0
+    assert "copied in" in capsys.readouterr().out
+    assert command.main(["stage", source, *to, "--list"]) == 0
+    again, listed = capsys.readouterr().out.splitlines()
+    assert again.endswith("6 B, an existing copy")
+    assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
+    used = stage_to_shm(tmp_path / "used", to=tmp_path / "to")
+    assert command.main(["stage", "--remove", *to]) == 2
+    asked = "2 staged, 7 B, for all projects. Name the one to remove, or add --all"
+    assert asked in capsys.readouterr().err
+    assert len(staged_copies(to=tmp_path / "to")) == 2
+    assert command.main(["stage", "--remove", "/nope", *to]) == 1
+    assert "No copy of /nope exists. `keepfed stage --list`" in capsys.readouterr().err
+    assert command.main(["stage", "--remove", "--all", *to]) == 1
+    assert "A job still uses a copy" in capsys.readouterr().err
+    assert used.path.exists()
+    used.keep()
+    assert command.main(["stage", str(tmp_path / "used"), *to, "--remove"]) == 0
+    assert command.main(["stage", "--list", *to]) == 0
+    assert capsys.readouterr().out == "Removed: 1 staged, 1 B.\nNothing is staged.\n"
+    assert command.main(["stage"]) == 2
+    assert "The path is missing. Give the data to stage" in capsys.readouterr().err
+
+
+def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["why", "RuntimeError: received 0 items", "of ancdata"]) == 0
+    said = capsys.readouterr().out
+    assert "What happened: Too many files are open" in said
+    assert all(f"\n{part}" in said for part in ("Why: ", "Fix:\n  1. ", "More: "))
+    log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nquux \xff\n"))
+    monkeypatch.setattr("sys.stdin", log)
+    assert command.main(["why"]) == 1
+    assert capsys.readouterr().out.startswith(
+        "Not known. The field guide has no entry for this text"
+    )
+    log.buffer = io.BytesIO(b"x\xff\nworker (pid 7) is killed by signal: Bus error\n")
+    assert command.main(["why"]) == 0
+    log.isatty = lambda: True
+    assert command.main(["why"]) == 2
+    said = capsys.readouterr().err
+    assert "or why < log" in said
+    assert "keepfed" not in said

@@ -152,7 +152,7 @@ class _Reading(TokenHandler):
     sentences: ClassVar[Mapping[int, str]] = {
         400: "The request is not valid HTTP. Correct the URL or the headers.",
         405: "This store is read-only. Use GET or HEAD.",
-        500: "The store failed to answer. Start it with `course serve` to see the error.",
+        500: "The store failed to answer. Check that its files can be read.",
     }
 
     @property
