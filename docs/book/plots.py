@@ -98,7 +98,7 @@ def _move_legends_below(figure: Figure) -> float:
     if not entries:
         return 0
     columns = 1 if max(map(len, entries)) > NAMES else 2
-    look = {"ncols": columns, "frameon": False, "fontsize": LETTERS}
+    look = {"ncols": columns, "frameon": False, "labelcolor": "gray"}
     figure.legend(entries.values(), entries, loc="outside lower center", **look)
     return 0.2 * ceil(len(entries) / columns)
 

@@ -29,7 +29,7 @@ def test_plot_has_readable_letters_in_the_colour_of_the_page() -> None:
             width = float(re.findall(r'<svg [^>]*width="([\d.]+)pt"', svg)[0]) * 4 / 3
             letters = map(float, re.findall(r"<text [^>]*font-size: ([\d.]+)px", svg))
             assert min(letters) * 4 / 3 * min(1, most / width) >= 11
-            assert set(re.findall(r"<text [^>]*fill: ([^;\"]+)", svg)) == {"currentColor"}
+            assert svg.count("<text ") == len(re.findall("<text [^>]*fill: currentColor", svg))
             assert "<style" not in svg  # would change the whole page
             assert len(svg) < 3 * MOST
 
