@@ -25,20 +25,13 @@ METHODS = {"a flaw": "add", "not a flaw": "discard"}
 
 
 def with_form(key: str, solved: str, stub: str) -> str:
-    """Return an exercise as Markdown: the stub, in a frame that static/exercise.js makes a form.
+    """Return an exercise as Markdown: its stub, in a frame that static/exercise.js makes a form.
 
-    Args:
-        key: Exercise, such as "02.1".
-        solved: The cell that assigns the answers of the course and ends with the check.
-        stub: The same cell as learners have it.
+    `solved` is the cell with the answers of the course and the check, and `stub` the learner's.
     """
     code = f"```ipython3\n{stub}\n```"
     fields = [
-        {
-            "name": name,
-            "within": within,
-            "cases": [[value, _feedback(key, solved, change)] for value, change in cases.items()],
-        }
+        [name, within, [[value, _feedback(key, solved, change)] for value, change in cases.items()]]
         for name, within, cases in _fields(key, solved)
     ]
     if not fields:
@@ -75,14 +68,13 @@ def _assigned(solved: str, change: str = "") -> dict[str, Any]:
     names: dict[str, Any] = {"nan": nan}
     exec(compile(ast.Module(answers, []), "<answers>", "exec"), names)
     exec(change, names)
-    assert isinstance(call, ast.Expr)
-    assert isinstance(call.value, ast.Call)
-    return {ast.unparse(arg): names[ast.unparse(arg)] for arg in call.value.args[1:]}
+    check_call: Any = call
+    args = [ast.unparse(arg) for arg in check_call.value.args[1:]]
+    return {name: names[name] for name in args}
 
 
 def _feedback(key: str, solved: str, change: str = "") -> str:
     """Return the card of the check, or nothing if a changed answer is still right."""
     verdict = check(key, *_assigned(solved, change).values())
-    if change and verdict.status == "right":
-        return ""
-    return str(verdict._repr_mimebundle_()["text/html"])
+    is_right = change and verdict.status == "right"
+    return "" if is_right else str(verdict._repr_mimebundle_()["text/html"])

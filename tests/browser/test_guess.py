@@ -181,5 +181,5 @@ def test_exercises_with_numbers_or_labels_have_a_form_and_others_lead_to_the_not
     for key in IN_PAGES:
         given = json.loads(unescape(re.search('data-exercise="(.*?)"', forms[key])[1]))
         assert "Right: exercise" in given["right"]
-        for field in given["fields"]:  # a right case, and feedback for all others
-            assert {"Not right yet" in says for _, says in field["cases"]} == {True, False}, field
+        for *name, cases in given["fields"]:  # a right case, and feedback for all others
+            assert {"Not right yet" in says for _, says in cases} == {True, False}, name

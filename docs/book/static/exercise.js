@@ -14,7 +14,7 @@ function calculate(text) {
 }
 
 // Return the feedback for an answer: a card, or nothing if the answer is right.
-function feedback({ within, cases }, text) {
+function feedback([, within, cases], text) {
   if (!within) return cases.find(([label]) => label === text)[1];
   const number = calculate(text);
   const isNear = (value) => Math.abs(number - value) <= within * Math.max(Math.abs(number), Math.abs(value));
@@ -26,7 +26,7 @@ for (const place of document.querySelectorAll("[data-exercise]")) {
   const { fields, right } = JSON.parse(place.dataset.exercise);
   const form = document.createElement("form");
   form.className = "guess";
-  for (const { name, within, cases } of fields) {
+  for (const [name, within, cases] of fields) {
     const label = form.appendChild(document.createElement("label"));
     label.innerHTML = `<code>${name}</code> ${within ? "<input required>" : "<select required><option></option></select>"}`;
     Object.assign(label.lastElementChild, { name, autocomplete: "off" });
@@ -35,7 +35,7 @@ for (const place of document.querySelectorAll("[data-exercise]")) {
   form.insertAdjacentHTML("beforeend", '<button>Check</button><div aria-live="polite"></div>');
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const cards = fields.map((field) => feedback(field, form.elements[field.name].value));
+    const cards = fields.map((field) => feedback(field, form.elements[field[0]].value));
     const wrong = cards.filter(Boolean);
     const score = (right) => `${right} of ${cards.length}`; // each card was made while all other answers were right
     form.lastElementChild.innerHTML = wrong[0]?.replace(score(cards.length - 1), score(cards.length - wrong.length)) ?? right;
