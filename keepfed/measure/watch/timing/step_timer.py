@@ -25,7 +25,7 @@ from keepfed.measure.hook import (
     time_sampler,
     without_report,
 )
-from keepfed.measure.records import LONG_NS, MAIN, SOME, UNKNOWN, Fetch
+from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Fetch
 from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.last_fetch import LastFetch
@@ -33,8 +33,6 @@ from keepfed.measure.watch.timing.ring_file import FieldIndex
 from keepfed.measure.watch.timing.writer import Writer, call_sites, get_rank
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
-# Metering the fetch of a batch costs up to 2 % of a shorter iteration.
-SHORT_NS = 8_000_000
 # Upper bounds: the cost of two timed iterations in a loop whose step evicts the CPU caches, and the
 # share of the loop's time that the timing may take.
 PAIR_NS, MAX_COST = 100_000, 0.005
@@ -45,18 +43,16 @@ FAST_SAMPLER_NS = 50_000  # sampler time per batch at which timing costs as much
 _MAIN = threading.main_thread().ident
 
 _last = [0]  # id of the timer whose next() was called last
-_open = weakref.WeakSet["StepTimer"]()  # timers that may hold unwritten iterations
+_open = weakref.WeakSet["StepTimer"]()  # timers that may have uncounted iterations
 
 
 class StepTimer:
     """Timer for the calls of next() of one iterator.
 
     A training step evicts this code from the CPU caches, so the cost of an iteration is the number
-    of functions and objects touched, not the work they do. Two shortcuts reduce this cost. If the
-    main process loads the batches, most short iterations only store their times, and a later
-    iteration writes them to the file. If iterations are very short, the timer measures two of them
-    and then skips enough iterations to keep the cost below 1 %. It counts the skipped iterations
-    and estimates their times. If the process is killed, unwritten iterations are lost.
+    of functions and objects touched, not the work they do. If iterations are very short, the timer
+    measures two of them and then skips enough iterations to keep the cost below 1 %. It counts the
+    skipped iterations and estimates their times. If the process is killed, the last ones are lost.
     """
 
     def __init__(self, writer: Writer, meter: FetchMeter | None, began: int):
@@ -70,18 +66,15 @@ class StepTimer:
         self._ready = perf_counter_ns()
         self._place = 0  # index of the iteration in the epoch
         self._since = 0  # iterations since the start of the epoch or the last skip
-        self._asked = 0  # time at which the loop asked for the previous batch
         self._got = self._number = 0  # arrival time of the current batch, and its iteration
         self._main = False  # whether the main thread calls next()
         self._spent = 0  # CPU time of the process at `_got`, 0 if it was not read
         self._device: DeviceClock | None = None
         self._paused = False  # whether the meter is off
-        self._kept: list[tuple[int, int, int, bool, int]] = []  # iterations not yet written
         self._lost = False  # whether an error in keepfed stopped this timer
         self._skips = self._gap = 0  # iterations left to skip, and skipped ones not yet counted
         self._wait = self._work = 0.0  # times of the last timed iterations, in ns
         self._mark = self._marked = 0  # time and place of the last call of `_choose_skips`
-        self._straight = self._quick = False  # flags of the current iteration
         self._cpu = 0
         self._sampler: TimedSampler | None = None
         self._fast_sampler = False
@@ -112,8 +105,6 @@ class StepTimer:
             raise
         if not self._lost:
             try:
-                if self._quick:
-                    return self._keep(batch, asked)
                 return self._write(iterator, batch, asked)
             except Exception as error:
                 self.stop_watching(error)
@@ -122,7 +113,6 @@ class StepTimer:
     def stop_watching(self, error: Exception) -> None:
         """Stop timing after an error in keepfed, so that the loop continues unwatched."""
         self._lost, self._skips = True, 0
-        self._kept.clear()
         give_up(error)
 
     def end(self) -> None:
@@ -131,17 +121,16 @@ class StepTimer:
             self._last.on[0] = False
 
     def write_down(self) -> None:
-        """Write the stored iterations to the file, and count the skipped ones."""
+        """Count the skipped iterations so far."""
         try:
-            self._write_kept()
             if self._gap:
                 self._count_skipped(None)
         except Exception as error:
             self.stop_watching(error)
 
     def __del__(self) -> None:
-        """Write unwritten iterations, except in a forked child, which has only a copy."""
-        if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
+        """Count skipped iterations, except in a forked child, which has only a copy."""
+        if self._gap and self.writer.about["pid"] == os.getpid():
             self.write_down()
 
     def _prepare_next(self, iterator: Any) -> int:
@@ -152,7 +141,7 @@ class StepTimer:
         if looks and (timed := time_sampler(iterator)):
             self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
         asked, straight = perf_counter_ns(), _last[0] == id(self)
-        self._straight, _last[0] = straight, id(self)
+        _last[0] = id(self)
         if self._spent:
             self._add_step_cpu(asked, straight)
         if self._gap:
@@ -160,16 +149,9 @@ class StepTimer:
         since = self._since
         if since % SOME == 1 and not self._packed:
             self._choose_skips(asked)
-        short = self._fetches and since % SOME > 1 and asked - self._asked < SHORT_NS
-        self._quick = quick = short and self._main and self._device is None
-        if quick != self._paused:
-            pause(iterator, quick)
-            self._paused = quick
-        self._asked = asked
-        if quick:
-            self._cpu = thread_time_ns()
-            return asked
-        self._write_kept()
+        if self._paused:
+            pause(iterator, False)
+            self._paused = False
         return self._start_iteration(iterator, asked, straight)
 
     def _start_iteration(self, iterator: Any, asked: int, straight: bool) -> int:
@@ -190,15 +172,6 @@ class StepTimer:
         reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
         self._cpu = thread_time_ns() if reads else 0
         return asked
-
-    def _keep(self, batch: Any, asked: int) -> Any:
-        """Store the times of an iteration, and return its batch."""
-        got = perf_counter_ns()
-        spent = thread_time_ns() - self._cpu if got - asked > LONG_NS else UNKNOWN
-        self._kept.append((self._place, asked, got, self._straight, spent))
-        self._place += 1
-        self._since += 1
-        return batch
 
     def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
         """Write an iteration with all its figures to the file, and return its batch."""
@@ -223,14 +196,6 @@ class StepTimer:
         if since % SOME == 1 and self.writer.skips:
             self._skip(iterator, self.writer.skips)
         return batch
-
-    def _write_kept(self) -> None:
-        file = self.writer.file
-        for place, asked, got, straight, spent in self._kept:
-            file.end_iteration(self._number, asked if straight else None)
-            fetch = Fetch(MAIN, asked, 0, got, spent, spent)
-            self._number, self._got = file.add_iteration(place, asked, got, UNKNOWN, fetch), got
-        self._kept.clear()
 
     def _choose_skips(self, asked: int) -> None:
         """Choose how many iterations to skip, from the mean time since the last call."""
@@ -276,9 +241,6 @@ class StepTimer:
             if self._gap:
                 self._count_skipped(asked)
                 self._skips = self._gap = 0
-            if self._quick:
-                self._write_kept()
-                self.writer.file.end_iteration(self._number, asked if self._straight else None)
             if isinstance(error, StopIteration):
                 self._end_epoch(asked)
         except Exception as own:
@@ -368,7 +330,7 @@ def _bytes(batch: Any) -> int:
 
 @atexit.register
 def write_down() -> None:
-    """Write all stored iterations to their files."""
+    """Count the skipped iterations of all timers."""
     for timer in list(_open):
         timer.write_down()
 

@@ -82,7 +82,6 @@ def test_unwatchable_torch_is_imported(before: str, torch: str, said: str, tmp_p
         (step_timer.StepTimer, "_prepare_next"),
         (step_timer.StepTimer, "_start_iteration"),
         (step_timer.StepTimer, "_write"),
-        (step_timer.StepTimer, "_keep"),
         (step_timer.StepTimer, "_skip"),
         (step_timer.StepTimer, "_count_skipped"),
         (step_timer.StepTimer, "_end_epoch"),

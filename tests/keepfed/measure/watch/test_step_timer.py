@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from keepfed.measure.records import SOME
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
 from keepfed.measure.watch import attach
@@ -117,10 +116,9 @@ def test_iteration_contains_fetch_of_its_batch(seen: Observed) -> None:
 
 
 @pytest.mark.parametrize("leaves_early", [False, True])
-def test_all_short_iterations_are_written_but_few_metered(
+def test_all_short_iterations_are_written_and_metered(
     seen: Observed, monkeypatch: pytest.MonkeyPatch, leaves_early: bool
 ) -> None:
-    monkeypatch.setattr(step_timer, "SHORT_NS", 1e12)
     monkeypatch.setattr(step_timer, "VERY_SHORT_NS", 0)
     loader, served = DataLoader(Marked(45), batch_size=1), []
     for batch in loader:
@@ -132,13 +130,11 @@ def test_all_short_iterations_are_written_but_few_metered(
     one = seen()[0]
     found = one.iterations[: len(served)]
     assert [each.place for each in found] == list(range(len(served)))
-    metered = [each.place for each in found if one.fetches[each.number].collated_ns]
-    assert metered == [place for place in range(len(served)) if place % SOME < 2]
     for each, later in pairwise(found):
         fetch = one.fetches[each.number]
         assert each.asked_ns <= fetch.began_ns < fetch.ended_ns <= each.got_ns
         assert each.left_ns == later.asked_ns
-        assert (fetch.decode_ns > 0) == (fetch.collated_ns > 0)
+        assert fetch.decode_ns > 0
 
 
 @pytest.mark.parametrize("kind", ["DataLoader", "list"])
