@@ -76,7 +76,7 @@ def _install(lock: str) -> int:
         print("No NVIDIA driver found. Installing PyTorch without CUDA. Use CUDA=1 for CUDA.")
         quick = ("--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
         if _pip(*quick, *cpu_builds(lock)):
-            print(f"{INDEX} does not answer, so PyTorch must be installed with CUDA.")
+            print(f"{INDEX} does not deliver it, so PyTorch must be installed with CUDA.")
             _announce("Installing", "with CUDA")
             _let_stop()
         importlib.invalidate_caches()
@@ -107,7 +107,8 @@ def _let_stop() -> None:
 
 
 def _log() -> Path:
-    return Path(sys.prefix, "install.log")
+    is_ours = os.access(sys.prefix, os.W_OK)  # else pip installs for this user only
+    return Path(sys.prefix if is_ours else tempfile.gettempdir(), "install.log")
 
 
 def _pip(*arguments: str, count: int = 0) -> int:
