@@ -341,7 +341,9 @@ def test_hub_takes_no_path_as_a_name_and_limits_each_container(
 ) -> None:
     monkeypatch.setenv("COURSE_PASSWORD", "at-least-8")
     monkeypatch.setenv("COURSE_IMAGE", "course")
+    before = os.umask(0o022)
     config = PyFileConfigLoader(str(REPO / "deploy" / "jupyterhub_config.py")).load_config()
+    assert os.umask(before) == 0o077  # what the hub writes is for its owner only
     pattern = re.compile(config.Authenticator.username_pattern)
     for name, is_good in (
         *((name, True) for name in ("ada", "Ada Lovelace", "emmy-2")),
