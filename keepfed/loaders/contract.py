@@ -1,6 +1,6 @@
 """The rules that all our loaders, samplers and streams share, and the code that keeps them.
 
-Every `EpochLoader` keeps this contract: `RecordLoader`, `RaggedLoader`, `ClairvoyantLoader`,
+Every `EpochLoader` keeps this contract: `RecordLoader`, `RaggedLoader`,
 `ImageLoader`, `ResumableBatches`, `LengthBuckets`, `BlockSampler` and the streams (`EventShards`,
 `stream_shards`).
 

@@ -682,9 +682,9 @@ cu.check("05.3", Prefetcher)
 # ## Read ahead in a known order
 #
 # The order of a full shuffle follows from its seed, so a loader can compute it in advance.
-# [Clairvoyant prefetching](https://arxiv.org/abs/2101.08734) uses this. Our `ClairvoyantLoader` reads the events of
-# the next `window` batches together, in the order of the file, and then serves the shuffled batches. Our Parquet file has
-# row groups of 256 events. To read one event, it must read the complete group.
+# [Clairvoyant prefetching](https://arxiv.org/abs/2101.08734) uses this. Here is all of it: we read the events of the
+# next `window` batches together, in the order of the file, and then serve the shuffled batches. Our Parquet file has
+# row groups of 256 events. To read one event, it must read the whole group.
 
 # %%
 cu.predict(
@@ -697,16 +697,28 @@ cu.predict(
 # %%
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import open_events, pad_collate
-from keepfed.loaders.clairvoyant import ClairvoyantLoader, expected_reads
 
 
+def read_ahead(events, batch_size, window, seed=0):
+    order = torch.randperm(len(events), generator=torch.Generator().manual_seed(seed))
+    for indices in order.split(batch_size * window):
+        wanted = indices.sort().values.tolist()
+        samples = dict(zip(wanted, events.__getitems__(wanted), strict=True))
+        for batch in indices.split(batch_size):
+            yield pad_collate([samples.pop(index) for index in batch.tolist()])
+
+
+# %%
 def read_epoch(window):
     storage = counting_storage(folder)
     parquet = open_events(folder, "parquet", fs=storage)
     storage.reset_counters()
-    loader = ClairvoyantLoader(parquet, 32, window=window, collate_fn=pad_collate)
-    orders[window] = torch.cat([batch["event_id"] for batch in loader])
+    orders[window] = torch.cat([batch["event_id"] for batch in read_ahead(parquet, 32, window)])
     return storage.counters().requests
+
+
+def expected_reads(n, wanted, r):  # row groups of r events that hold one of the wanted ones
+    return n / r * (1 - (1 - wanted / n) ** r)
 
 
 # %%

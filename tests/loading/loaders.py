@@ -16,7 +16,6 @@ from course_utils.loading.events import pad_collate
 from course_utils.loading.root_files import ClusterStream, RootFiles
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
-from keepfed.loaders.clairvoyant import ClairvoyantLoader
 from keepfed.loaders.contract import EpochLoader
 from keepfed.loaders.images import ImageLoader, pack_images
 from keepfed.loaders.ragged import LengthBuckets, RaggedCollate, RaggedLoader
@@ -91,10 +90,6 @@ def _records(folder: Path, batch_size: int = 8, **options: Any) -> RecordLoader:
 def _ragged(folder: Path, batch_size: int = 8, **options: Any) -> RaggedLoader:
     offsets, fields = np.append(0, LENGTHS.cumsum()), {"number": np.arange(N)}
     return RaggedLoader(folder / "rows.npy", offsets, batch_size, fields=fields, **options)
-
-
-def _clairvoyant(_folder: Path, batch_size: int = 8, **options: Any) -> ClairvoyantLoader:
-    return ClairvoyantLoader(Numbers(), batch_size, window=3, **options)
 
 
 def _buckets(_folder: Path, batch_size: int = 8, **options: Any) -> LengthBuckets:
@@ -183,7 +178,6 @@ KINDS = {
         has_position=True,
         follows_itself=True,
     ),
-    "clairvoyant": Kind(_clairvoyant, _load_records, _list, has_position=True, follows_itself=True),
     "buckets": Kind(_buckets, _load_batches(lambda _: Numbers()), _list, has_position=True),
     "batches": Kind(_batches, _load_batches(lambda _: Numbers()), _list, has_position=True),
     "windows": Kind(
