@@ -339,10 +339,13 @@ def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
 def test_hub_takes_no_path_as_a_name_and_limits_each_container(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    path, before = str(REPO / "deploy" / "jupyterhub_config.py"), os.umask(0o022)
+    monkeypatch.delenv("COURSE_PASSWORD", raising=False)
+    with pytest.raises(SystemExit, match="COURSE_PASSWORD is not set"):
+        PyFileConfigLoader(path).load_config()
     monkeypatch.setenv("COURSE_PASSWORD", "at-least-8")
     monkeypatch.setenv("COURSE_IMAGE", "course")
-    before = os.umask(0o022)
-    config = PyFileConfigLoader(str(REPO / "deploy" / "jupyterhub_config.py")).load_config()
+    config = PyFileConfigLoader(path).load_config()
     assert os.umask(before) == 0o077  # what the hub writes is for its owner only
     pattern = re.compile(config.Authenticator.username_pattern)
     for name, is_good in (
@@ -364,6 +367,3 @@ def test_hub_takes_no_path_as_a_name_and_limits_each_container(
             ["no-new-privileges:true"],
         )
         assert service["pids_limit"] == host["pids_limit"]
-    monkeypatch.delenv("COURSE_PASSWORD")
-    with pytest.raises(SystemExit, match="COURSE_PASSWORD is not set"):
-        PyFileConfigLoader(str(REPO / "deploy" / "jupyterhub_config.py")).load_config()
