@@ -170,23 +170,27 @@ def _wheels(folder: Path, systems: Iterable[str], python: str) -> None:
     folder.mkdir(parents=True)
     cpu = True
     if "linux" in systems:
-        command = download(folder, cpu_builds(lock), "linux", python)
+        command = download(folder, cpu_builds(lock), "linux", f"{python}.99")
         quick = ("--index-url", INDEX, "--retries", "1", "--timeout", "10")
         cpu = not subprocess.run([*command, *quick], capture_output=True).returncode
     wanted = requirements(lock, cpu=cpu)
     (folder / "requirements.txt").write_text(wanted, "utf-8")
     for system in systems:
-        pins = pins_for(wanted, system, python)
-        subprocess.check_call(download(folder, [*pins, *build], system, python))
+        # a learner may have any patch release, and some packages need 3.11.5
+        newest, first = (pins_for(wanted, system, f"{python}.{patch}") for patch in (99, 0))
+        subprocess.check_call(download(folder, [*newest, *build], system, f"{python}.99"))
+        if older := [pin for pin in first if pin not in newest]:
+            subprocess.check_call(download(folder, older, system, f"{python}.0"))
 
 
 def pins_for(pins: str, system: str, python: str) -> list[str]:
-    """Return the pins that apply to a system, without markers. `pins` has one pin per line.
+    """Return the pins that apply to a system and a Python such as 3.11.5, without markers.
 
-    pip evaluates markers for the machine that downloads.
+    `pins` has one pin per line. pip evaluates markers for the machine that downloads.
     """
     values, _ = SYSTEMS[system]
-    values = {**values, "python_version": python, "python_full_version": f"{python}.99"}
+    version = python.rpartition(".")[0]
+    values = {**values, "python_version": version, "python_full_version": python}
     all_pins = map(Requirement, pins.splitlines())
     return [f"{p.name}{p.specifier}" for p in all_pins if not p.marker or p.marker.evaluate(values)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.paths import REPO
+from docs import bundle
 from docs.bundle import INSTALL, INSTALL_ON_WINDOWS, SYSTEMS, download, pins_for, readme
 from docs.install import requirements
 
@@ -26,40 +27,47 @@ TAGS = {
 
 def test_pins_follow_markers_of_the_other_system() -> None:
     everywhere = ["pure==1.0", "native==1.0"]
-    assert pins_for(LOCK, "linux", "3.12") == everywhere
-    assert pins_for(LOCK, "macos", "3.11") == [*everywhere, "appnope==1.0"]
-    assert pins_for(LOCK, "windows", "3.12") == [*everywhere, "colorama==1.0"]
+    assert pins_for(LOCK, "linux", "3.11.4") == [*everywhere, "old==1.0"]
+    assert pins_for(LOCK, "macos", "3.11.5") == [*everywhere, "appnope==1.0"]
+    assert pins_for(LOCK, "windows", "3.12.0") == [*everywhere, "colorama==1.0"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_course_lock_contains_torch_for_each_system(system: str) -> None:
     lock = (REPO / "requirements.lock").read_text("utf-8")
-    pins = pins_for(requirements(lock, cpu=True), system, "3.12")
+    pins = pins_for(requirements(lock, cpu=True), system, "3.12.0")
     assert any(pin.startswith("torch==") for pin in pins)
     assert not any(pin.startswith(("nvidia", "cuda", "triton", "pytest")) for pin in pins)
 
 
-def test_pip_downloads_wheels_of_other_systems(
+def test_wheelhouse_serves_other_systems_and_all_patch_releases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, folder = tmp_path / "shop", tmp_path / "wheelhouse"
     shop.mkdir()
-    for tag in ("py3-none-any", *TAGS.values()):
-        _wheel(shop, "pure" if tag.endswith("any") else "native", tag)
+    for name, tag in [("pure", "py3-none-any"), *(("native", tag) for tag in TAGS.values())]:
+        _wheel(shop, f"{name}-1.0", tag)
+    _wheel(shop, "patched-1.0", "py3-none-any")
+    _wheel(shop, "patched-2.0", "py3-none-any", needs="Requires-Python: >=3.12.5\n")
+    marker = "python_full_version {} '3.12.5'"
+    patched = f"patched==1.0 ; {marker.format('<')}\npatched==2.0 ; {marker.format('>=')}\n"
+    (tmp_path / "requirements.lock").write_text(f"pure==1.0\nnative==1.0\n{patched}")
+    (tmp_path / "pyproject.toml").write_text("build-system.requires = []\n")
+    monkeypatch.setattr(bundle, "REPO", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shop))
-    for system in SYSTEMS:
-        command = download(folder, ["pure==1.0", "native==1.0"], system, "3.12")
-        subprocess.run(command, check=True, capture_output=True)
+    bundle._wheels(folder, SYSTEMS, "3.12")
+    (folder / "requirements.txt").unlink()
     assert sorted(path.name for path in folder.iterdir()) == sorted(p.name for p in shop.iterdir())
-    command = download(folder, ["native==1.0"], "windows", "3.13")
+    command = download(folder, ["native==1.0"], "windows", "3.13.0")
     assert subprocess.run(command, capture_output=True).returncode, "there is no such wheel"
 
 
-def _wheel(folder: Path, name: str, tag: str) -> None:
-    about = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-{tag}.whl", "w") as wheel:
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+def _wheel(folder: Path, release: str, tag: str, needs: str = "") -> None:
+    about, (name, _, version) = f"{release}.dist-info", release.partition("-")
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+    with zipfile.ZipFile(folder / f"{release}-{tag}.whl", "w") as wheel:
+        wheel.writestr(f"{about}/METADATA", head)
         wheel.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
         wheel.writestr(f"{about}/RECORD", "")
 
