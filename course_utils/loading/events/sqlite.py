@@ -63,6 +63,9 @@ class _Pages:
     def xFileControl(self, operation: int, pointer: int) -> bool:
         return False
 
+    def xSectorSize(self) -> int:  # apsw before 3.54 asks for it
+        return 4096
+
     def xClose(self) -> None:
         self.file.close()
 
