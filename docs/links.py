@@ -3,7 +3,7 @@
     python -m docs.links           # make links: exit 1 if a link is broken
     python -m docs.links --list    # only list the links and the files that have them
 
-A page that refuses programs, or does not answer in time, is named too, and is no error.
+A page that refuses programs, or does not answer in time, is named, but is not an error.
 """
 
 from __future__ import annotations

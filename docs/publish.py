@@ -124,7 +124,7 @@ def edited(old: Address, new: Address, folder: Path = REPO) -> dict[Path, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Edit the texts, build what is made from them, and return the exit status."""
+    """Edit the texts, build the files that depend on them, and return the exit status."""
     parser = argparse.ArgumentParser(description="Write the address of the project into texts.")
     parser.add_argument("address", help="such as example.org/team/course; empty: remove it")
     parser.add_argument("--book", default="", help="URL of the book, if not on GitHub")

@@ -86,7 +86,7 @@ def digest_of(root: Path) -> bytes:
 
 
 def without_local_paths(outputs: str) -> str:
-    """Return `outputs` with `…` in place of this machine's folders of data and libraries."""
+    """Return `outputs` with `…` instead of this machine's folders of data and libraries."""
     data = json.dumps(str(data_root()))[1:-1]
     return _LIBRARIES.sub("…/", outputs.replace(data, f"…/{data_root().name}"))
 

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 WIDE, NARROW = 8.0, 3.7  # largest widths in inches of 96 pixels
 LETTERS = 8.5  # points on a phone, which are 11.3 pixels
-NAMES, TITLE = 18, 44  # most letters in a line on a phone, beside and above a panel
+NAMES, TITLE = 18, 44  # most letters in a line on a phone, next to and above a panel
 MOST = 100_000  # bytes of an SVG; the shapes of a larger one become an image inside it
 
 _GREY = re.compile(r"(<(?:text|tspan|g) [^>]*?)fill: #(?:808080|7f7f7f)")
