@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from course_utils.command import cli
 from keepfed import command
 from keepfed.measure.watch import program, report_later, run_watched
 from keepfed.measure.watch.attach import prepare
@@ -77,16 +76,16 @@ def test_command_line_accepts_program_with_options(
     monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
-    assert cli.main(["watch", "python", "train.py", "--lines", "--out", "x"]) == 7
-    assert cli.main(["watch", "--lines", "--json", "--out", "y", "torchrun", "-m", "a"]) == 7
+    assert command.main(["watch", "python", "train.py", "--lines", "--out", "x"]) == 7
+    assert command.main(["watch", "--lines", "--json", "--out", "y", "torchrun", "-m", "a"]) == 7
     monkeypatch.setenv("SLURM_PROCID", "3")
-    assert cli.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
+    assert command.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
     assert ran == [
         (["python", "train.py", "--lines", "--out", "x"], "keepfed-watch", []),
         (["torchrun", "-m", "a"], "y", ["lines", "as_json"]),
         ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["price"]),
     ]
-    assert cli.main(["watch"]) == 2
+    assert command.main(["watch"]) == 2
 
 
 def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_watched_program_sees_no_package_of_keepfed(tmp_path: Path) -> None:
     assert [one.stderr for one in said] == ["False set()\n", "True {'<'}\n"]
 
 
-COURSE = "import sys\nfrom course_utils.command import cli\nsys.exit(cli.main(sys.argv[1:]))"
+KEEPFED = "import sys\nfrom keepfed.command import main\nsys.exit(main(sys.argv[1:]))"
 
 
 def test_record_is_kept_if_the_report_fails(
@@ -167,14 +166,14 @@ def test_record_is_kept_if_the_report_fails(
     assert "Could not create the report (NameError: " in said
     record = said.rpartition("keepfed watch --report ")[2]
     for _ in range(2):
-        assert cli.main(["watch", "--report", record]) == 0
+        assert command.main(["watch", "--report", record]) == 0
         assert "with exit code 5 before a DataLoader returned a batch" in capsys.readouterr().out
         facts = Path(record, program.RECORD)  # a newer version may know more
         facts.write_text(json.dumps({**json.loads(facts.read_text()), "new": 1}))
     shutil.rmtree(record)
     (tmp_path / "report.json").write_text("{", "utf-8")
     for folder, problem in (tmp_path, "is damaged"), (tmp_path / "none", "contains no report"):
-        assert cli.main(["watch", "--report", str(folder)]) == 1
+        assert command.main(["watch", "--report", str(folder)]) == 1
         assert problem in capsys.readouterr().err
 
 
@@ -188,7 +187,7 @@ def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
 def test_program_runs_unwatched_on_full_disk(tmp_path: Path) -> None:
-    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{COURSE}"
+    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{KEEPFED}"
     ending = [sys.executable, "-c", "print(1); raise SystemExit(5)"]
     watch = [sys.executable, "-B", "-c", full, "watch", "--out", str(tmp_path / "out"), *ending]
     run = subprocess.run(watch, capture_output=True, text=True)
@@ -198,9 +197,9 @@ def test_program_runs_unwatched_on_full_disk(tmp_path: Path) -> None:
 
 
 def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
-    course = [sys.executable, "-m", "course_utils.command.cli", "watch", "--out", str(out)]
+    keepfed = [sys.executable, "-m", "keepfed.command", "watch", "--out", str(out)]
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    launch = [*course, sys.executable, *(["-m", *torchrun] if ranks > 1 else [])]
+    launch = [*keepfed, sys.executable, *(["-m", *torchrun] if ranks > 1 else [])]
     return subprocess.Popen(
         [*launch, str(TRAIN), *arguments],
         stdout=subprocess.PIPE,
