@@ -83,6 +83,7 @@ else:
     c.JupyterHub.bind_url, c.JupyterHub.hub_ip = "http://:8000", "0.0.0.0"
     c.JupyterHub.hub_connect_ip = "hub"  # its name in compose.yml
     c.DockerSpawner.image = setting("COURSE_IMAGE")
+    c.DockerSpawner.pull_policy = "never"  # `compose build` made it; the name may be somebody's
     c.DockerSpawner.network_name = "fast-data-loaders"
     c.DockerSpawner.name_template = "course-learner-{username}"
     c.DockerSpawner.volumes = {"course-learner-{username}": "/learner"}

@@ -89,6 +89,7 @@ def test_nothing_is_installed_without_a_version() -> None:
 def test_compose_builds_its_image_and_only_binder_pulls_ours() -> None:
     assert f"&image fast-data-loaders:{__version__} " in COMPOSE
     assert "image: *image\n    pull_policy: build\n" in COMPOSE
+    assert 'DockerSpawner.pull_policy = "never"' in CONFIG
     assert stages(BINDER)[0].base == f"{address().fields()['image']}:{__version__}"
 
 
