@@ -60,13 +60,14 @@ def test_an_unhandled_signal_ends_both(tmp_path: Path) -> None:
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        watched = started(tmp_path, "SIGUSR1")
+        watched = started(tmp_path, "SIGUSR1", "SIGUSR2")
     finally:
         signal.signal(signal.SIGHUP, before)
     assert watched.stdout is not None
-    for send in (os.killpg, os.kill):
+    # two signals, because equal ones that arrive together are one
+    for send, number in (os.killpg, signal.SIGUSR1), (os.kill, signal.SIGUSR2):
         send(watched.pid, signal.SIGHUP)
-        send(watched.pid, signal.SIGUSR1)
-        assert int(watched.stdout.readline()) == signal.SIGUSR1
+        send(watched.pid, number)
+        assert int(watched.stdout.readline()) == number
     os.killpg(watched.pid, signal.SIGKILL)
     watched.communicate()
