@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     add("data", _data, "make the data", "--size S", parents=[sized])
     command = add("check", _check, "check installation and data", "--line")
     command.add_argument("--line", action="store_true", help="print one line for your teacher")
-    command = add("join", _join, "join the wall of a class, or show which is joined")
+    command = add("join", _join, "join the wall of a class, or show which is joined", "--off")
     command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
     command.add_argument("token", nargs="?", metavar="TOKEN", default="", help="token of the class")
     command.add_argument("--off", action="store_true", help="leave the wall")
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "wall",
         _wall,
         "show a class its guesses, its pace and who has solved the capstone",
-        "--lan --demo 20",
+        "--lan",
         more="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
     command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")

@@ -153,6 +153,16 @@ def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
     assert max(map(len, printed.splitlines())) <= 60
 
 
+def test_every_example_of_a_command_is_accepted_by_its_parser(capsys):
+    commands = re.findall(r"^    ([a-z-]+) ", cli._parser().format_help(), re.MULTILINE)
+    assert "wall" in commands
+    for name in commands:
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        for example in capsys.readouterr().out.partition("Examples:\n")[2].splitlines():
+            assert cli._parser().parse_args(example.split()[1:]), example
+
+
 def test_command_of_keepfed_is_named(capsys):
     assert cli.main(["watch", "python", "train.py"]) == 2
     assert capsys.readouterr().err == "course: This command is now `keepfed watch`.\n"
