@@ -171,7 +171,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]
     if not program:
-        raise KeepfedError("The program is missing. Example: watch python train.py", code=2)
+        raise KeepfedError("The program is missing. Example: keepfed watch python train.py", code=2)
     # each rank may run in its own `keepfed watch`
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"

@@ -60,5 +60,5 @@ def fill_the_card(*answers: float) -> Verdict:
         answers,
         NUMBERS,
         "A limit of 500,000 tokens/s costs nothing. Hardly any storage has too little bandwidth "
-        "for 2 MB/s, but a loader that tokenises, or requests each window, may be too slow.",
+        "for 2 MB/s, but a loader that tokenizes, or requests each window, may be too slow.",
     )

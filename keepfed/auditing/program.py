@@ -165,6 +165,6 @@ def main(words: Sequence[str], log: str | None, after: str | None, *, as_json: b
             print(wrap(line, indent=2))
         return 0
     if not words:
-        raise KeepfedError("The program is missing. Example: audit python train.py", code=2)
+        raise KeepfedError("The program is missing. Example: keepfed audit python train.py", code=2)
     paths = [Path(file) if file else None for file in (log, after)]
     return run_audited(words, log=paths[0], after=paths[1], as_json=as_json)

@@ -36,7 +36,7 @@ cu.ready("00")
 #
 # The machine decides how fast you can load data. Look for three things in this list: the cores, the
 # memory and the GPU. If you have no GPU, the course emulates one. Copies and training steps then take
-# as long as they would on a real GPU, and every picture is labelled as emulated.
+# as long as they would on a real GPU, and every picture is labeled as emulated.
 
 # %%
 from course_utils.hardware.machine import probe
@@ -47,7 +47,7 @@ print(probe())
 # ## A loop that reads neutrino events
 #
 # The data are simulated events of a neutrino telescope, one small file per event. The course also
-# emulates the file system of a busy computing centre, where the files are stored. Opening a file there
+# emulates the file system of a busy computing center, where the files are stored. Opening a file there
 # takes some milliseconds, and reading it takes about twice as long.
 #
 # A `Dataset` returns one event, and a `DataLoader` collects events into batches. You will write both
@@ -102,7 +102,7 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 #
 # Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of
 # them. Each row shows one part of the machine: `main` is your Python program, `copy` moves batches to
-# the GPU, and `gpu` computes. Each colour is a stage. **Hatched red is time in which the GPU waits and
+# the GPU, and `gpu` computes. Each color is a stage. **Hatched red is time in which the GPU waits and
 # costs money.**
 #
 # Follow one batch. `main` *reads* its 32 files one at a time, and then *collates* them into one

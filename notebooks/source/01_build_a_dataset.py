@@ -68,7 +68,7 @@ n_pulses = np.diff(offsets)
 print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))} runs")
 
 # %% [markdown]
-# A *track* crosses the detector, and a *cascade* is a ball of light. Colour shows time, and size shows
+# A *track* crosses the detector, and a *cascade* is a ball of light. Color shows time, and size shows
 # charge. Small grey dots are flagged as noise. The arrow shows the true path of the particle.
 
 # %%

@@ -613,7 +613,7 @@ cu.check("02.3", waiting_share)
 # ## What it costs
 #
 # If you speed up the step, check the loader again. In a [tutorial of
-# NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed precision made
+# NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing center, mixed precision made
 # training 4.1 times faster, so the loader has to deliver 4.1 times as much. If it cannot, somebody pays.
 #
 # ### Exercise 2.4 · 10 min · ●●○

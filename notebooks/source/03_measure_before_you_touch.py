@@ -503,7 +503,7 @@ for run in "first", "second", "third":
 
 # %% [markdown]
 # **Count what was served.** A [workshop of ALCF](https://github.com/argonne-lcf/ALCF_Hands_on_HPC_Workshop),
-# a supercomputing centre, printed 40.8 images per second with one worker and 506.9 with two. How can a
+# a supercomputing center, printed 40.8 images per second with one worker and 506.9 with two. How can a
 # second worker make loading twelve times faster? Here is our version, on an emulated object store behind
 # a cache:
 
@@ -726,7 +726,7 @@ machine
 # def decode(sample): ...
 # ```
 #
-# [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), which many centres have installed, keeps
+# [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), which many centers have installed, keeps
 # counts and sizes for each file of a job. [Recorder](https://github.com/uiuc-hpc/Recorder) keeps all calls
 # with their arguments. [DLIO](https://github.com/argonne-lcf/dlio_benchmark) is a benchmark that reads as
 # a training does, and sleeps while a GPU would compute. Here are recordings by DFTracer, of our loader and

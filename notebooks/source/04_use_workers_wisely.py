@@ -301,7 +301,7 @@ slower = decode_rates[4] / bound
 cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Linux only")
 
 # %% [markdown]
-# Your ratio cannot exceed your number of cores. The supercomputing centre
+# Your ratio cannot exceed your number of cores. The supercomputing center
 # [ALCF](https://www.alcf.anl.gov) measured 6 s of reading when each thread had its own core, and 30 s when
 # all threads shared one. Preprocessing took 19 s and 89 s.
 #

@@ -301,7 +301,7 @@ cu.check("07.2", Cached)
 # How long do the files stay? On many systems, until you remove them. Some clusters use Slurm's
 # `job_container/tmpfs`, which gives each job a private `/dev/shm` and empties it when the job ends. Then
 # jobs cannot share a copy. On a workstation, systemd may remove your files when you log out. If the node
-# has swap, the kernel may also move them to disk. Ask your computing centre, and remove what you staged:
+# has swap, the kernel may also move them to disk. Ask your computing center, and remove what you staged:
 
 # %%
 print("removed:", staged.unstage())

@@ -24,7 +24,7 @@ cu.ready("08")
 #
 # - *3 min* **Augment.** Show an original and its augmentations. Ask where this should happen: before
 #   the training, in the workers, or on the device?
-# - *3 min* **In the workers.** Prediction 08a. Look at the colours *transform* and *collate*.
+# - *3 min* **In the workers.** Prediction 08a. Look at the colors *transform* and *collate*.
 # - *3 min* **On the device.** Show the timeline before and after.
 # - *11 min* **Over the bus.** Prediction 08b, then exercise 8.1.
 # - *2 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask
@@ -34,7 +34,7 @@ cu.ready("08")
 #
 # **Leave out.** Exercise 8.2. Calculate one job together, on the board.
 #
-# **Board.** Draw one row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
+# **Board.** Draw one row: read, decode, crop, flip, colors, float, normalise, step. Draw the bus as a
 # line that cuts this row. This notebook only moves that line.
 
 # %% [markdown]

@@ -6,7 +6,7 @@
 #
 # **You will learn**
 #
-# - what it costs to tokenise in the loop, and how small tokens are, <!-- 12a -->
+# - what it costs to tokenize in the loop, and how small tokens are, <!-- 12a -->
 # - to tell from a few numbers whether loading can be the problem, <!-- 12b 12.1 -->
 # - to serve each token once per epoch, which two well-known loaders do not do. <!-- 12c 12d 12.2 -->
 #
@@ -58,11 +58,11 @@ print(numbers)
 print([tokenizer.decode([number]) for number in numbers])
 
 # %% [markdown]
-# A step of our GPU takes 5 ms for a batch of 4,096 tokens. One loop has the text in memory and tokenises each batch.
+# A step of our GPU takes 5 ms for a batch of 4,096 tokens. One loop has the text in memory and tokenizes each batch.
 # The other loop reads tokens from a file. Neither has workers. <!-- given -->
 
 # %%
-cu.predict("12a", "How long is the GPU idle in the loop that tokenises?", unit="% of the time")
+cu.predict("12a", "How long is the GPU idle in the loop that tokenizes?", unit="% of the time")
 
 # %%
 import numpy as np
@@ -104,7 +104,7 @@ Timeline(runs)
 cu.reveal("12a", 100 * runs["text"].summary().idle)
 
 # %% [markdown]
-# Tokenising is CPU work, and it is the same work in every epoch. If you do it once, two bytes per token are enough,
+# Tokenizing is CPU work, and it is the same work in every epoch. If you do it once, two bytes per token are enough,
 # because a vocabulary of up to 65,536 fits into uint16. Check `tokenizer.get_vocab_size()` first: `np.array([70_000])
 # .astype(np.uint16)` silently becomes 4,464. The file is mapped into memory, so a slice reads only the pages that it
 # needs. Only the tokens for the model become int64, because its first layer does not accept uint16.
@@ -168,7 +168,7 @@ cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 # %% [markdown]
 # Hardly any storage has too little bandwidth for that. *Requests* can still be too slow. On the course's busy Lustre, one
 # request takes 10 ms. <!-- given --> A reader that requests one window of 1,024 tokens at a time then gets about 100,000
-# tokens/s. <!-- given --> A loader can also be too slow if it tokenises in the loop, if it fills batches with empty
+# tokens/s. <!-- given --> A loader can also be too slow if it tokenizes in the loop, if it fills batches with empty
 # tokens, or if the model is very small.
 #
 # ## Windows
@@ -273,7 +273,7 @@ cu.check("12.2", window_starts)
 # %% [markdown]
 # ## You now can
 #
-# - tokenise once, and store tokens in two bytes if the vocabulary allows it,
+# - tokenize once, and store tokens in two bytes if the vocabulary allows it,
 # - tell from parameters and operations whether loading can limit a training,
 # - cut windows that serve every token once per epoch.
 #

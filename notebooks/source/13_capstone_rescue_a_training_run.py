@@ -50,7 +50,7 @@ cu.ready("13")
 # of a sentence. First, it learns without labels: the script hides the sensors of some pulses, and the
 # model predicts them from all other pulses. Then it learns where the particle came from.
 #
-# On the slow storage of a computing centre, the script starves its GPU. Here it is:
+# On the slow storage of a computing center, the script starves its GPU. Here it is:
 
 # %%
 from course_stories.capstone import hand_out

@@ -39,7 +39,7 @@ cu.ready("14")
 # ## Your files
 #
 # Suppose your data are in files of [ROOT](https://root.cern), the framework of particle physics. Signal and background
-# are in separate files, and each event has a weight. The files are at a computing centre on another continent, and you
+# are in separate files, and each event has a weight. The files are at a computing center on another continent, and you
 # read them over [XRootD](https://xrootd.org), a protocol for remote files. Each of our events is a *jet*, a narrow bundle
 # of particles. It has a few numbers and a list of particles, whose length varies. The jets imitate
 # [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set. The Python library uproot reads such files:

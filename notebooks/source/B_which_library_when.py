@@ -184,7 +184,7 @@ LibraryForm()
 # | [SPDL](https://facebookresearch.github.io/spdl) | a pipeline of threads, also in subprocesses | the code releases the GIL |
 # | [DALI](https://docs.nvidia.com/deeplearning/dali/) | pipelines on CPU and GPU; resumes | the CPU cannot decode fast enough |
 # | [FFCV](https://github.com/libffcv/ffcv) | its own file, compiled pipelines; last commits in June 2024 | images are on a local disk |
-# | [xbatcher](https://xbatcher.readthedocs.io/) | batches from labelled arrays, for example in Zarr | you have volumes or climate data |
+# | [xbatcher](https://xbatcher.readthedocs.io/) | batches from labeled arrays, for example in Zarr | you have volumes or climate data |
 # | [ROOT RDataLoader](https://root.cern/doc/v640/release-notes.html) | batches from ROOT files, since ROOT 6.40 | your events are in ROOT files |
 #
 # "Resumes" means that the library can continue in the middle of an epoch. A data format is a decision for

@@ -159,7 +159,7 @@ def _start_method() -> tuple[str, str]:
 def _gpu() -> tuple[str, str]:
     if there := known(gpus):
         return "; ".join(there), "the same cells measure the real one"
-    return "none", "an emulated accelerator is used, and every picture is labelled"
+    return "none", "an emulated accelerator is used, and every picture is labeled"
 
 
 def _disk(place: Path) -> tuple[str, str]:

@@ -58,7 +58,7 @@ def write_page(
     above = (
         f'{STYLE}<h1>What {escape(name)} waits for</h1><p class="verdict">{_html(verdict)}</p>'
         f"{_paragraphs(facts['warnings'])}{_tiles(run, worst, facts['warnings'])}{change}"
-        f"{'<h2>The proof</h2>' * bool(proof)}{_paragraphs(proof)}"
+        f"{'<h2>Before and now</h2>' * bool(proof)}{_paragraphs(proof)}"
         "<h2>The last iterations</h2>"
     )
     where = " · ".join(filter(None, (run.machine, run.ended)))

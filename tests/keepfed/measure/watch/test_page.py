@@ -89,7 +89,7 @@ def test_page_of_a_fast_loader_recommends_no_change(tmp_path: Path) -> None:
     said = words(tmp_path / "report.html")
     assert "Leave the loaders alone." in said
     assert "The change" not in said
-    assert "The proof" not in said
+    assert "Before and now" not in said
 
 
 def test_page_loads_nothing_and_escapes_the_command(tmp_path: Path) -> None:

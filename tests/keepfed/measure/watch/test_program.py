@@ -65,7 +65,7 @@ def test_sitecustomize_of_program_still_runs(
 
 
 def test_command_line_accepts_program_with_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = []
 
@@ -85,7 +85,9 @@ def test_command_line_accepts_program_with_options(
         (["torchrun", "-m", "a"], "y", ["lines", "as_json"]),
         ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["price"]),
     ]
-    assert command.main(["watch"]) == 2
+    for verb in "watch", "audit":
+        assert command.main([verb]) == 2
+        assert f"Example: keepfed {verb} python" in capsys.readouterr().err
 
 
 def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
