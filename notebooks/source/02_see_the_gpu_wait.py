@@ -84,7 +84,7 @@ slowdown_per_event = (111.39 / 128) / (86_400 / (10 * 100_000))  ### SOLUTION
 cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
 
 # %% [markdown]
-# The file is larger than planned. But why does *one event* take ten times as long?
+# The plan had an error. But why does *one event* take longer than before?
 #
 # ## The cliff
 #

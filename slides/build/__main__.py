@@ -59,14 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         built.append(file)
         print(f"{file.relative_to(SLIDES.parent)}: {len(deck.slides)} slides")
     if built and (options.check or options.shots or not options.no_pdf):
-        with browser() as context:
-            for file in built:
-                if not options.no_pdf:
-                    print(print_pdf(context, file).relative_to(SLIDES.parent))
-                if options.check:
-                    found += measured(context, file)
-                if options.shots:
-                    pictures(context, file, options.shots)
+        try:
+            with browser() as context:
+                for file in built:
+                    if not options.no_pdf:
+                        print(print_pdf(context, file).relative_to(SLIDES.parent))
+                    if options.check:
+                        found += measured(context, file)
+                    if options.shots:
+                        pictures(context, file, options.shots)
+        except FileNotFoundError as error:  # the HTML is complete
+            found.append(str(error))
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
     return 1 if found else 0
 

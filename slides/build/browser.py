@@ -29,7 +29,8 @@ def browser() -> Iterator[BrowserContext]:
     executable = next(filter(None, map(shutil.which, _NAMES)), None)
     if executable is None:
         raise FileNotFoundError(
-            "Chromium was not found. Install it. On Debian or Ubuntu: apt install chromium."
+            "Only HTML was written, because Chromium was not found. "
+            "Install it. On Debian or Ubuntu: apt install chromium."
         )
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=_FLAGS)

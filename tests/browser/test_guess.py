@@ -87,7 +87,7 @@ def ask(page: Page, key: str) -> Locator:
 def test_what_follows_a_question_is_hidden_until_a_guess_that_is_a_number(page: Page) -> None:
     assert texts(page) == ["Before", "Next", "Text", "Two"]
     page.keyboard.press("Tab")
-    for text, problem in (("", "'' is not"), ("abc", "'abc' is not"), ("101", "between 0 and 100")):
+    for text, problem in (("", "Enter a"), ("abc", "'abc' is not"), ("101", "between 0 and 100")):
         page.keyboard.press("ControlOrMeta+a")
         page.keyboard.type(text)
         page.keyboard.press("Enter")
@@ -143,7 +143,7 @@ def test_a_guess_is_read_and_compared_as_in_the_notebook(page: Page) -> None:
         assert said == Reveal("00a", "", guess, measured, "times").sentence
     for unit, text in product(
         ("%", "it/s", ""),
-        ("40", " 40 %", "1,234.5", "0,5", ".5", "-1", "1e3", "inf", "0x1", "4 it/s"),
+        ("40", " 40 %", "1,234.5", "0,5", ".5", "-1", "1e3", "inf", "0x1", "4 it/s", " "),
     ):
         found = page.evaluate("given => readNumber(...given)", [text, unit])
         assert found["problem"] or found["guess"] == _read_guess(text, unit)
@@ -156,7 +156,8 @@ def test_an_exercise_is_checked_in_the_page_as_in_the_notebook(page: Page) -> No
     for events, days, said in (
         ("1e6", "1", "The plan was a million events"),
         ("abc", "1", "events_per_epoch = no number: This does not follow"),
-        ("78_125 * 128", "100.72", "days_ten_epochs = 100.7: The bar shows one epoch"),
+        ("78_125 * 128", "100.72", "days_ten_epochs = 100.72: The bar shows one epoch"),
+        ("1e7", "101.5", "days_ten_epochs = 101.5: The bar shows one epoch"),
         ("10,000,000", "1,007", "Right: exercise 2.1"),
     ):
         page.get_by_label("events_per_epoch").fill(events)

@@ -68,6 +68,16 @@ def test_every_slide_is_legible_and_needs_no_network(capsys) -> None:
     assert len(decks()) == 3
 
 
+def test_without_chromium_the_html_is_written_and_a_sentence_names_what_to_install(
+    monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main(["why_data"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("slides/built/why_data.html")
+    assert re.match("Only HTML was written.*apt install chromium", err)
+
+
 def test_build_is_reproducible(tmp_path: Path) -> None:
     assert built(tmp_path).read_bytes() == built(tmp_path).read_bytes()
 

@@ -166,7 +166,8 @@ def _read_guess(text: str, unit: str) -> float:
     with suppress(ValueError):
         number = float(bare)
     if not math.isfinite(number):
-        raise CourseError(f"{text!r} is not a number. Enter a number, for example 40.")
+        problem = f"{text!r} is not a number. " if bare else ""
+        raise CourseError(f"{problem}Enter a number, for example 40.")
     if unit == "%" and not 0 <= number <= 100:
         raise CourseError("A share must be between 0 and 100 %.")
     if unit and number < 0:

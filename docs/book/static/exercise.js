@@ -19,7 +19,7 @@ function feedback([, within, cases], text) {
   const number = calculate(text);
   const isNear = (value) => Math.abs(number - value) <= within * Math.max(Math.abs(number), Math.abs(value));
   const known = cases.find(([value]) => value === null || isNear(value));
-  return known[1].replace(" = nan:", () => ` = ${Number.isNaN(number) ? "no number" : number.toLocaleString("en-US")}:`);
+  return known[1].replace(/ = [^:<]+:/, () => ` = ${Number.isNaN(number) ? "no number" : number.toLocaleString("en-US")}:`);
 }
 
 for (const place of document.querySelectorAll("[data-exercise]")) {

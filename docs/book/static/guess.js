@@ -47,7 +47,7 @@ function readNumber(text, unit = "") {
   let problem = "";
   if (unit && guess < 0) problem = `A number in ${unit} cannot be negative. Enter a number, for example 40.`;
   if (unit === "%" && (guess < 0 || guess > 100)) problem = "A share must be between 0 and 100 %.";
-  if (!Number.isFinite(guess)) problem = `'${text}' is not a number. Enter a number, for example 40.`;
+  if (!Number.isFinite(guess)) problem = `${bare && `'${text}' is not a number. `}Enter a number, for example 40.`;
   return { guess, problem };
 }
 
