@@ -13,8 +13,9 @@ from keepfed.files import replace_file
 def test_environment_sets_data_folder_and_size(monkeypatch, tmp_path):
     monkeypatch.delenv("COURSE_DATA", raising=False)
     monkeypatch.delenv("COURSE_SIZE")
-    assert (paths.data_root(), paths.data_size()) == ((paths.REPO / "data").resolve(), "M")
+    assert paths.data_root() == (paths.REPO / "data").resolve()
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    assert paths.data_size() == "M"
     monkeypatch.setenv("COURSE_SIZE", "l")
     assert (paths.data_root(), paths.data_size()) == (tmp_path, "L")
     monkeypatch.setenv("COURSE_SIZE", "XL")

@@ -80,9 +80,10 @@ def test_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, limit_kb: int)
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kb * 1024, limit_kb * 1024))
 
-    assert run(tmp_path / "events", prepare=limit) == (
-        1,
+    code, text = run(tmp_path / "events", prepare=limit)
+    assert code == 1
+    assert text.splitlines()[1:] == [
         "The disk is full. Free some space, or choose another folder with COURSE_DATA, and run "
-        "again.\n",
-    )
+        "again."
+    ]
     assert [path.name for path in tmp_path.iterdir()] == [".events.lock"]

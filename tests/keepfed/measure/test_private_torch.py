@@ -22,7 +22,7 @@ BY_NAME = ("getattr", "hasattr", "setattr", "attrgetter")
 ELSEWHERE = {
     "_exit", "_getframe", "_make", "_replace", "_render_traceback_", "_forkserver",
     "_forkserver_pid", "_preload_modules", "_process_children", "_pid", "_strip_protocol",
-    "_emulated_pinned", "_trace_batch", "_asdict", "_step_timer", "_connections",
+    "_emulated_pinned", "_trace_batch", "_asdict", "_step_timer", "_connections", "_showtraceback",
 }  # fmt: skip
 
 

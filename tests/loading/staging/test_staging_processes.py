@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import getpass
 import multiprocessing
 import os
 import platform
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -221,8 +223,9 @@ def test_full_disk_is_reported_and_holds_no_partial_copy(
 def test_missing_permission_is_reported_with_the_path(
     source: Path, shm: Path, results: Any
 ) -> None:
-    for folder in source.parents[:3]:
-        folder.chmod(0o755)  # those of pytest are private
+    for folder in source.parents:
+        if folder.is_relative_to(Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}")):
+            folder.chmod(0o755)  # those of pytest are private
     shm.chmod(0o555)
     start(stage, source, shm, results, True).join()
     assert results.get() == (

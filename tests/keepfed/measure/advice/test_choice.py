@@ -110,6 +110,9 @@ def test_simplest_good_trial_is_recommended() -> None:
         recommend(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how
         is None
     )
+    stream = changed(waits, kind="stream")
+    shared = recommend(stream, "storage", [Trial("more-workers", many, 0.03)]).change
+    assert "if __iter__ gives each worker its own share" in shared
     for iteration_s in (0.1, 0.058):  # slower, or gaining too little
         found = recommend(waits, "storage", [Trial("more-workers", few, iteration_s)])
         assert (found.how, found.at_most) == (None, True)
