@@ -124,7 +124,8 @@ function show(list, text) {
   list.replaceChildren(...found.map((entry) => {
     const item = document.createElement("li"), link = document.createElement("a");
     Object.assign(link, { href: `field_guide/${entry.name}.html`, textContent: entry.title });
-    item.append(link, ` ${entry.fix.join(" ")}`);
+    const parts = ` ${entry.fix.join(" ")}`.split("`"); // every second one is code
+    item.append(link, ...parts.map((part, n) => (n % 2 ? Object.assign(document.createElement("code"), { textContent: part }) : part)));
     return item;
   }));
   if (!found.length && text.trim()) list.append(Object.assign(document.createElement("li"), { textContent: notKnown(text) }));
