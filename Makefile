@@ -43,10 +43,10 @@ test-browser: $(DEVELOP) ## JupyterLab, slides and book in a real browser
 durations: $(DEVELOP) ## measure how long the tests take, which decides their order
 	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone" --store-durations
 
-lint: $(DEVELOP) ## check style, types and plain English
+lint: $(DEVELOP) ## check style, types, plain English and the number of lines
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check
 	@$(VENV) -m mypy
-	@$(VENV) docs/plain_english.py --strict
+	@$(VENV) docs/plain_english.py --strict && $(VENV) docs/budget.py
 
 imports: $(DEVELOP) ## check the imports between layers and packages
 	@$(VENV) docs/import_graph.py
