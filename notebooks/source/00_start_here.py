@@ -133,7 +133,7 @@ box
 # ### Exercise 0.1 · 5 min · ●○○
 #
 # Bring the idle time below **5 %**. Use only the switches *Strategy* and *Workers*. <!-- given -->
-# Which change saves the most, and which one almost nothing? Tell your neighbour, then run the check.
+# Which change saves the most, and which one almost nothing? Decide, then run the check.
 
 # %% tags=["solution"]
 box.state = {**box.state, "strategy": "CUDA prefetch", "workers": 2}
@@ -239,9 +239,9 @@ cu.cleanup_workers()
 #
 # **Guesses.**
 #
-# - **00a** Most say 60 to 90, because "the GPU does the work". The answer is about a fifth.
-# - **00b** Most say 2. The answer is a little less, because the workers have to start first. People who say
-#   1.2 think of two programs that share the cores, but these workers wait for a storage and hardly
+# - **00a** Tempting: 60 to 90, because "the GPU does the work". The answer is about a fifth.
+# - **00b** Tempting: 2. The answer is a little less, because the workers have to start first. A guess
+#   of 1.2 takes workers for programs that share the cores, but these wait for a storage and hardly
 #   compute.
 #
 # **Goes wrong.**

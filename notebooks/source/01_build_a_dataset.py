@@ -274,8 +274,8 @@ cu.reveal("01b", 100 * np.mean(padding))
 #
 # **Guesses.**
 #
-# - **01b** Most say 30 to 50, because they think of the typical length. The answer is about 70, because
-#   one long event makes the whole batch wide. People forget the tail of the histogram, so point at it
+# - **01b** Tempting: 30 to 50, the padding at a typical length. The answer is about 70, because
+#   one long event makes the whole batch wide. The tail of the histogram is easy to forget, so point at it
 #   afterwards.
 #
 # **Goes wrong.**
@@ -458,7 +458,7 @@ print(server.counters())
 #
 # **Guesses.**
 #
-# - **01d** Most say 50 or more. The answer is about a sixth, because the GPU waits while the main process
+# - **01d** Tempting: 50 or more. The answer is about a sixth, because the GPU waits while the main process
 #   reads and decodes.
 
 # %% [markdown]
@@ -545,7 +545,7 @@ for dataset in (events, corpus):
 #
 # **Guesses.**
 #
-# - **01e** Most say 2 to 5, because "reading is reading". The answer is a factor of hundreds or more,
+# - **01e** Tempting: 2 to 5, because "reading is reading". The answer is a factor of hundreds or more,
 #   because the text must be read word by word.
 # - **01f** People who think that every epoch shows all events say 100. It is 63.
 #

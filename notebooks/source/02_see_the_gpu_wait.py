@@ -390,7 +390,7 @@ cu.reveal("02e", rate(ahead))
 #   loader. With T = max(...) on the board, it is easy.
 # - **02e** This is the prediction to wait for. 20 is tempting. The speed does not change, and the model
 #   says 12.5.
-# - **02f** "A larger model" is the right answer. Few choose it, because everybody has heard that large
+# - **02f** "A larger model" is the right answer. Tempting: the others, because everybody has heard that large
 #   models need fast loaders.
 #
 # **Goes wrong.**

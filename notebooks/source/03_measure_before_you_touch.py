@@ -184,7 +184,7 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 #
 # **Guesses.**
 #
-# - **03a** Many say 2 or more, because the loop has no workers. The answer is hardly above 1, because
+# - **03a** Tempting: 2 or more, because the loop has no workers. The answer is hardly above 1, because
 #   the GPU is the limit.
 # - **03b** People who have never profiled CUDA say 40. The answer is almost 0.
 # - **03c** "It is gone" is a common answer. Ask where 40 ms of work could go. The line that copies the
@@ -577,7 +577,7 @@ cu.check("03.3", flaws)
 #
 # **Guesses.**
 #
-# - **03d** Many say 1 to 2. The answer is 2 or more, sometimes far more, because the first eight batches
+# - **03d** Tempting: 1 to 2. The answer is 2 or more, sometimes far more, because the first eight batches
 #   were ready before the clock started.
 #
 # **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3, the room

@@ -257,13 +257,13 @@ cu.check("04.1", choose_workers)
 # **Guesses.**
 #
 # - **04a** People who know it say 0. The others say the number of samples.
-# - **04b** Most say about 4, which is right.
-# - **04c** Many say "four workers, four times". The answer is at most the number of cores, so 2 or less on
+# - **04b** About 4.
+# - **04c** Tempting: "four workers, four times". The answer is at most the number of cores, so 2 or less on
 #   two cores. On a machine with 8 cores it *is* nearly four. Let them increase the number of workers until
 #   the curve bends.
-# - **04d** Many say "four workers, so four times". The answer is about the number of cores that the
+# - **04d** Tempting: "four workers, so four times". The answer is about the number of cores that the
 #   workers had before.
-# - **04e** Many say "raises an error", because that would be useful. In fact, the loop waits forever.
+# - **04e** Tempting: "raises an error", because that would be useful. In fact, the loop waits forever.
 #
 # **Goes wrong.**
 #
@@ -772,12 +772,12 @@ cu.reveal("04i", megabytes)
 #
 # **Guesses.**
 #
-# - **04f** Most say 2. The answer is 5 or more, because a spawned worker imports torch.
-# - **04g** Most say 1, because "numpy is fast anyway", or 2, the number of workers. The answer depends on
+# - **04f** Tempting: 2. The answer is 5 or more, because a spawned worker imports torch.
+# - **04g** Tempting: 1, because "numpy is fast anyway", or 2, the number of workers. The answer depends on
 #   the machine. On virtual machines it can be 10 or more.
-# - **04h** Many say 0, because the list is only read. The list itself takes about 30 MB. The answer is about
+# - **04h** Tempting: 0, because the list is only read. The list itself takes about 30 MB. The answer is about
 #   half of this, because each worker copies the half that it reads.
-# - **04i** Most say 24, and good guesses are 48. The answer is 56, because one batch is in use.
+# - **04i** Tempting: 24, or better 48. The answer is 56, because one batch is in use.
 #
 # **Goes wrong.**
 #

@@ -215,7 +215,7 @@ cu.check("05.1", ShardStream)
 #
 # **Guesses.**
 #
-# - **05a** Most people say 1,024. Those who count full batches say 960. Ask both to explain before
+# - **05a** Tempting: 1,024, or 960 if you count full batches. Let both be explained before
 #   somebody gives the answer. The answer is nearly four times as many. Some will see 3,904, because a
 #   worker whose random start is 0 has one batch more.
 #
@@ -385,7 +385,7 @@ cu.check("05.2", at_once, chunk, buffer)
 #
 # **Guesses.**
 #
-# - **05b** Many say 16. The answer is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 +
+# - **05b** Tempting: 16. The answer is about 6, because each step takes 20 ms anyway: (160 + 20) / (10 +
 #   20). It hardly depends on the machine, because the storage is emulated.
 # - **05c** A buffer sounds like mixing, so people say 1 to 1.5. The answer is about 5. On this file a
 #   buffer is hardly better than none.
@@ -669,7 +669,7 @@ cu.check("05.3", Prefetcher)
 #
 # - **05e** 96 is the answer for one process. It is 64. Draw four boxes of 25 numbers, and cross out nine
 #   in each.
-# - **05f** Most say "a new one", because we set the epoch. It is the same one. Ask whose copy we changed.
+# - **05f** Tempting: "a new one", because we set the epoch. It is the same one. Ask whose copy we changed.
 #
 # **Goes wrong.**
 #
@@ -837,4 +837,4 @@ for workers in 1, 2:
 #
 # - **05g** Some say 1, because every event is still read. It is nearly 16, because even a single batch needs every row
 #   group. Now a group is read only once for 16 batches.
-# - **05h** Most say 8. It is 5, because 0 + 1 = 1 + 0.
+# - **05h** Tempting: 8. It is 5, because 0 + 1 = 1 + 0.

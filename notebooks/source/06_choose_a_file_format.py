@@ -174,9 +174,9 @@ cu.check("06.1", training, histogram, display, one_pass)
 #
 # **Guesses.**
 #
-# - **06a** Most say 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
+# - **06a** Tempting: 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
 #   request per event, and in one large file requests merge.
-# - **06b** Most say "less than one", because a filter is called push-down. The answer is the whole file,
+# - **06b** Tempting: "less than one", because a filter is called push-down. The answer is the whole file,
 #   because every group contains small and large ids.
 #
 # **Goes wrong.**
@@ -454,8 +454,8 @@ cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 #
 # **Guesses.**
 #
-# - **06c** Most say 10 to 50, because each step sounds like a detail. It is hundreds of times.
-# - **06d** Many say 2, "as in notebook 00". It is far less than 1. Ask what a worker must do with a batch that
+# - **06c** Tempting: 10 to 50, because each step sounds like a detail. It is hundreds of times.
+# - **06d** Tempting: 2, "as in notebook 00". It is far less than 1. Ask what a worker must do with a batch that
 #   is ready.
 
 # %% [markdown]
@@ -923,9 +923,9 @@ cu.check("06.4", to_uint16)
 #
 # **Guesses.**
 #
-# - **06e** Most say "two threads", because there are two cores. The answer is one, because a gather ends
+# - **06e** Tempting: "two threads", because there are two cores. The answer is one, because a gather ends
 #   with its slowest thread. Run it during a video call to show this.
-# - **06f** Most say npz. It is `np.load`.
+# - **06f** Tempting: npz. It is `np.load`.
 # - **06g** Faster on the network only. Ask for the reason before you show the picture.
 # - **06h** Ask who expects an error. The result is another number, without a warning.
 #

@@ -362,13 +362,13 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 #
 # **Guesses.**
 #
-# - **07a** Most say 10 or more, because everybody has heard that `/dev/shm` is fast. The answer is about 1,
+# - **07a** Tempting: 10 or more, because everybody has heard that `/dev/shm` is fast. The answer is about 1,
 #   because both are memory.
-# - **07b** Many say 2 or 3. The answer is about 1, because staging small files opens each of them, as an
+# - **07b** Tempting: 2 or 3. The answer is about 1, because staging small files opens each of them, as an
 #   epoch does.
 # - **07c** If somebody expects an error, ask which line would raise it. The second job reads half of
 #   the pulses.
-# - **07d** Most say 0, "they are in the cache". It is all 64. Notebook 04 has the reason. Each worker
+# - **07d** Tempting: 0, "they are in the cache". It is all 64. Notebook 04 has the reason. Each worker
 #   has its own copy.
 #
 # **Goes wrong.**
@@ -576,7 +576,7 @@ cu.reveal("07e", stretches["cut, then cached"])
 #
 # **Guesses.**
 #
-# - **07e** Most say 8, one per epoch. The answer is 1, because a cached random stretch never changes.
+# - **07e** Tempting: 8, one per epoch. The answer is 1, because a cached random stretch never changes.
 #
 # **Goes wrong.**
 #

@@ -400,7 +400,7 @@ cu.check("08.2", where_to_augment)
 # **Guesses.**
 #
 # - **08c** People who have used v2 say 64. It is 1.
-# - **08d** Many say 1, "the GPU is so fast". The answer is 1.25, because a busy GPU needs the complete A
+# - **08d** Tempting: 1, "the GPU is so fast". The answer is 1.25, because a busy GPU needs the complete A
 #   for each step.
 #
 # **Goes wrong.**
@@ -480,7 +480,7 @@ cu.check("08.3", random_crops)
 #
 # **Guesses.**
 #
-# - **08e** Most say 2 to 10, "batches are faster". On a CPU the batch is slower, because it does not
+# - **08e** Tempting: 2 to 10, "batches are faster". On a CPU the batch is slower, because it does not
 #   fit into the processor's cache.
 # - **08f** Some say 2, "as many as there are cores". It is several times that. Ask which work was
 #   unnecessary before.
@@ -842,9 +842,9 @@ cu.check("08.4", join_graphs)
 #
 # **Guesses.**
 #
-# - **08g** Many say 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
+# - **08g** Tempting: 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
 #   of error a wrong calibration causes.
-# - **08h** Most say 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.
+# - **08h** Tempting: 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.
 #
 # **Goes wrong.**
 #

@@ -491,13 +491,13 @@ cu.check("09.2", Prefetcher)
 #
 # **Guesses.**
 #
-# - **09a** Most say "both with non_blocking", because of the name. Only pinned memory with `non_blocking` is right.
-# - **09b** Most say less than 1, because pinned copies are fast. It is more than 1, up to 2, because pinning copies.
+# - **09a** Tempting: "both with non_blocking", because of the name. Only pinned memory with `non_blocking` is right.
+# - **09b** Tempting: less than 1, because pinned copies are fast. It is more than 1, up to 2, because pinning copies.
 # - **09c** People who have seen the comment say "yes". The answer is no, because the copy is only enqueued.
-# - **09d** Most say 80 to 100. Let somebody draw the one queue. It is 0.
-# - **09e** Most say 18 or 19, because races seem rare. On an emulated GPU it is 0. A real GPU often hides the bug.
-# - **09f** Most say 6, "because now it waits". It is about half of them. Ask who still holds batch 0.
-# - **09g** Most say 2 to 4. Ten are proven.
+# - **09d** Tempting: 80 to 100. Let somebody draw the one queue. It is 0.
+# - **09e** Tempting: 18 or 19, because races seem rare. On an emulated GPU it is 0. A real GPU often hides the bug.
+# - **09f** Tempting: 6, "because now it waits". It is about half of them. Ask who still holds batch 0.
+# - **09g** Tempting: 2 to 4. Ten are proven.
 #
 # **Goes wrong.**
 #
@@ -738,8 +738,8 @@ cu.check("09.3", step_time_ms)
 #
 # **Guesses.**
 #
-# - **09h** Most say "as much as design 4". It is 0, because this design also waits for the copy that has just begun.
-# - **09i** Most say up to 2. It is 1, because the workers are slower than step and copy together.
+# - **09h** Tempting: "as much as design 4". It is 0, because this design also waits for the copy that has just begun.
+# - **09i** Tempting: up to 2. It is 1, because the workers are slower than step and copy together.
 #
 # **Extra.** Homework: seven designs, a real GPU, what prefetching cannot do, and 9.3. In 9.3, people who have not read
 # 09b take pinning in the loop for free.

@@ -257,11 +257,11 @@ cu.check("12.2", window_starts)
 #
 # **Guesses.**
 #
-# - **12a** Most say 5 to 20, because a tokenizer is fast. It is about 90. The number depends on the machine,
+# - **12a** Tempting: 5 to 20, because a tokenizer is fast. It is about 90. The number depends on the machine,
 #   but the GPU always waits.
-# - **12b** Most say MB. It is about 20 kB/s.
+# - **12b** Tempting: MB. It is about 20 kB/s.
 # - **12c** The tempting answer is 0, because there are as many windows as fit. It is 1/e, about 37.
-# - **12d** Most say 0 or 37 again. It is a sixth. Draw two neighbours with offsets u and v. The gap is
+# - **12d** Tempting: 0 or 37 again. It is a sixth. Draw two neighbours with offsets u and v. The gap is
 #   v − u if that is positive, which is 1/6 on average.
 #
 # **Goes wrong.**
@@ -456,9 +456,9 @@ plot_mask(max(ends, key=np.sum))
 #
 # **Guesses.**
 #
-# - **12e** Most say 1 or 0. It is about 10. Ask for the relative error, and for which share it would be
+# - **12e** Tempting: 1 or 0. It is about 10. Ask for the relative error, and for which share it would be
 #   1 %.
-# - **12f** Most say 10 to 30. It is about 70, because one long document fills up its whole batch.
+# - **12f** Tempting: 10 to 30. It is about 70, because one long document fills up its whole batch.
 #
 # **Goes wrong.**
 #

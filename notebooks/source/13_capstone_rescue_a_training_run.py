@@ -235,8 +235,8 @@ write_report()
 #
 # **Guesses.**
 #
-# - **13a** Most say 50 and more, because the script "only" reads small events. It is below 10.
-# - **13b** Most say hundreds or thousands, because two epochs are few. It is about 30. A guess without a
+# - **13a** Tempting: 50 and more, because the script "only" reads small events. It is below 10.
+# - **13b** Tempting: hundreds or thousands, because two epochs are few. It is about 30. A guess without a
 #   model would reach 5,000.
 #
 # **Goes wrong.**

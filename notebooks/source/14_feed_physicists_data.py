@@ -342,9 +342,9 @@ cu.check("14.3", changes)
 #
 # **Guesses.**
 #
-# - **14a** Most say 10 to 1,000. It is the number of jets in a cluster, 125.
+# - **14a** Tempting: 10 to 1,000. It is the number of jets in a cluster, 125.
 # - **14b** People who trust random order say 64. It is between 1 and 2.
-# - **14c** Many say 5 or 10. It is 2, because conversion is one epoch of reading. Ask what four workers change.
+# - **14c** Tempting: 5 or 10. It is 2, because conversion is one epoch of reading. Ask what four workers change.
 # - **14d** People who subtract say 60 or 80. It is 36.
 #
 # **Goes wrong.**

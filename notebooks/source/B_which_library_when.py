@@ -45,10 +45,10 @@ cu.ready("B")
 #
 # **Guesses.**
 #
-# - **Ba** Most say 2 to 5, because all of them claim to be fast. It is hundreds of times and more.
-# - **Bb** Most say as many as before, or 1. It is far fewer than before, and still more than 1, because
+# - **Ba** Tempting: 2 to 5, because all of them claim to be fast. It is hundreds of times and more.
+# - **Bb** Tempting: as many as before, or 1. It is far fewer than before, and still more than 1, because
 #   copies remain.
-# - **Bc** Most say 7, a third of 20. It is all 20.
+# - **Bc** Tempting: 7, a third of 20. It is all 20.
 #
 # **Goes wrong.**
 #
