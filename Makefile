@@ -19,7 +19,7 @@ help: ## list the verbs
 lab: $(READY) ## install what is missing, make the data, open the notebooks (CUDA=1: PyTorch with CUDA)
 	@$(VENV) -m course_utils.command.cli lab
 
-test: $(DEVELOP) ## unit tests, every notebook and a real browser, in six minutes on two cores
+test: $(DEVELOP) ## unit tests, every notebook and a real browser
 	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone"
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
