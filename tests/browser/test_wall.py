@@ -149,15 +149,15 @@ def test_desk_and_phone_follow_each_other(
     expect(desk.get_by_role("status")).to_contain_text("1 of 61 have guessed")
     desk.get_by_label("Question").select_option("02a")
     expect(phone.locator("h1")).to_contain_text("page cache")
-    field = phone.get_by_label("Your guess")
     for text, said in (("about", "Enter a number"), ("40,5", "Saved: 40.5 %")):
-        field.fill(text)
+        phone.get_by_label("Your guess").fill(text)
         phone.get_by_role("button", name="Send").click()
         expect(phone.get_by_role("status")).to_contain_text(said)
     phone.screenshot(path=SHOTS / "wall-phone.png")
     desk.get_by_text("Enter the measured value").click()
     desk.get_by_label("Measured value").fill("19")
     desk.get_by_role("button", name="Send").click()
+    expect(desk.get_by_role("status")).to_contain_text("Measured: 19 %")
     expect(desk.get_by_role("button", name="Cover")).to_be_visible()
     assert 0.19 in wall.picture()["marks"]
     assert wall.picture()["uncovered"]
