@@ -38,8 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = light.new_parser("course", __doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     sized = argparse.ArgumentParser(add_help=False)
-    defaults = "size of the data (default: what exists, or M)"
-    sized.add_argument("--size", choices=paths.SIZES, help=defaults)
+    sized.add_argument("--size", choices=paths.SIZES, help="data size (default: what exists, or M)")
 
     def add(name: str, run: Any, *texts: str, **options: Any) -> argparse.ArgumentParser:
         command = light.new_command(commands, name, *texts, **options)
@@ -154,7 +153,11 @@ def _data_behind(missing: Sequence[str], state: Path) -> Iterator[None]:
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, process.pid, 19)
     _say(f"The other data follow in the background: {', '.join(missing)}.")
-    yield
+    try:
+        yield
+    except BaseException:  # JupyterLab did not start, or was interrupted before
+        process.terminate()
+        raise
     if process.poll() is None:
         _say("Waiting until all data exist. To stop, press Ctrl-C; the next start continues.")
     try:
@@ -166,9 +169,8 @@ def _data_behind(missing: Sequence[str], state: Path) -> Iterator[None]:
 
 def _interrupt_at_the_end() -> None:
     """Treat a closed terminal and a request to end like Ctrl-C."""
-    for ending in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, ending):
-            signal.signal(getattr(signal, ending), signal.default_int_handler)
+    for ending in {"SIGTERM", "SIGHUP"} & vars(signal).keys():
+        signal.signal(getattr(signal, ending), signal.default_int_handler)
 
 
 def _hand_out(arguments: argparse.Namespace) -> int:

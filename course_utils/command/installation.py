@@ -20,7 +20,6 @@ from keepfed.formatting import plural
 _PROJECT = "keepfed"
 _READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
 _EXTRAS = ("", "colab", "course", "images", "later", "notebook")  # what the course needs
-_PROGRAMS = {"py-spy"}  # packages without a module
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _versions() -> str:
 
 def _imports() -> str:
     for package in _required():
-        if package.name not in _PROGRAMS:
+        if package.name != "py-spy":  # a program without a module
             name = IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
             importlib.import_module(name)
     return "every package can be imported"

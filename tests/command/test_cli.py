@@ -86,6 +86,11 @@ def test_data_that_are_asked_to_stop_leave_nothing_half(monkeypatch, tmp_path):
         process.terminate()
     assert process.returncode == 130
     assert [path.name for path in tmp_path.iterdir()] == [".events-S.lock"]
+    ended, end = [], subprocess.Popen.terminate
+    monkeypatch.setattr(subprocess.Popen, "terminate", lambda it: end(it) or ended.append(it))
+    with pytest.raises(KeyboardInterrupt), cli._data_behind(["events"], tmp_path):
+        raise KeyboardInterrupt  # while JupyterLab starts
+    assert ended[0].wait() != 0  # it did not complete
 
 
 def test_hand_out_copies_to_any_folder_and_keeps_what_was_edited(tmp_path, capsys):

@@ -6,13 +6,8 @@ import pytest
 from docs.budget import main
 
 ROOMS = """
-[shop]
-paths = ["shop"]
-lines = {shop}
-
-[cellar]
-paths = ["shop/cellar", "setup.py"]
-lines = 3
+shop = {{paths = ["shop"], lines = {shop}}}
+cellar = {{paths = ["shop/cellar", "setup.py"], lines = 3}}
 """
 
 
