@@ -12,7 +12,7 @@ MOST = 4  # findings of one kind that the text lists
 
 
 class FindingKind(NamedTuple):
-    """FindingKind of finding."""
+    """What a kind of finding advises, and what would make it right."""
 
     change: str  # what to change if it is wrong
     entry: str = ""  # entry of the field guide

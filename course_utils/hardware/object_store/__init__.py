@@ -1,4 +1,3 @@
 """Emulated object store: a folder served over HTTP by a subprocess."""
 
-from course_utils.hardware.object_store.server import address, serve
 from course_utils.hardware.object_store.store import ObjectStore, object_store
