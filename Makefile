@@ -5,13 +5,13 @@ VENV := .venv/bin/python
 READY := .venv/.ready
 DEVELOP := .venv/.develop
 PROCESSES := -n 4
-ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
+ALONE = $(shell grep -rl --include='*.py' mark.alone tests keepfed/tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers links publish gpu-check
+.PHONY: help lab test test-fast test-keepfed test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers links publish gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -29,6 +29,9 @@ test-fast: $(DEVELOP) ## the quick unit tests, on two cores
 test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest $(PROCESSES) -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
+
+test-keepfed: $(DEVELOP) ## the tests of keepfed alone
+	@$(VENV) -m pytest $(PROCESSES) keepfed/tests -m "not full"
 
 test-unit: $(DEVELOP) ## what `make test` tries without notebooks and browser
 	@$(VENV) -m pytest $(PROCESSES) --ignore=tests/notebooks --ignore=tests/browser -m "not full and not alone"
@@ -85,10 +88,10 @@ peers: $(DEVELOP) ## our loaders beside those of other libraries, as far as they
 gpu-check: ## run the CUDA tests and record traces, with the Python at hand
 	@$(PYTHON) tests/gpu/run.py
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml keepfed/pyproject.toml
 	@$(PYTHON) -c "import sys, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>&- || { echo "$(NO_PYTHON)"; exit 1; }
 	@$(PYTHON) -m venv .venv && $(VENV) docs/install.py requirements.lock
-	@$(VENV) -m pip install --disable-pip-version-check -q --no-deps -e . && touch $@
+	@$(VENV) -m pip install --disable-pip-version-check -q --no-deps -e keepfed -e . && touch $@
 
 $(DEVELOP): requirements-dev.lock $(READY)
 	@$(VENV) docs/install.py requirements-dev.lock && touch $@

@@ -6,8 +6,9 @@ Public names are imported on first use, so importing the package does not import
 from typing import TYPE_CHECKING, Any
 
 from course_utils.errors import INSTALL_AGAIN
-from keepfed import __version__ as __version__
 from keepfed.errors import required
+
+__version__ = "1.0.0"
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from course_utils.hardware.gpu import get_accelerator as get_accelerator

@@ -2,7 +2,9 @@
 
 from keepfed.errors import KeepfedError
 
-INSTALL_AGAIN = 'run `make lab` or `pip install -e ".[course]"` in the folder of the course'
+INSTALL_AGAIN = (
+    'run `make lab` or `pip install -e keepfed -e ".[course]"` in the folder of the course'
+)
 
 
 class CourseError(KeepfedError):

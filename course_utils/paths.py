@@ -40,12 +40,12 @@ def course_home() -> Path:
 
 
 def recording(name: str) -> Path:
-    """Return a file in `recordings`, such as the trace of a tool that is not installed here.
+    """Return a file in `notebooks/recordings`, such as the trace of a tool that is not here.
 
     Raises:
         CourseError: If the recording does not exist.
     """
-    path = shipped("recordings") / name
+    path = shipped("notebooks/recordings") / name
     if not path.is_file():
         there = ", ".join(sorted(file.name for file in path.parent.glob("[!.]*")))
         raise CourseError(f"There is no recording {name!r}. Choose one of: {there}.")

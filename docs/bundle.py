@@ -58,7 +58,7 @@ cd "$(dirname "$0")/course"
 export PIP_NO_INDEX=1 PIP_FIND_LINKS=../wheelhouse PIP_DISABLE_PIP_VERSION_CHECK=1
 ${{PYTHON:-python{python}}} -m venv .venv
 .venv/bin/python -m pip install -r ../wheelhouse/requirements.txt
-.venv/bin/python -m pip install --no-deps -e .
+.venv/bin/python -m pip install --no-deps -e keepfed -e .
 touch .venv/.ready  # so that make does not install again
 echo "Installed. Start with: cd course && make lab"
 """
@@ -69,7 +69,7 @@ set PIP_NO_INDEX=1
 set PIP_FIND_LINKS=../wheelhouse
 py -{python} -m venv .venv || exit /b 1
 .venv\\Scripts\\python -m pip install -r ../wheelhouse/requirements.txt || exit /b 1
-.venv\\Scripts\\python -m pip install --no-deps -e . || exit /b 1
+.venv\\Scripts\\python -m pip install --no-deps -e keepfed -e . || exit /b 1
 echo Installed. Start with: cd course, and then .venv\\Scripts\\course lab
 """
 _README = """\

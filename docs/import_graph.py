@@ -23,15 +23,19 @@ from typing import NamedTuple
 from keepfed.palette import DARK, LIGHT
 
 REPO = Path(__file__).resolve().parents[1]
-ROOTS = ("course_exercises", "course_stories", "course_data", "course_utils", "keepfed")
+ROOTS = {  # the folder that contains each package
+    "course_utils": REPO,
+    "data_scripts": REPO,
+    "keepfed": REPO / "keepfed/src",
+}
 FACADES = ("course_utils", "keepfed")  # their `__init__` re-exports names of all layers
 # from top to bottom: a layer may import the layers after it
 LAYERS = (
-    "course_exercises",
-    "course_stories",
+    "course_utils.exercises",
+    "course_utils.stories",
     "course_utils.command",
     "course_utils.teaching",
-    "course_data",
+    "data_scripts",
     "course_utils.loading",
     "course_utils.hardware",
     "course_utils",
@@ -51,11 +55,11 @@ ENTRY_POINTS = (
     "notebooks/source/*.py",
     "benchmarks/**/*.py",
     "tests/gpu/*.py",
-    "course_data/*.py",
+    "data_scripts/*.py",
     "course_utils/__init__.py",
     "course_utils/command/*.py",
-    "keepfed/__init__.py",
-    "keepfed/command.py",
+    "keepfed/src/keepfed/__init__.py",
+    "keepfed/src/keepfed/command.py",
 )
 
 Graph = Mapping[str, set[str]]
@@ -79,7 +83,11 @@ class Module(NamedTuple):
 @cache
 def modules() -> dict[str, Module]:
     """Read all modules of the project."""
-    paths = {_name(path): path for root in ROOTS for path in (REPO / root).rglob("*.py")}
+    paths = {
+        _name(path, folder): path
+        for root, folder in ROOTS.items()
+        for path in (folder / root).rglob("*.py")
+    }
     return {name: _read(name, path, paths) for name, path in sorted(paths.items())}
 
 
@@ -226,7 +234,7 @@ def unused_definitions(project: Mapping[str, Module]) -> list[str]:
         for module_name in {one.module for one in reached} - seen:
             seen.add(module_name)
             words |= tops[module_name]
-    mine = [one for one in left if not one.module.startswith("course_data")]
+    mine = [one for one in left if not one.module.startswith("data_scripts")]
     return sorted(f"{one.module}.{one.name}" for one in mine if not one.name.startswith("_"))
 
 
@@ -405,8 +413,8 @@ def _layer(name: str) -> str:
     return name if name in FACADES else LAYERS[layer_index(name)]
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(REPO).with_suffix("").parts
+def _name(path: Path, folder: Path) -> str:
+    parts = path.relative_to(folder).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

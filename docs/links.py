@@ -40,7 +40,7 @@ def links() -> dict[str, list[str]]:
     for entry in entries().values():
         for repository, _, number in (thread.partition("#") for thread in entry.threads):
             link = f"https://github.com/{repository}/issues/{number}"
-            found[link].append(f"keepfed/field_guide/{entry.name}.toml")
+            found[link].append(f"keepfed/src/keepfed/field_guide/{entry.name}.toml")
     return dict(sorted(found.items()))
 
 

@@ -28,11 +28,9 @@ LIMITS = {  # hits per 1,000 words, by area
     "notebooks": 1.0,
     "docs": 1.0,
     "slides": 1.0,
-    "course_exercises": 1.0,
     "keepfed": 2.0,
     "course_utils": 2.0,
-    "course_data": 2.0,
-    "course_stories": 2.0,
+    "data_scripts": 2.0,
     "benchmarks": 2.0,
     "tests": 3.0,
 }

@@ -42,12 +42,14 @@ class Address:
         at = f"https://colab.research.google.com/github/{self.on_github}/blob/main/notebooks"
         return f"{at}/{notebook}.ipynb" if self.on_github else ""
 
-    def requirement(self, extra: str = "") -> str:
-        """Return what pip installs, for a command line."""
-        name = f"keepfed[{extra}]" if extra else "keepfed"
-        if self.published:
-            return f'"{name}"' if extra else name
-        return f'"{name} @ git+{self.repository}"'
+    def keepfed(self) -> str:
+        """Return what pip installs for a training, for a command line."""
+        source = f'"keepfed @ git+{self.repository}#subdirectory=keepfed"'
+        return "keepfed" if self.published else source
+
+    def course(self, extra: str = "course") -> str:
+        """Return what pip installs for the course, for a command line."""
+        return f'{self.keepfed()} "fast-data-loaders[{extra}] @ git+{self.repository}"'
 
     def fields(self) -> dict[str, str]:
         """Return the fields of publish.toml."""
@@ -62,8 +64,8 @@ class Address:
             "repository": self.repository,
             "name": self.repository.rpartition("/")[2],
             "links": " · ".join(f"**[{text}]({link})**" for text, link in links.items()),
-            "keepfed": self.requirement(),
-            "course": self.requirement("course"),
+            "keepfed": self.keepfed(),
+            "course": self.course(),
             "image": f"ghcr.io/{self.on_github}".lower() if self.on_github else "fast-data-loaders",
             "urls": "\n".join(f'{name} = "{link}"' for name, link in urls.items() if link),
             "cite": "\n".join(f"{name}: {link}" for name, link in cite.items() if link),

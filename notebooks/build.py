@@ -169,7 +169,7 @@ def _colab_cell(name: str) -> list[NotebookNode]:
     if not address().repository:
         return []
     extra = "colab" if name.partition("_")[0] in ON_COLAB else "colab,later"
-    code = COLAB.format(requirement=address().requirement(extra))
+    code = COLAB.format(requirement=address().course(extra))
     cell: NotebookNode = nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
     cell.id = hashlib.sha256(f"{name} on Colab".encode()).hexdigest()[:8]
     cell.metadata["tags"] = ["colab"]
@@ -265,7 +265,7 @@ def _check_marks(path: Path, notebook: NotebookNode) -> None:
 
 
 def _course_version() -> str:
-    text = (HERE.parent / "keepfed" / "__init__.py").read_text("utf-8")
+    text = (HERE.parent / "keepfed/src/keepfed/__init__.py").read_text("utf-8")
     found = re.search(r'^__version__ = "(.+?)"', text, re.MULTILINE)
     if not found:
         raise BuildError("keepfed/__init__.py names no __version__; add it and build again.")

@@ -115,7 +115,7 @@ def start_method(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with 600 events in the usual formats. Do not write into it."""
-    from course_data import make_events
+    from data_scripts import make_events
 
     folder = tmp_path_factory.mktemp("data") / "events"
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ from docs.import_graph import (
 LIMIT = 12  # maximum number of entries in a folder
 COURSE = ("notebook", "images", "colab", "later", "course")  # the extras of the course
 # pins its optional imports, and installs them in separate environments
-ON_DEMAND = "course_stories.peers.libraries"
+ON_DEMAND = "course_utils.stories.peers.libraries"
 
 
 def test_public_names_are_complete() -> None:
@@ -109,11 +109,11 @@ def test_class_names_are_unique() -> None:
 
 def test_dynamic_imports_from_higher_layers_are_listed() -> None:
     assert dynamic_imports(modules()) == {
-        "course_utils.teaching.exercise loads course_exercises",
-        "course_utils.teaching.notebook.start loads course_data",
-        "course_stories.lecture.show loads course_stories.lecture.programs",
-        "course_utils.command.cli loads course_stories.wall",
-        "course_utils.command.cli loads course_stories.lecture",
+        "course_utils.teaching.exercise loads course_utils.exercises",
+        "course_utils.teaching.notebook.start loads data_scripts",
+        "course_utils.stories.lecture.show loads course_utils.stories.lecture.programs",
+        "course_utils.command.cli loads course_utils.stories.wall",
+        "course_utils.command.cli loads course_utils.stories.lecture",
     }
 
 
@@ -134,16 +134,19 @@ def test_all_definitions_are_used() -> None:
 
 
 def test_every_imported_package_is_declared() -> None:
-    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"]
+    own, keepfed = (
+        tomllib.loads((REPO / folder / "pyproject.toml").read_text("utf-8"))["project"]
+        for folder in ("", "keepfed")
+    )
+    extras = own["optional-dependencies"] | keepfed["optional-dependencies"]
     # torch is there and brings fsspec, and without tqdm there is no progress bar
-    light = declared(project["dependencies"]) | {"torch", "fsspec", "tqdm"}
+    light = declared(keepfed["dependencies"]) | {"torch", "fsspec", "tqdm"}
     allowed = {
         "keepfed.measure.picture.widget": light | declared(extras["notebook"]),
         "keepfed.loaders.images": light | declared(extras["images"]),
         "keepfed": light,
         "course": light.union(*(declared(extras[e]) for e in COURSE)),
-        "course_data": light.union(*(declared(extras[e]) for e in (*COURSE, "cluster"))),
+        "data_scripts": light.union(*(declared(extras[e]) for e in (*COURSE, "cluster"))),
     }
     undeclared = {
         f"{module.name} imports {name}"

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import course_utils
+import keepfed
 from course_utils.paths import REPO
 from docs.publish import address
 
-PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECT, KEEPFED = (
+    tomllib.loads((REPO / folder / "pyproject.toml").read_text("utf-8"))["project"]
+    for folder in ("", "keepfed")
+)
 README = (REPO / "README.md").read_text("utf-8")
 
 
@@ -20,6 +25,10 @@ def tracked_files() -> list[Path]:
     if listing.returncode:
         pytest.skip("this is not a git checkout")
     return [path for path in map(REPO.joinpath, listing.stdout.splitlines()) if path.is_file()]
+
+
+def test_both_projects_have_the_same_version() -> None:
+    assert course_utils.__version__ == keepfed.__version__
 
 
 def test_conda_environment_provides_only_python_and_pip() -> None:
@@ -31,7 +40,7 @@ def test_conda_environment_provides_only_python_and_pip() -> None:
     assert (python, pip) == (f"python{PROJECT['requires-python']}", "pip")
     colab = PROJECT["optional-dependencies"]["colab"]
     assert {torch.replace("pytorch", "torch"), torchvision} <= set(colab)
-    assert rest == ["pip:", "-e .[course]"]
+    assert rest == ["pip:", "-e ./keepfed", "-e .[course]"]
 
 
 def test_lock_pins_one_version_of_every_dependency() -> None:
@@ -40,9 +49,10 @@ def test_lock_pins_one_version_of_every_dependency() -> None:
     assert all(re.fullmatch(r"==[^*,]+", str(pin.specifier)) for pin in pins)
     by_name = {pin.name: pin for pin in pins}
     extras = PROJECT["optional-dependencies"]
-    names = ("notebook", "images", "colab", "later", "course", "dev")
-    wanted = PROJECT["dependencies"] + [line for name in names for line in extras[name]]
-    wanted = [line for line in wanted if not line.startswith("keepfed[")]
+    wanted = [line for name in ("colab", "later", "course", "dev") for line in extras[name]]
+    wanted = [line for line in wanted if not line.startswith(("keepfed[", "fast-data-loaders["))]
+    wanted += KEEPFED["dependencies"]
+    wanted += [line for extra in KEEPFED["optional-dependencies"].values() for line in extra]
     for requirement in map(Requirement, wanted):
         pin = by_name[requirement.name]
         assert pin.marker is None
@@ -53,7 +63,8 @@ def test_colab_keeps_its_versions_and_gets_one_package_more() -> None:
     lines = (REPO / "tests/colab/versions.txt").read_text("utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     extras = PROJECT["optional-dependencies"]
-    wanted = [*PROJECT["dependencies"], *extras["notebook"], *extras["colab"], *extras["later"]]
+    wanted = [*KEEPFED["dependencies"], *KEEPFED["optional-dependencies"]["notebook"]]
+    wanted += [*extras["colab"], *extras["later"]]
     needed = [r for r in map(Requirement, wanted) if r.name != "keepfed"]
     assert [str(r) for r in needed if not r.specifier.contains(pins.get(r.name, "999"))] == []
     assert {line.partition(">")[0] for line in extras["colab"]} - pins.keys() == {
@@ -87,7 +98,7 @@ OTHERS = re.compile(r"[{$]|ghcr\.io/devcontainers/|example\.org/")  # templates,
 
 def test_no_text_has_an_address_of_ours_that_the_setting_does_not_know() -> None:
     ours = address()
-    known = [ours.repository, ours.book, ours.on_github, ours.requirement() * ours.published]
+    known = [ours.repository, ours.book, ours.on_github, ours.keepfed() * ours.published]
     known = [link.removeprefix("https://").lower() for link in known if link]
     found = {
         (str(path.relative_to(REPO)), named)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from course_stories.lecture.programs import DEMOS
 from course_utils.command import cli
 from course_utils.paths import REPO
+from course_utils.stories.lecture.programs import DEMOS
 from docs.import_graph import ROOTS
 from keepfed import command
 from keepfed.field_guide import entries
@@ -21,9 +21,9 @@ TEXTS = [
     *sorted((REPO / "notebooks/source").glob("*.py")),
 ]
 FILES = re.compile(
-    r"(?<![\w./])(?:course_utils|course_data|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
+    r"(?<![\w./])(?:course_utils|data_scripts|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
 )
-OURS = "course_utils|course_stories|course_data|keepfed"
+OURS = "course_utils|data_scripts|keepfed"
 MODULES = re.compile(rf"[`\"]((?:{OURS})(?:\.[a-z_]+)+)[`\"]")
 HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]+\.py)`")
 

@@ -21,7 +21,7 @@ import keepfed
 from course_utils.paths import REPO
 from keepfed import private_torch
 
-PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
+PACKAGES = ("course_utils", "data_scripts", "keepfed")
 MOST_BYTES = 5_000_000
 ADDED = {"psutil", "threadpoolctl"}  # what pip installs with keepfed
 OLDEST = {"torch": private_torch.OLDEST, "numpy": "1.26"}
@@ -32,13 +32,13 @@ HEADER = (
 COURSE = """
 import importlib, pkgutil
 import course_utils as cu
-import course_exercises, course_stories, keepfed
+import course_utils.exercises, course_utils.stories, keepfed
 from course_utils.paths import course_home, recording, shipped
 
 print(cu.check("02.1", 10_000_000, 1007.2, 10.07).status)
 print("<svg" in cu.simulate(cu.Pipeline()).timeline().to_html())
 print(recording("disk_use.txt").is_file(), len(list(shipped("notebooks").glob("*.ipynb"))))
-for package in (cu, course_exercises, course_stories, keepfed):
+for package in (cu, keepfed):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith(".widget"):
             found = importlib.import_module(module.name)
@@ -88,7 +88,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
     leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*")
-    for name in (*PACKAGES, "notebooks", "recordings"):
+    for name in (*PACKAGES, "notebooks"):
         shutil.copytree(REPO / name, source / name, ignore=leave)
     names = ("pyproject.toml", "setup.py", "requirements.lock", "LICENSE", "LICENSE-texts")
     for name in names:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from course_stories.peers.measure import threads
+from course_utils.stories.peers.measure import threads
 from keepfed.loaders.records import RecordLoader, write_records
 from keepfed.loaders.workers import LazyFile
 

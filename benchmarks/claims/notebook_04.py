@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from course_stories.worker_traps import compare
 from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
+from course_utils.stories.worker_traps import compare
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
 from keepfed.loaders.images import Jpegs

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
-from course_stories.formats_compared import compare_codecs
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import EventArrays, read_labels
+from course_utils.stories.formats_compared import compare_codecs
 from course_utils.teaching.notebook import data_path
 
 

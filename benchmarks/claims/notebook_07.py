@@ -11,10 +11,10 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from course_stories.data_places import break_even, epoch_s
-from course_stories.staging_scripts import COMMON_SCRIPT, run_script
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
+from course_utils.stories.data_places import break_even, epoch_s
+from course_utils.stories.staging_scripts import COMMON_SCRIPT, run_script
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.staging import stage_to_shm

@@ -8,8 +8,8 @@ from kornia.augmentation import RandomResizedCrop
 from torch import Tensor
 from torchvision.transforms import v2
 
-from course_stories.peers.measure import threads
 from course_utils.loading.images import Augment, per_sample
+from course_utils.stories.peers.measure import threads
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.images import Jpegs
 

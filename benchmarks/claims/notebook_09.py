@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from course_stories.prefetchers import SideStream, prove_all
 from course_utils.hardware.gpu import checksum, timed_accelerator
+from course_utils.stories.prefetchers import SideStream, prove_all
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record

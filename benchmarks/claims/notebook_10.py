@@ -11,7 +11,7 @@ import numpy as np
 import webdataset as wds
 from torch.utils.data import DataLoader
 
-from course_exercises.nb10.hidden import shard_folder, small_shards
+from course_utils.exercises.nb10.hidden import shard_folder, small_shards
 from course_utils.hardware.storage import VirtualClock, counting_storage, slow_storage
 from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from course_exercises.nb12.ex1_fill_the_card import DAYS
-from course_stories.token_windows import times_served
+from course_utils.exercises.nb12.ex1_fill_the_card import DAYS
+from course_utils.stories.token_windows import times_served
 
 
 def days_of_the_plan() -> float:

@@ -2,7 +2,7 @@
 
 import os
 
-from course_exercises.nb10.hidden import shard_folder
+from course_utils.exercises.nb10.hidden import shard_folder
 from course_utils.loading.shards import write_shards
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # otherwise datasets may contact its hub

@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers                  all tables, and the limits for our loaders
     python -m benchmarks.peers events           one table
-    python -m benchmarks.peers --record FILE    all tables, and a file like recordings/peers.json
+    python -m benchmarks.peers --record FILE    all tables, and a recording of them
     python -m benchmarks.peers --rounds 1       a fast, rough measurement
 
 All installed libraries of the extra `peers` take part, including those that appendix B has

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course_stories.peers import formats
-from course_stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches
-from course_stories.peers.libraries import ALL, GRAIN
-from course_stories.peers.peer import (
+from course_utils.stories.peers import formats
+from course_utils.stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches
+from course_utils.stories.peers.libraries import ALL, GRAIN
+from course_utils.stories.peers.peer import (
     Epoch,
     Package,
     Peers,

@@ -10,9 +10,9 @@ from benchmarks.peers.images import DECODER, OURS, PILLOW, ROUGH, V2
 from benchmarks.peers.images.spec import CORES
 from benchmarks.peers.rounds import Loaded
 from benchmarks.peers.tables import Table
-from course_stories.peers.course import BATCHED, LIMIT, RECORDS
-from course_stories.peers.measure import Measurement, threads
 from course_utils.hardware.machine import drop_cache
+from course_utils.stories.peers.course import BATCHED, LIMIT, RECORDS
+from course_utils.stories.peers.measure import Measurement, threads
 
 Rows = Mapping[str, Measurement]
 Bar = tuple[str, str, float]  # our loader, other loader, smallest ratio of their throughputs

@@ -12,9 +12,9 @@ import torch
 import uproot
 from torch.utils.data import DataLoader
 
-from course_stories.peers.libraries import BUFFER
-from course_stories.peers.peer import Epoch, Peers, Samples, peer
 from course_utils.loading.root_files import ClusterStream, RootFiles
+from course_utils.stories.peers.libraries import BUFFER
+from course_utils.stories.peers.peer import Epoch, Peers, Samples, peer
 from keepfed.loaders.ragged import RaggedCollate
 from keepfed.loaders.stream import batched
 

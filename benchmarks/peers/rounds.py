@@ -23,11 +23,11 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers.tables import TABLES, Table
-from course_stories.peers.environment import is_installed, python_of
-from course_stories.peers.ledger import ledger
-from course_stories.peers.measure import Measurement, threads
-from course_stories.peers.peer import Package
 from course_utils.paths import REPO
+from course_utils.stories.peers.environment import is_installed, python_of
+from course_utils.stories.peers.ledger import ledger
+from course_utils.stories.peers.measure import Measurement, threads
+from course_utils.stories.peers.peer import Package
 
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # an epoch below QUICK_S is repeated QUICK_ROUNDS times
 LONGEST_S = 600.0  # timeout of one epoch

@@ -12,9 +12,9 @@ from typing import Any
 from benchmarks.peers import events
 from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
 from benchmarks.peers.root import ROOT_PEERS
-from course_stories.peers.libraries import ALL
-from course_stories.peers.measure import TASKS
-from course_stories.peers.peer import Peer, Peers, numbered
+from course_utils.stories.peers.libraries import ALL
+from course_utils.stories.peers.measure import TASKS
+from course_utils.stories.peers.peer import Peer, Peers, numbered
 from keepfed.formatting import size
 
 

@@ -262,7 +262,7 @@ def _join(arguments: argparse.Namespace) -> int:
 
 
 def _wall(arguments: argparse.Namespace) -> int:
-    wall = import_module("course_stories.wall")
+    wall = import_module("course_utils.stories.wall")
     here = arguments.lan is None
 
     def show(addresses: Any) -> None:
@@ -296,7 +296,7 @@ def _capstone(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    lecture = import_module("course_stories.lecture")
+    lecture = import_module("course_utils.stories.lecture")
 
     name = arguments.name
     if arguments.rehearse is not None:

@@ -168,7 +168,7 @@ def _data() -> str:
 
 def _is_complete(folder: Path) -> bool:
     """Return whether all files have their sizes, and in a small data set also their checksums."""
-    from course_data.files import corrupted, read_manifest, sizes_match
+    from data_scripts.files import corrupted, read_manifest, sizes_match
 
     manifest = read_manifest(folder)
     if manifest is None or not sizes_match(folder, manifest):

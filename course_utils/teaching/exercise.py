@@ -8,8 +8,8 @@ A check is a function that receives the learner's object and grades it:
         expect("mask" in batch, "The batch has no mask.", "Return it with the pulses.")
         return right("Any mixture of lengths becomes one batch.")
 
-It is in `course_exercises/nb01/ex1_pad.py`, and its number finds it there. The check is not called
-for an unwritten answer, and an exception in the learner's code becomes a verdict.
+It is in `course_utils/exercises/nb01/ex1_pad.py`, and its number finds it there. The check is not
+called for an unwritten answer, and an exception in the learner's code becomes a verdict.
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
 
 def judge_modules() -> dict[str, str]:
     """Return the module that checks each exercise: "01.2" is in nb01/ex2_*.py."""
-    home = find_spec("course_exercises")
+    home = find_spec("course_utils.exercises")
     folders = (home.submodule_search_locations if home else None) or ()
     paths = [path for folder in folders for path in Path(folder).glob("nb[0-9][0-9]/ex[0-9]*_*.py")]
     return {
         f"{path.parent.name[2:]}.{path.stem[2:].partition('_')[0]}": (
-            f"course_exercises.{path.parent.name}.{path.stem}"
+            f"course_utils.exercises.{path.parent.name}.{path.stem}"
         )
         for path in paths
     }
@@ -183,7 +183,7 @@ def judge_modules() -> dict[str, str]:
 
 def problem(notebook: str) -> ModuleType:
     """Return the module with the given code of a notebook's exercises, such as "13"."""
-    return import_module(f"course_exercises.nb{notebook}.problem")
+    return import_module(f"course_utils.exercises.nb{notebook}.problem")
 
 
 class Refused(Exception):

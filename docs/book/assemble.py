@@ -10,8 +10,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from course_stories.capstone import handed_out, script_with
 from course_utils.paths import REPO
+from course_utils.stories.capstone import handed_out, script_with
 from course_utils.teaching.explorer import explorer
 from docs.book import guide
 from docs.book.api import reference

@@ -10,8 +10,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 
+from course_utils import __version__
 from docs.publish import REPO, address
-from keepfed import __version__
 from keepfed.measure.picture import page_script
 from slides.build.maths import formula
 

@@ -27,7 +27,7 @@ TRIES = 3
 LONGEST_CELL_S = 600  # seconds, because the machine may be busy
 _LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/(?=(?:site-packages|python3\.\d+)/)")
 _SHOWS = [Path(__file__).with_name(name) for name in ("in_kernel.py", "plots.py")]
-PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
+PACKAGES = ("course_utils", "data_scripts", "keepfed/src/keepfed")
 SOURCES = {".py", ".js", ".css", ".toml", ".html", ".mplstyle", ".sh"}
 
 

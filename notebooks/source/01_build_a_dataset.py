@@ -765,7 +765,7 @@ cu.check("01.4", balance)
 # one has a row for each event: its kind, and two numbers for a small classifier.
 
 # %%
-from course_stories.imbalance import draw_calibration, event_table, fit
+from course_utils.stories.imbalance import draw_calibration, event_table, fit
 
 database = event_table(folder)  # in memory, by the sqlite3 of Python
 query = """SELECT cascade, pulses, charge FROM events
@@ -857,8 +857,8 @@ question = "How many times faster is the epoch without padding than with padding
 cu.predict("01h", question, unit="times")
 
 # %%
-from course_stories.capstone.jagged import padding_costs
-from course_stories.figures import bars
+from course_utils.stories.capstone.jagged import padding_costs
+from course_utils.stories.figures import bars
 
 costs = padding_costs(cu.data_path("events", "S"))
 speed = {name: costs.seconds["padded"] / seconds for name, seconds in costs.seconds.items()}

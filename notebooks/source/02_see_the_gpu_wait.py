@@ -128,7 +128,7 @@ def hit_share(data_over_cache: float, shuffled: bool) -> float:
 
 
 # %%
-from course_stories.figures import curves
+from course_utils.stories.figures import curves
 
 sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
 found = {

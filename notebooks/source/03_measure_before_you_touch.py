@@ -154,7 +154,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.figures import Bars
+from course_utils.stories.figures import Bars
 
 with_item = stopwatch(cached, read_loss=True)
 Bars("item() in every step", with_item, "ms")
@@ -295,7 +295,7 @@ print(f"together     {per_second(loader, train_step):5.1f} /s")
 # </details>
 
 # %%
-from course_stories.clinic import admit
+from course_utils.stories.clinic import admit
 
 clinic = admit()
 A, B, C, D, E, F = clinic
@@ -686,8 +686,8 @@ watched
 # all four look at the same running loader (`htop` and `iotop` are imitated):
 
 # %%
-from course_stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
 from course_utils.hardware.machine import pressure
+from course_utils.stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
 
 batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
 next(batches)  # the workers load 20 batches ahead, so they continue while we look
@@ -733,8 +733,8 @@ machine
 # of DLIO:
 
 # %%
-from course_stories.dftracer import load_dftracer
 from course_utils.paths import recording
+from course_utils.stories.dftracer import load_dftracer
 
 names = {"our loader": "dftracer_loader.pfw.gz", "DLIO": "dlio_unet3d.pfw.gz"}
 Timeline({name: load_dftracer(recording(file)) for name, file in names.items()})

@@ -170,8 +170,8 @@ cu.reveal("04c", decode_rates[4] / decode_rates[1])
 # the number of cores.
 
 # %%
-from course_stories.figures import rates_and_model
 from course_utils.hardware.machine import usable_cores
+from course_utils.stories.figures import rates_and_model
 
 rates_and_model(
     {"reading waits": (read_rates, 8), "decoding computes": (decode_rates, usable_cores())}
@@ -209,7 +209,7 @@ rates_and_model(
 # `prefetch_factor` batches ready. The loop holds one more batch, which is in use.
 
 # %%
-from course_exercises.nb04.problem import MACHINES, Machine, table
+from course_utils.exercises.nb04.problem import MACHINES, Machine, table
 
 print(table(MACHINES))
 
@@ -321,7 +321,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # another index:
 
 # %%
-from course_stories.worker_traps import show
+from course_utils.stories.worker_traps import show
 
 one_handle = show("one_handle", fixed=False)
 print(one_handle.numbers or one_handle.demo.ending)
@@ -386,7 +386,7 @@ class Rows(Dataset):
 cu.check("04.2", Rows)
 
 # %% [markdown]
-# Our version is `LazyFile` in `keepfed/loaders/workers/worker.py`. It opens HDF5 and SQLite, too.
+# Our version is `LazyFile` in `keepfed/src/keepfed/loaders/workers/worker.py`. It opens HDF5 and SQLite, too.
 #
 # ## When a worker fails
 #
@@ -495,7 +495,7 @@ def first_batch_s(method: str) -> float:
 
 
 # %%
-from course_stories.figures import bars
+from course_utils.stories.figures import bars
 
 # the first worker of a forkserver also waits for the server, so use the second one
 start_s = {m: [first_batch_s(m) for _ in range(1 if m == "spawn" else 2)][-1] for m in methods}
@@ -518,7 +518,7 @@ cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 import torch
 from torch.utils.data import BatchSampler, TensorDataset
 
-from course_stories.figures import bars
+from course_utils.stories.figures import bars
 
 rows = TensorDataset(torch.randn(100_000, 16))
 batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
@@ -591,7 +591,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.worker_traps import compare
+from course_utils.stories.worker_traps import compare
 
 threads = compare("threads", seconds=12)
 threads
@@ -601,7 +601,7 @@ slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads
 cu.reveal("04g", slow / fast)
 
 # %% [markdown]
-# `worker_init_fn=worker_init` fixed this. It is in `keepfed/loaders/workers/worker.py`, and its most
+# `worker_init_fn=worker_init` fixed this. It is in `keepfed/src/keepfed/loaders/workers/worker.py`, and its most
 # important line is `threadpool_limits(1)` from the package `threadpoolctl`. The gain depends on the machine,
 # and is largest on virtual machines.
 #
@@ -620,8 +620,8 @@ cu.predict(
 )
 
 # %%
-from course_stories.figures import bars
-from course_stories.worker_traps import compare
+from course_utils.stories.figures import bars
+from course_utils.stories.worker_traps import compare
 
 lists = compare("strings", seconds=15)
 ways = {"a list": lists.before, "packed": lists.after}
@@ -696,7 +696,7 @@ class MyStrings:
 cu.check("04.3", MyStrings)
 
 # %% [markdown]
-# Our version is `PackedStrings` in `keepfed/loaders/workers/worker.py`.
+# Our version is `PackedStrings` in `keepfed/src/keepfed/loaders/workers/worker.py`.
 #
 # ## Memory: what is sent at the start
 #
@@ -881,7 +881,7 @@ class MyShifts(Dataset):
 cu.check("04.4", MyShifts)
 
 # %% [markdown]
-# Our version is `worker_rng` in `keepfed/loaders/workers/worker.py`. It returns such a generator wherever you
+# Our version is `worker_rng` in `keepfed/src/keepfed/loaders/workers/worker.py`. It returns such a generator wherever you
 # call it.
 
 # %% [markdown] tags=["instructor"]

@@ -243,7 +243,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.streaming import draw_batch_means, train_on
+from course_utils.stories.streaming import draw_batch_means, train_on
 from keepfed.measure.picture import Timeline
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events, sorted by energy
@@ -369,7 +369,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 
 
 # %%
-from course_exercises.nb05.problem import try_out
+from course_utils.exercises.nb05.problem import try_out
 
 plot_co_occurrence({"tried": try_out(at_once=1, chunk=200, buffer=800)})
 
@@ -524,7 +524,7 @@ cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 # %%
 import matplotlib.pyplot as plt
 
-from course_stories.small_training import held_out_loss
+from course_utils.stories.small_training import held_out_loss
 
 orders = {
     "in order": lambda n, rng: range(n),
@@ -784,7 +784,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch.utils.data import IterableDataset
 
-from course_data.telescope.simulate import draw_events, simulate
+from data_scripts.telescope.simulate import draw_events, simulate
 from keepfed.loaders.stream import WorkerSlot, epoch_rng, split
 
 

@@ -70,7 +70,7 @@ cu.predict(
 # clusters, and S3, a storage in the cloud, are emulated.
 
 # %%
-from course_stories.formats_compared import compare_formats
+from course_utils.stories.formats_compared import compare_formats
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
 formats = compare_formats(events)
@@ -252,7 +252,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # </details>
 
 # %%
-from course_stories.chunk_trial import try_chunks
+from course_utils.stories.chunk_trial import try_chunks
 
 print(try_chunks((1, 192, 192)))
 print(try_chunks(True))  # h5py chooses
@@ -421,7 +421,7 @@ columns = Columns(here, [*fields], 1024)
 measure("three lines", columns)
 
 # %%
-from course_stories.figures import dots
+from course_utils.stories.figures import dots
 
 faster = {name: rate / speeds["npz per event"] for name, rate in speeds.items()}
 dots(faster, "times as many events/s as npz per event", "{:,.0f}".format)
@@ -563,7 +563,7 @@ cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 #
 # Four fields in four files mean four gathers per batch, and four places on the disk per event. `RecordLoader` stores all
 # fields of an event together, with a checksum. It gathers once, into a buffer that it reuses. Read its code in
-# `keepfed/loaders/records.py`.
+# `keepfed/src/keepfed/loaders/records.py`.
 
 # %%
 from keepfed.loaders.records import RecordLoader, write_records
@@ -760,7 +760,7 @@ print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 # (one column of hundreds of events), and Parquet with all events in **one large group**.
 
 # %%
-from course_stories.formats_compared import VARIANTS
+from course_utils.stories.formats_compared import VARIANTS
 
 compare_formats(events, VARIANTS).picture()
 
@@ -860,7 +860,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.formats_compared import compare_codecs
+from course_utils.stories.formats_compared import compare_codecs
 
 codecs = compare_codecs(events)
 codecs.picture()

@@ -55,7 +55,7 @@ cu.ready("07")
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
 
 # %%
-from course_stories.data_places import draw_epoch_times, emulated_s, warm_s
+from course_utils.stories.data_places import draw_epoch_times, emulated_s, warm_s
 from keepfed.loaders.staging import stage_to_shm
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
@@ -91,7 +91,7 @@ cu.reveal("07a", warm / shm)
 cu.predict("07b", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
 
 # %%
-from course_stories.data_places import draw_break_even
+from course_utils.stories.data_places import draw_break_even
 
 figure, small_files, one_file = draw_break_even(folder)
 figure
@@ -110,7 +110,7 @@ cu.reveal("07b", small_files)
 # Many people stage like this:
 
 # %%
-from course_stories.staging_scripts import (
+from course_utils.stories.staging_scripts import (
     COMMON_SCRIPT,
     REPAIRED_SCRIPT,
     run_script,
@@ -314,7 +314,7 @@ print("removed:", staged.unstage())
 # memory of the training program alone, and `worker_mb` that of one worker.
 
 # %%
-from course_exercises.nb07.problem import JOBS, StagingJob
+from course_utils.exercises.nb07.problem import JOBS, StagingJob
 
 print(" " * 15, *(f"{name:>13}" for name in JOBS))
 for field in StagingJob.__dataclass_fields__:
@@ -475,8 +475,8 @@ import tempfile
 
 import fsspec
 
-from course_stories.data_places import epoch_s
 from course_utils.loading.events import MemmapEvents
+from course_utils.stories.data_places import epoch_s
 
 slow = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)

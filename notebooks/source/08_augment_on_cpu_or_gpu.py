@@ -47,8 +47,8 @@ cu.ready("08")
 # %%
 import torch
 
-from course_stories.augmenting import bars, places, show
 from course_utils.loading.images import Augment
+from course_utils.stories.augmenting import bars, places, show
 from keepfed.loaders.images import Jpegs
 
 folder = cu.data_path("images", "S")
@@ -102,7 +102,7 @@ print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
 
 # %%
-from course_stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
+from course_utils.stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
 
 gpu = cu.get_accelerator(step_ms=0.4 * both_ms)
 augmenting, decoding = photo_loader(augmented), photo_loader(photos)
@@ -169,7 +169,7 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
 
 # %%
-from course_stories.augmenting import copy_ms
+from course_utils.stories.augmenting import copy_ms
 
 images = torch.stack([photos[index][0] for index in range(0, 192, 3)])  # 64 photographs
 crops = images[:, :, :224, :224].contiguous()
@@ -199,7 +199,7 @@ cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 # %%worker_module all_in_the_worker
 import torch
 
-from course_exercises.nb08.problem import MEAN, STD
+from course_utils.exercises.nb08.problem import MEAN, STD
 
 
 def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> torch.Tensor:
@@ -236,7 +236,7 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # %%worker_module my_split
 import torch
 
-from course_exercises.nb08.problem import MEAN, STD
+from course_utils.exercises.nb08.problem import MEAN, STD
 
 
 def in_worker(image: torch.Tensor, top: int, left: int) -> torch.Tensor:
@@ -361,7 +361,7 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 # its memory. The check tries these three jobs and hundreds of others.
 
 # %%
-from course_exercises.nb08.problem import JOBS, AugmentJob
+from course_utils.exercises.nb08.problem import JOBS, AugmentJob
 
 print(" " * 15, *(f"{name:>12}" for name in JOBS))
 for field in AugmentJob.__dataclass_fields__:
@@ -517,7 +517,7 @@ ways = {
 cpu_ms = {name: best_ms(way, times=3) for name, way in ways.items()}
 
 # %%
-from course_stories.operations import count_operations
+from course_utils.stories.operations import count_operations
 
 operations = {name: count_operations(way)[0].calls for name, way in ways.items()}
 bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
@@ -620,7 +620,7 @@ climb("a thread for each core", ImageLoader(packed, 50))
 climb("uint8", ImageLoader(packed, 50, dtype="uint8"))
 
 # %%
-from course_stories.figures import bars as rungs
+from course_utils.stories.figures import bars as rungs
 
 faster = {name: rate / ladder["ImageFolder"] for name, rate in ladder.items()}
 rungs(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
@@ -646,7 +646,7 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # If a photograph is reduced by a factor of two or more, the codec decodes it at a smaller size. It leaves
 # out the fine parts of each block of 8 × 8 pixels. This changes a pixel by about one level of 255.
-# <!-- given --> To read the code, start with `keepfed/loaders/images/decoding.py`, which crops and
+# <!-- given --> To read the code, start with `keepfed/src/keepfed/loaders/images/decoding.py`, which crops and
 # decodes. `restarts.py` in the same folder handles the restart markers. Appendix B compares the loader with
 # other libraries.
 #
@@ -759,7 +759,7 @@ cu.reveal("08h", 1 + sum(part.nbytes for part in edges) / pulses.values.nbytes)
 
 
 # %%
-from course_stories.operations import count_operations
+from course_utils.stories.operations import count_operations
 
 
 def search_batch(padded, k=8):
@@ -816,7 +816,7 @@ bars({"ms for a batch of 64 events": search_ms, "operations of torch": operation
 # %%worker_module my_graphs
 import torch
 
-from course_exercises.nb08.problem import Graph
+from course_utils.exercises.nb08.problem import Graph
 
 
 def join_graphs(graphs: list[Graph]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -75,7 +75,7 @@ def times(copy):
 
 
 # %%
-from course_stories.prefetchers.pictures import draw_copies
+from course_utils.stories.prefetchers.pictures import draw_copies
 
 pageable, pinned = images[0], gpu.pin(images[0])
 cases = {
@@ -347,7 +347,7 @@ for read_late in False, True:
 # %%
 import inspect
 
-from course_stories.prefetchers import NotesPrefetcher
+from course_utils.stories.prefetchers import NotesPrefetcher
 
 print(inspect.getsource(NotesPrefetcher))
 
@@ -357,7 +357,7 @@ cu.predict("09g", "How many defects do you see?", unit="defects")
 # %%
 from IPython.display import Markdown
 
-from course_stories.prefetchers import prove_all
+from course_utils.stories.prefetchers import prove_all
 
 defects = prove_all()  # measures both prefetchers now, on emulated GPUs
 rows = [f"| {d.number} | {d.title} | {d.notes} | {d.ours} |" for d in defects]
@@ -380,7 +380,7 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 # </details>
 
 # %%
-from course_exercises.nb09.problem import CAUSES, SYMPTOMS
+from course_utils.exercises.nb09.problem import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
@@ -553,7 +553,7 @@ def stream_first(batches):
 cu.predict("09h", "whole_stream, each loss read: what share of the copying overlaps?", unit="%")
 
 # %%
-from course_stories.prefetchers.pictures import draw_designs
+from course_utils.stories.prefetchers.pictures import draw_designs
 
 designs = [in_the_loop, default_stream, without_wait, with_wait, with_record]
 designs += [whole_stream, stream_first]
@@ -665,7 +665,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.prefetchers.pictures import draw_gains
+from course_utils.stories.prefetchers.pictures import draw_gains
 
 trainings = {  # fixed ms of a step, ms of a step per image, ms of the workers per image
     "small model": (1, 1 / 160, 0),
@@ -695,7 +695,7 @@ cu.reveal("09i", gains["small model, slow workers"][640])
 # <!-- given -->
 
 # %%
-from course_exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
+from course_utils.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
 print(f"pageable: {PAGEABLE_GB_S} GB/s, pinned: {PINNED_GB_S} GB/s")
 for name, case in CASES.items():

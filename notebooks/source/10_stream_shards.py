@@ -98,7 +98,7 @@ def from_files(fs):
 
 
 # %%
-from course_stories.shard_pipelines import plot_epochs
+from course_utils.stories.shard_pipelines import plot_epochs
 
 epochs = {
     "one file per event": seconds(events, "files", from_files),
@@ -379,7 +379,7 @@ cu.check("10.1", epoch, mixed, complete)
 # - If the data are too small for 64 MB per reader, each reader gets one shard. <!-- given -->
 
 # %%
-from course_stories.shard_pipelines import SHOWN
+from course_utils.stories.shard_pipelines import SHOWN
 
 for name, case in SHOWN.items():
     print(f"{name:9}  {case}: {case.mb:,.0f} MB")
@@ -531,7 +531,7 @@ with object_store(shards, None) as store:
 # unless you pass `partial=False`.
 
 # %%
-from course_stories.snippets import compare_snippets, numbered_shards
+from course_utils.stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
 compare_snippets(numbered, "labels", "images", "cached")

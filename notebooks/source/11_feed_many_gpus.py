@@ -135,7 +135,7 @@ cu.predict("11c", "A rank reads its sampler three times. How many different orde
 # %%
 from torch.utils.data import DistributedSampler
 
-from course_stories.many_ranks import plot_shares
+from course_utils.stories.many_ranks import plot_shares
 
 shares = [list(DistributedSampler(range(10), num_replicas=4, rank=rank)) for rank in range(4)]
 plot_shares(shares)
@@ -451,7 +451,7 @@ cu.reveal("11r", len(requested))
 # %%worker_module survivor
 import psutil
 
-from course_stories.small_training import Training
+from course_utils.stories.small_training import Training
 from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 
@@ -490,7 +490,7 @@ run_until_killed("killed", workers=2, die_after=23)
 run_until_killed("killed", workers=0)
 
 # %%
-from course_stories.small_training import draw_losses
+from course_utils.stories.small_training import draw_losses
 from keepfed.loaders.resume import load_checkpoint
 
 killed, whole = (load_checkpoint(f"{results.name}/{name}.pt") for name in ("killed", "whole"))
@@ -527,7 +527,7 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # %%
 import torch
 
-from course_stories.small_training import light_and_energy
+from course_utils.stories.small_training import light_and_energy
 
 light, energy = light_and_energy(events)
 order = torch.randperm(len(energy), generator=torch.Generator().manual_seed(0))
@@ -679,7 +679,7 @@ torchrun("diagnose_ranks", events, ranks=3)
 
 # %%
 # %%worker_module my_resume
-from course_exercises.nb11.problem import OrderedLoader
+from course_utils.exercises.nb11.problem import OrderedLoader
 
 
 class ResumableLoader(OrderedLoader):
@@ -771,7 +771,7 @@ for name, form in FORMATS.items():
         print(f"{name}: {len(arrays.slices(form.write.size))} parts, such as {form.write.name(1)}")
 
 # %% [markdown]
-# `python -m course_data.convert_events FOLDER --to npz tar --engine ray` makes each part a task of
+# `python -m data_scripts.convert_events FOLDER --to npz tar --engine ray` makes each part a task of
 # [Ray](https://docs.ray.io) (after `pip install -e ".[cluster]"`). If a node dies, its tasks run again.
 
 # %%
@@ -784,7 +784,7 @@ cu.predict(
 # %%
 from pathlib import Path
 
-from course_data.on_ray import write_part
+from data_scripts.on_ray import write_part
 
 half = Path(results.name, "tar", ".events-00001.tar.of-a-dead-task.unfinished")
 half.parent.mkdir()
@@ -827,14 +827,14 @@ else:
 #
 # ### Run on Slurm
 #
-# `course_data/slurm` has scripts that stage, convert and train (for HTCondor: `course_data/htcondor`). `train.sh` requests:
+# `data_scripts/slurm` has scripts that stage, convert and train (for HTCondor: `data_scripts/htcondor`). `train.sh` requests:
 
 # %%
 import re
 
 import course_utils.paths
 
-job = (course_utils.paths.REPO / "course_data/slurm/train.sh").read_text()
+job = (course_utils.paths.REPO / "data_scripts/slurm/train.sh").read_text()
 print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]

@@ -110,7 +110,7 @@ cu.reveal("12a", 100 * runs["text"].summary().idle)
 # needs. Only the tokens for the model become int64, because its first layer does not accept uint16.
 
 # %%
-from course_stories.figures import bars
+from course_utils.stories.figures import bars
 
 places = BATCH * STEPS
 kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places * 8e-3, "uint16": places * 2e-3}
@@ -193,7 +193,7 @@ cu.predict(
 cu.predict("12d", "How much is missed if each window has its own offset?", unit="% of tokens")
 
 # %%
-from course_stories.token_windows import plot_coverage, times_served
+from course_utils.stories.token_windows import plot_coverage, times_served
 
 n_tokens, length = len(tokens), 128
 rng = np.random.default_rng(0)
@@ -414,8 +414,8 @@ cu.reveal("12f", wasted["per batch"])
 # windows continues with the next one.
 
 # %%
-from course_stories.token_windows import plot_mask
 from course_utils.loading.tokens import END, PackedWindows
+from course_utils.stories.token_windows import plot_mask
 
 docs = PackedWindows(corpora["docs"], 256)
 index = docs.index(epoch=0)

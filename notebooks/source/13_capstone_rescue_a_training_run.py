@@ -53,7 +53,7 @@ cu.ready("13")
 # On the slow storage of a computing center, the script starves its GPU. Here it is:
 
 # %%
-from course_stories.capstone import hand_out
+from course_utils.stories.capstone import hand_out
 
 script = hand_out()
 print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
@@ -74,7 +74,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.capstone import load, timed_job
+from course_utils.stories.capstone import load, timed_job
 
 events = cu.data_path("events", "S")
 job = timed_job(events)
@@ -156,7 +156,7 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # </details>
 
 # %% tags=["solution"]
-from course_stories.capstone import script_with
+from course_utils.stories.capstone import script_with
 
 _ = script.write_text(script_with([]), "utf-8")
 
@@ -169,7 +169,7 @@ cu.check("13.1", script)
 # %% tags=["solution"]
 from textwrap import fill
 
-from course_stories.capstone import faults_of
+from course_utils.stories.capstone import faults_of
 
 for fault in faults_of(0):
     text = f"{fault.place:9}  {fault.name}. {fault.why}"
@@ -191,8 +191,8 @@ cu.predict(
 # %%
 from math import exp
 
-from course_stories.capstone import Job
-from course_stories.capstone.learning import learning_curves, plot_learning, recorded
+from course_utils.stories.capstone import Job
+from course_utils.stories.capstone.learning import learning_curves, plot_learning, recorded
 
 real_job = Job(events, ["masked"] * 4, seconds=12)  # trains the real model on your machine
 real_job.run(load(script).train)
@@ -218,7 +218,7 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # notebook.
 
 # %%
-from course_stories.capstone.report import write_report
+from course_utils.stories.capstone.report import write_report
 
 write_report()
 
@@ -282,7 +282,7 @@ def run_keepfed(*words):
 
 
 log = f"{mkdtemp()}/samples.jsonl"
-training = [sys.executable, "-m", "course_stories.small_training.loss_spike"]
+training = [sys.executable, "-m", "course_utils.stories.small_training.loss_spike"]
 run_keepfed("audit", "--log", log, *training)
 
 # %% [markdown]
@@ -302,7 +302,7 @@ from pathlib import Path
 
 import torch
 
-from course_stories.small_training.loss_spike import SensorPulses, augment
+from course_utils.stories.small_training.loss_spike import SensorPulses, augment
 
 rows = [json.loads(line) for line in Path(log).read_text().splitlines()]
 pulses = SensorPulses(epoch=torch.zeros(1))
@@ -322,8 +322,8 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # neither names nor results, so it is only for fun. An exam would run your script itself.
 
 # %%
-from course_stories.capstone import best, seed_of
-from course_stories.leaderboard import post
+from course_utils.stories.capstone import best, seed_of
+from course_utils.stories.leaderboard import post
 
 name, board = "", ""
 print(post(name, best(seed_of(script)), board))

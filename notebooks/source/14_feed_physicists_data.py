@@ -101,8 +101,8 @@ cu.predict(
 # %%
 from torch.utils.data import DataLoader
 
-from course_stories.formats_compared.reading_root import read_epoch
 from course_utils.loading.root_files import ClusterStream
+from course_utils.stories.formats_compared.reading_root import read_epoch
 from keepfed.loaders.ragged import RaggedCollate
 
 entries = [jets.read(cluster).fields for cluster in jets.clusters]
@@ -232,7 +232,7 @@ fields = {"index": np.arange(len(jets)), "label_Hbb": signal, "weight": weight}
 once_s = (clock() - start) / 1e9
 
 # %%
-from course_stories.formats_compared.reading_root import plot_ways
+from course_utils.stories.formats_compared.reading_root import plot_ways
 
 local = RaggedLoader(Path(room.name) / "values.npy", ends, 64, fields=fields)
 converted = read_epoch(storage, local, signal, memory=64)

@@ -53,12 +53,12 @@ cu.ready("A")
 # that runs its program.
 
 # %%
-from course_stories.field_guide import Search
+from course_utils.stories.field_guide import Search
 
 Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 
 # %% [markdown]
-# The guide consists of files in this project, one for each problem, in `keepfed/field_guide`. It uses no
+# The guide consists of files in this project, one for each problem, in `keepfed/src/keepfed/field_guide`. It uses no
 # server and no language model, so the text that you paste stays on this machine. In a terminal, use
 #
 # ```bash
@@ -105,7 +105,7 @@ print(*look_up("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedl
 # the worst case:
 
 # %%
-from course_stories.field_guide import show
+from course_utils.stories.field_guide import show
 
 show("same_random_numbers")
 
@@ -125,7 +125,7 @@ show("unpicklable_sample")
 # needs something that your machine lacks, such as a GPU, `show` prints this instead.
 
 # %%
-from course_stories.field_guide import pages
+from course_utils.stories.field_guide import pages
 
 pages()
 

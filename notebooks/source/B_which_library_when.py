@@ -77,7 +77,7 @@ cu.predict(
 )
 
 # %%
-from course_stories.peers import compare
+from course_utils.stories.peers import compare
 
 small = compare("small")
 small.picture()
@@ -142,7 +142,7 @@ small
 # folder.
 
 # %%
-from course_stories.peers import LibraryForm
+from course_utils.stories.peers import LibraryForm
 
 LibraryForm()
 
@@ -207,7 +207,7 @@ LibraryForm()
 # turns, so other programs on the machine affect all of them equally. First events, many more than above.
 
 # %%
-from course_stories.peers import recorded
+from course_utils.stories.peers import recorded
 
 recorded("events")
 
@@ -280,7 +280,7 @@ cu.reveal("Bc", len(origins))
 # Unfold it to read both.
 
 # %%
-from course_stories.snippets import compare_snippets, numbered_shards
+from course_utils.stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=folder.name))
 compare_snippets(numbered, "script", "columns", "padding", "tf_data")

@@ -16,9 +16,9 @@ import segno
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from course_stories.lecture import demos, load_finding
-from course_stories.wall import deck_question
 from course_utils.paths import recording
+from course_utils.stories.lecture import demos, load_finding
+from course_utils.stories.wall import deck_question
 from docs.publish import address
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate

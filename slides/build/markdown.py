@@ -24,7 +24,7 @@
 
     :::guess fast-3
     A question that the room can answer on its wall. It covers the slide and its heading until
-    the next key press. The block is explained in `course_stories/wall/questions.py`.
+    the next key press. The block is explained in `course_utils/stories/wall/questions.py`.
     unit: times
     :::
 

@@ -15,8 +15,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_stories.dftracer import load_dftracer
-from course_stories.figures import log_dots, value_bars
 from course_utils.hardware.storage import (
     StoragePreset,
     VirtualClock,
@@ -26,6 +24,8 @@ from course_utils.hardware.storage import (
 )
 from course_utils.loading.quality import mixing
 from course_utils.paths import recording
+from course_utils.stories.dftracer import load_dftracer
+from course_utils.stories.figures import log_dots, value_bars
 from keepfed.measure.picture import LOOKS
 from keepfed.palette import BAD, BLUE, GOOD, NEUTRAL
 

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from course_data.telescope.detector import sensor_positions
-from course_data.telescope.simulate import draw_events, simulate
-from course_stories.figures import log_dots
 from course_utils.hardware.storage import PRESETS
 from course_utils.loading.events.draw import colours
+from course_utils.stories.figures import log_dots
+from data_scripts.telescope.detector import sensor_positions
+from data_scripts.telescope.simulate import draw_events, simulate
 from keepfed.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, YELLOW
 
 Floats = NDArray[np.float64]

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from course_stories.lecture.programs import DEMOS
 from course_utils.paths import REPO
+from course_utils.stories.lecture.programs import DEMOS
 from notebooks.build import HERE as NOTEBOOKS
 from notebooks.build import BuildError, number, parts, sources
 from slides.instructor.contents import notes, title

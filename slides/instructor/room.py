@@ -14,7 +14,7 @@ STAGED = 14_000_000  # bytes of the small events, which notebook 07 copies to /d
 
 def budget() -> Iterator[str]:
     """Yield a table of the memory for some numbers of learners, and its assumptions."""
-    measured = json.loads((REPO / "recordings" / "memory.json").read_text("utf-8"))
+    measured = json.loads((REPO / "notebooks/recordings/memory.json").read_text("utf-8"))
     peaks = {notebook: 1_000_000 * mb for notebook, mb in measured["peak_mb"].items()}
     yield "| Learners | Batches in flight | Staged | `/dev/shm` | Total memory |"
     yield "|---|---|---|---|---|"
@@ -34,7 +34,8 @@ def budget() -> Iterator[str]:
     yield (
         "The memory of a learner is the peak of the kernel and all its workers, measured while the "
         f"solved notebooks ran with data of size {measured['size']} "
-        f"({measured['machine']}, {measured['date']}, `recordings/make_memory.py`). By notebook: "
+        f"({measured['machine']}, {measured['date']}, "
+        f"`notebooks/recordings/make_memory.py`). By notebook: "
         f"{', '.join(f'{notebook} {size(peak)}' for notebook, peak in peaks.items())}. The table "
         "is an upper limit, because it gives the largest of these to all learners at once."
     )

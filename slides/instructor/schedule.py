@@ -73,8 +73,8 @@ def in_class(notebook: str, core: Part) -> int:
     measured: dict[str, int] = json.loads(recording(_SECONDS).read_text("utf-8"))["seconds"]
     if notebook not in measured:
         raise BuildError(
-            f"{_SECONDS} lacks notebook {notebook}. Run `python -m recordings.make_cell_seconds "
-            f"recordings/{_SECONDS} {notebook}`."
+            f"{_SECONDS} lacks notebook {notebook}. Run `python -m "
+            f"notebooks.recordings.make_cell_seconds notebooks/recordings/{_SECONDS} {notebook}`."
         )
     minutes = core.minutes + measured[notebook] / 60 + PREDICTION * core.predictions
     return STEP * ceil(SLACK * minutes / STEP)

@@ -11,11 +11,11 @@ from benchmarks.peers.images import DECODER, OURS, ROUGH, V2
 from benchmarks.peers.report import BEST, print_bars, print_table
 from benchmarks.peers.rounds import Loaded, Trial, measure
 from benchmarks.peers.tables import TABLES, Table
-from course_stories.peers.course import LIMIT, RECORDS
-from course_stories.peers.ledger import Ledger
-from course_stories.peers.libraries import ALL
-from course_stories.peers.measure import Measurement
-from course_stories.peers.peer import Package, numbered, peer
+from course_utils.stories.peers.course import LIMIT, RECORDS
+from course_utils.stories.peers.ledger import Ledger
+from course_utils.stories.peers.libraries import ALL
+from course_utils.stories.peers.measure import Measurement
+from course_utils.stories.peers.peer import Package, numbered, peer
 
 EVENTS, IMAGES = 1200, 48  # complete batches, and more than the buffers hold
 SMALL = {"events": EVENTS, "images, float": IMAGES, "images, uint8": IMAGES}

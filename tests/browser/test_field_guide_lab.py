@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 
 def test_log_is_looked_up_and_entry_run_by_keyboard(lab_root, lab_page):
-    source = "from course_stories.field_guide import Search\nSearch()"
+    source = "from course_utils.stories.field_guide import Search\nSearch()"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, lab_root / "work" / "guide.ipynb")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from course_stories.leaderboard import post
+from course_utils.stories.leaderboard import post
 from tests.browser.lab_page import SHOTS, GuardedPage
 from tests.stories.leaderboard.helpers import GOOD
 from tests.stories.wall.helpers import running_wall

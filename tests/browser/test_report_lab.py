@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
-CELLS = ["from course_stories.capstone.report import write_report", "write_report()"]
+CELLS = ["from course_utils.stories.capstone.report import write_report", "write_report()"]
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 

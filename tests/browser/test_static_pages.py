@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from course_stories.lecture import demos, load_finding
 from course_utils.paths import recording
+from course_utils.stories.lecture import demos, load_finding
 from course_utils.teaching.explorer import explorer
 from keepfed.measure.watch.report import write
 from keepfed.measure.watch.timing.ring_file import ProgramRun

@@ -64,21 +64,21 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare(folder: Path) -> str:
-    """Create the environment, install the wheel of this checkout, and compare the versions."""
+    """Create the environment, install the wheels of this checkout, and compare the versions."""
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
         pip(python, "-r", str(HERE / "versions.txt"))
     before = dict(versions(python))
     with tempfile.TemporaryDirectory() as built:
-        build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", built, str(REPO)]
-        subprocess.run(build, check=True)
-        (wheel,) = Path(built).glob("*.whl")
-        pip(python, "--force-reinstall", "--no-deps", str(wheel))
-        pip(python, f"{wheel}[colab]")
+        build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", built]
+        subprocess.run([*build, str(REPO / "keepfed"), str(REPO)], check=True)
+        course, keepfed = sorted(map(str, Path(built).glob("*.whl")))
+        pip(python, "--force-reinstall", "--no-deps", course, keepfed)
+        pip(python, f"{course}[colab]", keepfed)
     after = dict(versions(python))
     changed = {name for name, version in before.items() if after[name] != version}
-    if changed - {"keepfed"}:
+    if changed - {"fast-data-loaders", "keepfed"}:
         raise SystemExit(f"The installation changed {', '.join(sorted(changed))}.")
     added = sorted(after.keys() - before.keys())
     print(f"No package was changed, and {len(added)} were added: {', '.join(added)}", flush=True)

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_data.files import read_manifest
 from course_utils import paths
 from course_utils.command import cli, installation, lab
 from course_utils.command.installation import Checkup
 from course_utils.hardware.machine import facts
 from course_utils.teaching import notebook
+from data_scripts.files import read_manifest
 
 
 def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data(

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from course_data.files import seal
 from course_utils import paths
 from course_utils.command import installation
 from course_utils.teaching.notebook import DATA_SETS, data_path
+from data_scripts.files import seal
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from course_utils import __version__
 from course_utils.paths import REPO
 from docs.publish import address
-from keepfed import __version__
 from tests.deploy.hub import copy_sources
 
 DEPLOY = REPO / "deploy"

@@ -139,7 +139,7 @@ def test_sizes_are_those_of_the_installed_packages_and_of_the_texts() -> None:
     }
     blocks = [os.lstat(path).st_blocks for path in paths if os.path.lexists(path)]
     assert 512 * sum(blocks) / 1e9 == pytest.approx(install.SIZES[kind][1], rel=0.1)
-    data = 0.9  # GB; tests/course_data/test_make.py
+    data = 0.9  # GB; tests/data_scripts/test_make.py
     for text in ("README.md", "slides/instructor/frame.md"):
         words = " ".join((REPO / text).read_text("utf-8").split())
         for download, disk in install.SIZES.values():

@@ -11,7 +11,7 @@ from docs import links
 def test_all_kinds_of_texts_give_their_links() -> None:
     found = links.links()
     files = {name for names in found.values() for name in names}
-    kinds = ("notebooks/source/", "slides/", "deploy/", "keepfed/field_guide/")
+    kinds = ("notebooks/source/", "slides/", "deploy/", "keepfed/src/keepfed/field_guide/")
     assert [kind for kind in kinds if not any(name.startswith(kind) for name in files)] == []
     assert "https://github.com/pytorch/pytorch/issues/13246" in found
     assert [link for link in found if "127.0.0.1" in link or link.endswith((")", ".", "]"))] == []

@@ -32,7 +32,7 @@ def test_every_text_gets_the_address_and_loses_it_again(tmp_path: Path) -> None:
         for path, text in files.items():
             path.write_text(text, "utf-8", newline="\n")
             if new.repository and path.name in ("README.md", "frame.md", "pyproject.toml"):
-                assert new.requirement() in text or new.repository in text
+                assert new.keepfed() in text or new.repository in text
         old = new
     assert [copy.read_bytes() for copy in copies] == [path.read_bytes() for path in copies.values()]
 
@@ -40,14 +40,14 @@ def test_every_text_gets_the_address_and_loses_it_again(tmp_path: Path) -> None:
 def test_github_gives_addresses_that_others_do_not_have() -> None:
     _, elsewhere, on_github, published = EXAMPLES
     assert (elsewhere.book, elsewhere.colab("00")) == ("", "")
-    assert elsewhere.requirement("course") == '"keepfed[course] @ git+https://example.org/x/y"'
+    assert elsewhere.course() == (
+        '"keepfed @ git+https://example.org/x/y#subdirectory=keepfed" '
+        '"fast-data-loaders[course] @ git+https://example.org/x/y"'
+    )
     assert on_github.book == "https://ada.github.io/Course"
     assert on_github.colab("00").endswith("/github/Ada/Course/blob/main/notebooks/00.ipynb")
     assert on_github.fields()["image"] == "ghcr.io/ada/course"
-    assert (published.requirement(), published.requirement("course")) == (
-        "keepfed",
-        '"keepfed[course]"',
-    )
+    assert published.keepfed() == "keepfed"
 
 
 def test_wrong_address_and_changed_text_change_nothing(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from course_exercises.nb09.problem import PAGEABLE_GB_S, PRESET, Case
+from course_utils.exercises.nb09.problem import PAGEABLE_GB_S, PRESET, Case
 from course_utils.hardware.gpu import Accelerator, HostClock, timed_accelerator
 
 

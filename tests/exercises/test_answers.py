@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course_exercises.nb02.ex2_predict_idle import SIX_LOOPS, true_idle
-from course_exercises.nb03.ex3_list_the_flaws import FLAWS, SOUND
-from course_exercises.nb03.ex4_choose_tools import QUESTIONS
-from course_exercises.nb06 import ex1_choose_formats as formats
-from course_exercises.nb06.ex2_choose_chunks import mean_cost
-from course_exercises.nb09.ex1_label_the_defects import LABELS
-from course_exercises.nb09.problem import CAUSES, SYMPTOMS
-from course_stories.chunk_trial import try_chunks
+from course_utils.exercises.nb02.ex2_predict_idle import SIX_LOOPS, true_idle
+from course_utils.exercises.nb03.ex3_list_the_flaws import FLAWS, SOUND
+from course_utils.exercises.nb03.ex4_choose_tools import QUESTIONS
+from course_utils.exercises.nb06 import ex1_choose_formats as formats
+from course_utils.exercises.nb06.ex2_choose_chunks import mean_cost
+from course_utils.exercises.nb09.ex1_label_the_defects import LABELS
+from course_utils.exercises.nb09.problem import CAUSES, SYMPTOMS
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import open_events
+from course_utils.stories.chunk_trial import try_chunks
 from course_utils.teaching.exercise import Verdict, check
 from tests.exercises.solutions import assert_refused
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from course_exercises.nb05 import ex3_prefetch_in_a_thread
-from course_exercises.nb07 import ex1_stage_a_file
-from course_stories.prefetchers import trial
+from course_utils.exercises.nb05 import ex3_prefetch_in_a_thread
+from course_utils.exercises.nb07 import ex1_stage_a_file
+from course_utils.stories.prefetchers import trial
 from notebooks.build import HERE
 from tests.exercises.solutions import (
     Change,

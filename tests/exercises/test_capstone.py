@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from course_exercises.nb13 import ex1_rescue_the_run as judge
-from course_stories.capstone import (
+from course_utils.errors import CourseError
+from course_utils.exercises.nb13 import ex1_rescue_the_run as judge
+from course_utils.stories.capstone import (
     Job,
     Result,
     all_faults,
@@ -20,8 +21,7 @@ from course_stories.capstone import (
     script_with,
     seed_of,
 )
-from course_stories.capstone.job import read_only
-from course_utils.errors import CourseError
+from course_utils.stories.capstone.job import read_only
 from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.notebook import data_path
 from tests.exercises.solutions import assert_refused
@@ -42,7 +42,7 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(sys, "path", [*sys.path])  # a loaded script adds its folder to both
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         for module in ("script", "result"):
-            patch.setattr(f"course_stories.capstone.{module}.scratch_folder", lambda: folder)
+            patch.setattr(f"course_utils.stories.capstone.{module}.scratch_folder", lambda: folder)
         yield
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from course_exercises.nb07 import job
-from course_stories.shard_pipelines import SHOWN
+from course_utils.exercises.nb07 import job
+from course_utils.stories.shard_pipelines import SHOWN
 from course_utils.teaching.exercise import check
 from keepfed.loaders.prefetch import CudaPrefetcher, ThreadPrefetcher
 from notebooks.build import for_learner

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-from course_exercises.nb00.ex1_use_the_switches import JOB
-from course_exercises.nb00.ex2_write_a_loader import STORAGE
-from course_exercises.nb03 import ex1_blind_clinic
-from course_stories.clinic import CAUSES, NAMES, Clinic, discharge
+from course_utils.exercises.nb00.ex1_use_the_switches import JOB
+from course_utils.exercises.nb00.ex2_write_a_loader import STORAGE
+from course_utils.exercises.nb03 import ex1_blind_clinic
 from course_utils.hardware.storage.calendar import Counters
 from course_utils.hardware.storage.presets import StoragePreset, storage_preset
 from course_utils.loading.events import pad_collate
+from course_utils.stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.explorer import Explorer, explorer
 from keepfed.measure.simulate import Pipeline, simulate

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from course_exercises.judging.compare import Slip, compare, difference
-from course_exercises.judging.probes import (
+from course_utils.exercises.judging.compare import Slip, compare, difference
+from course_utils.exercises.judging.probes import (
     expect_as_fast,
     expect_given_rank,
     expect_mixed,

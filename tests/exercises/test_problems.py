@@ -10,21 +10,23 @@ from course_utils.teaching import exercise
 from docs.import_graph import modules
 from notebooks.build import HERE
 
-PROBLEM = re.compile(r"course_exercises\.nb\d\d\.problem")
+PROBLEM = re.compile(r"course_utils\.exercises\.nb\d\d\.problem")
 JUDGED = exercise.judge_modules()
-PROBLEMS = sorted((REPO / "course_exercises").glob("nb*/problem.py"))
+PROBLEMS = sorted((REPO / "course_utils/exercises").glob("nb*/problem.py"))
 
 
 def test_notebooks_import_problems_and_no_other_module_of_the_exercises() -> None:
     texts = [path.read_text("utf-8") for path in (HERE / "source").glob("*.py")]
-    imported = {name for text in texts for name in re.findall(r"course_exercises[\w.]*", text)}
+    imported = {
+        name for text in texts for name in re.findall(r"course_utils\.exercises[\w.]*", text)
+    }
     assert not {name for name in imported if not PROBLEM.fullmatch(name)}
 
 
 @pytest.mark.parametrize("folder", [path.parent.name for path in PROBLEMS])
 def test_a_problem_knows_no_judge(folder: str) -> None:
-    problem = modules()[f"course_exercises.{folder}.problem"]
-    above = ("course_exercises", "course_utils.teaching")
+    problem = modules()[f"course_utils.exercises.{folder}.problem"]
+    above = ("course_utils.exercises", "course_utils.teaching")
     assert not [other for other in problem.imports if other.startswith(above)]
 
 

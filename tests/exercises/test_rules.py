@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from course_exercises.nb04 import ex1_choose_workers
-from course_exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
-from course_exercises.nb04.problem import MACHINES, Machine
-from course_exercises.nb07 import ex3_stage_how_much
-from course_exercises.nb07.problem import JOBS, StagingJob
-from course_exercises.nb08 import ex2_where_to_augment
-from course_exercises.nb08 import problem as nb08
-from course_exercises.nb09 import ex3_when_pinning_loses
-from course_exercises.nb09.problem import CASES
+from course_utils.exercises.nb04 import ex1_choose_workers
+from course_utils.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
+from course_utils.exercises.nb04.problem import MACHINES, Machine
+from course_utils.exercises.nb07 import ex3_stage_how_much
+from course_utils.exercises.nb07.problem import JOBS, StagingJob
+from course_utils.exercises.nb08 import ex2_where_to_augment
+from course_utils.exercises.nb08 import problem as nb08
+from course_utils.exercises.nb09 import ex3_when_pinning_loses
+from course_utils.exercises.nb09.problem import CASES
 from course_utils.teaching.exercise import check
 from keepfed.loaders.workers import ShmBudget
 from keepfed.measure.simulate import Pipeline, simulate

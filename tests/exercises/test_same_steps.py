@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from course_exercises.nb13 import fixed
-from course_exercises.nb13.same_steps import Reference
-from course_stories.capstone import PulseTransformer, Step, one_thread
+from course_utils.exercises.nb13 import fixed
+from course_utils.exercises.nb13.same_steps import Reference
+from course_utils.stories.capstone import PulseTransformer, Step, one_thread
 
 EVENTS, PULSES, STEPS = 4, 8, 12
 PLAN = ["direction"]

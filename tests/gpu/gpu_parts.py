@@ -177,7 +177,7 @@ def tests(notes: Notes, options: argparse.Namespace) -> None:
     runs = [] if options.emulated else ["tests/gpu"]
     runs += ["tests/hardware/gpu", "tests/loading/prefetch", "tests/loading/images/test_augment.py"]
     chosen = {run: [run] for run in runs}
-    guide = (REPO / "keepfed" / "field_guide").glob("*.toml")
+    guide = (REPO / "keepfed/src/keepfed/field_guide").glob("*.toml")
     programs = [path.stem for path in guide if 'needs = "a GPU"' in path.read_text("utf-8")]
     chosen["field guide"] = ["tests/stories/test_field_guide.py", "-k", " or ".join(programs)]
     for name, arguments in chosen.items():

@@ -84,8 +84,8 @@ def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
 
 def course_images() -> Path:
     """Return the folder of the course's images, and create them if they are missing."""
-    from course_data import make_images
     from course_utils.paths import data_root
+    from data_scripts import make_images
 
     if make_images.main(["--size", "M"]) != 0:
         raise KeepfedError("The images could not be created. Use other images with --images DIR.")

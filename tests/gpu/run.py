@@ -6,8 +6,9 @@ python tests/gpu/run.py --minutes 7       # start no part after 7 minutes
 python tests/gpu/run.py --emulated        # on an emulated device; saves nothing
 
 Each part runs in a separate process, so a crash does not affect the others. Recordings for notebook
-09 go to the folder `recordings`. After each part, all results are packed into gpu-check.zip in the
-same folder. If the variable OUT names a folder, the zip and report.txt are copied there.
+09 go to the folder `notebooks/recordings`. After each part, all results are packed into
+gpu-check.zip in the same folder. If the variable OUT names a folder, the zip and report.txt are
+copied there.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--emulated", action="store_true", help="use no GPU, and save nothing")
-    parser.add_argument("--out", type=Path, help="folder for the results (default: recordings)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the results (default: notebooks/recordings)"
+    )
     parser.add_argument(
         "--images", type=Path, help="folder with JPEGs by class (default: the course's images)"
     )
@@ -87,7 +90,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"There is no part {unknown[0]!r}. Choose from {', '.join(PARTS)}.")
     options.parts = options.parts or list(PARTS)
     if options.out is None and not options.emulated:
-        options.out = REPO / "recordings"
+        options.out = REPO / "notebooks/recordings"
     return options
 
 

@@ -13,11 +13,11 @@ from tests.keepfed.measure.picture.test_looks import contrast
 
 HEX = re.compile(r"(?<![\w/&])#(?:[0-9a-f]{6}|[0-9a-f]{3})(?:[0-9a-f]{2})?\b", re.IGNORECASE)
 KINDS = ["*.py", "*.css", "*.js", "*.html", "*.mplstyle"]
-ELSEWHERE = ("tests/", "slides/build/vendor/", "keepfed/palette.py")
+ELSEWHERE = ("tests/", "slides/build/vendor/", "keepfed/src/keepfed/palette.py")
 
 
 def test_files_use_only_colours_of_the_palette() -> None:
-    declared = set(HEX.findall((REPO / "keepfed/palette.py").read_text("utf-8")))
+    declared = set(HEX.findall((REPO / "keepfed/src/keepfed/palette.py").read_text("utf-8")))
     listed = subprocess.run(
         ["git", "ls-files", "--", *KINDS], cwd=REPO, capture_output=True, text=True, check=True
     )

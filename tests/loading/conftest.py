@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from course_data import make_images
-from course_data.convert_events import add_formats
 from course_utils.loading.events import CONVERTED
+from data_scripts import make_images
+from data_scripts.convert_events import add_formats
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,12 @@ import numpy as np
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from course_data import make_collisions
 from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
 from course_utils.loading.root_files import ClusterStream, RootFiles
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
+from data_scripts import make_collisions
 from keepfed.loaders.contract import EpochLoader
 from keepfed.loaders.images import ImageLoader, pack_images
 from keepfed.loaders.ragged import LengthBuckets, RaggedCollate, RaggedLoader

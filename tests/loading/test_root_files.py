@@ -11,9 +11,9 @@ import pytest
 import uproot
 from torch.utils.data import DataLoader
 
-from course_data import make_collisions
 from course_utils.hardware.storage import UNLIMITED, VirtualClock, slow_storage
 from course_utils.loading.root_files import Cluster, ClusterStream, RootFiles
+from data_scripts import make_collisions
 from keepfed.loaders.ragged import RaggedCollate
 
 PARTICLES = ["part_energy", "part_deta"]

@@ -4,9 +4,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_stories.augmenting import copy_ms, load_ms, loops, pace_ms, photo_loader, train_epoch
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import Augment
+from course_utils.stories.augmenting import (
+    copy_ms,
+    load_ms,
+    loops,
+    pace_ms,
+    photo_loader,
+    train_epoch,
+)
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.images import Jpegs
 from keepfed.measure.spans import Span

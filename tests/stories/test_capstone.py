@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from course_stories.capstone import PulseTransformer
-from course_stories.capstone.counted_job import CountedStorage
-from course_stories.capstone.learning import LearningCurves, line_fit, recorded
 from course_utils.hardware.clock import VirtualClock
+from course_utils.stories.capstone import PulseTransformer
+from course_utils.stories.capstone.counted_job import CountedStorage
+from course_utils.stories.capstone.learning import LearningCurves, line_fit, recorded
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
 Batch = dict[str, torch.Tensor]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_stories.capstone import PulseTransformer
-from course_stories.capstone.jagged import RaggedTransformer, as_tokens, pad, padding_costs
 from course_utils.loading.events import MemmapEvents, read_sensors
+from course_utils.stories.capstone import PulseTransformer
+from course_utils.stories.capstone.jagged import RaggedTransformer, as_tokens, pad, padding_costs
 from keepfed.loaders.ragged import RaggedCollate
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import ipywidgets as widgets
 import pytest
 
-from course_stories.capstone import add_result
-from course_stories.capstone.report import write_report
+from course_utils.stories.capstone import add_result
+from course_utils.stories.capstone.report import write_report
 from course_utils.teaching.notebook import Form
 from tests.stories.leaderboard.helpers import GOOD
 
@@ -117,7 +117,7 @@ def test_full_disk_is_reported_in_the_form(scratch: Path, monkeypatch: pytest.Mo
     def full(path: Path, content: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("course_stories.capstone.report.replace_file", full)
+    monkeypatch.setattr("course_utils.stories.capstone.report.replace_file", full)
     fill(form, WRITTEN)
     assert "Not saved" in said(form)
     assert "The disk is full. Free some space" in said(form)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
+from course_utils.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
 
 
 def test_every_read_fetches_complete_chunks() -> None:

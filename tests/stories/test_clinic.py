@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from course_stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
-from course_stories.clinic import clinic as clinic_module
-from course_stories.clinic.clinic import _RECORDS, Patient, WorkersCpu
+from course_utils.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
+from course_utils.stories.clinic import clinic as clinic_module
+from course_utils.stories.clinic.clinic import _RECORDS, Patient, WorkersCpu
 from keepfed.errors import KeepfedError
 from keepfed.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions

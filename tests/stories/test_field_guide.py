@@ -9,8 +9,8 @@ import pytest
 from torch import device
 from torch.utils.data import DataLoader
 
-from course_stories.field_guide import Search, missing_requirement, pages, search, show
-from course_stories.field_guide.cards import EntryRun
+from course_utils.stories.field_guide import Search, missing_requirement, pages, search, show
+from course_utils.stories.field_guide.cards import EntryRun
 from keepfed.errors import KeepfedError
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
 

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course_stories.formats_compared import compare_codecs, compare_formats
-from course_stories.formats_compared import formats as formats_module
-from course_stories.formats_compared.compression import CODECS, CompressionTable
-from course_stories.formats_compared.formats import (
+from course_utils.hardware.machine import can_drop_cache
+from course_utils.hardware.storage import storage_preset
+from course_utils.loading.events import FORMATS, EventArrays
+from course_utils.stories.formats_compared import compare_codecs, compare_formats
+from course_utils.stories.formats_compared import formats as formats_module
+from course_utils.stories.formats_compared.compression import CODECS, CompressionTable
+from course_utils.stories.formats_compared.formats import (
     AMPLIFICATION,
     COLD,
     NAMES,
@@ -27,9 +30,6 @@ from course_stories.formats_compared.formats import (
     draws,
     write,
 )
-from course_utils.hardware.machine import can_drop_cache
-from course_utils.hardware.storage import storage_preset
-from course_utils.loading.events import FORMATS, EventArrays
 from course_utils.teaching.notebook import data_path
 from keepfed.errors import KeepfedError
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_stories.imbalance import draw_calibration, event_table, fit
 from course_utils.loading.events import CASCADE, read_labels
+from course_utils.stories.imbalance import draw_calibration, event_table, fit
 
 
 def test_table_has_one_row_per_event(events_folder: Path) -> None:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from course_stories.lecture import Finding, demos, load_finding, show
-from course_stories.lecture.finding import save_finding
 from course_utils import paths
 from course_utils.command import cli
+from course_utils.stories.lecture import Finding, demos, load_finding, show
+from course_utils.stories.lecture.finding import save_finding
 from keepfed.errors import KeepfedError
 from keepfed.measure.simulate import Pipeline, simulate
 
-SHOW = import_module("course_stories.lecture.show")  # the package has a function of the same name
-RECORDED = paths.REPO / "recordings" / "demos"
+SHOW = import_module(
+    "course_utils.stories.lecture.show"
+)  # the package has a function of the same name
+RECORDED = paths.REPO / "notebooks/recordings/demos"
 HANGS = "import threading; threading.Event().wait()"
 SAID = {  # the result of a demo on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
@@ -31,7 +33,7 @@ SAID = {  # the result of a demo on every machine
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """Return the folder of a project that contains only the recordings."""
-    shutil.copytree(RECORDED, tmp_path / "recordings" / "demos")
+    shutil.copytree(RECORDED, tmp_path / "notebooks/recordings/demos")
     monkeypatch.setattr(paths, "REPO", tmp_path)
     monkeypatch.setattr(SHOW, "data_path", lambda *name: tmp_path)
     return tmp_path
@@ -42,7 +44,7 @@ def run_instead(monkeypatch, program: str) -> None:
 
 
 def test_every_demo_has_a_module_and_a_recording():
-    folder = paths.REPO / "course_stories" / "lecture" / "programs"
+    folder = paths.REPO / "course_utils/stories/lecture" / "programs"
     modules = {path.stem for path in folder.glob("[!_]*.py")} - {"loop"}
     assert modules == set(demos()) == {path.stem for path in RECORDED.glob("*.json")}
 
@@ -99,7 +101,7 @@ def test_interrupted_demo_shows_recording_and_live_demo_does_not(project, monkey
         patch.setattr(SHOW, "run_demo", interrupted)
         assert cli.main(["demo", "wait", "--no-browser"]) == 0
     assert "The demo was interrupted. Here is its recording instead." in capsys.readouterr().out
-    source = project / "recordings" / "demos" / "cliff.json"
+    source = project / "notebooks/recordings/demos" / "cliff.json"
     run_instead(monkeypatch, f"import shutil; shutil.copy({str(source)!r}, {{path!r}})")
     page, said = show("wait")
     assert said == json.loads(source.read_text("utf-8"))["sentence"]
@@ -113,7 +115,7 @@ def test_command_lists_demos_and_rejects_unknown_ones(project, capsys):
     assert all(re.match(r"\w+ +\d+ s  \w.*\?$", line) for line in lines)
     assert cli.main(["demo", "nothing"]) == 1
     assert "There is no demo 'nothing'. Choose one of: wait, cliff," in capsys.readouterr().err
-    (project / "recordings" / "demos" / "wait.json").unlink()
+    (project / "notebooks/recordings/demos" / "wait.json").unlink()
     with pytest.raises(KeepfedError, match="There is no recording 'demos/wait"):
         show("wait", recorded=True)
 

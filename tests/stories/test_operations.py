@@ -1,6 +1,6 @@
 import torch
 
-from course_stories.operations import count_operations
+from course_utils.stories.operations import count_operations
 
 
 def test_operations_count_written_bytes_but_not_views() -> None:

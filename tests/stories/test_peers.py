@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_stories.peers import LIBRARIES, LibraryForm, compare, recorded
-from course_stories.peers.comparison import Comparison, store
-from course_stories.peers.environment import install, is_installed, measure_there
-from course_stories.peers.ledger import Ledger, ledger
-from course_stories.peers.libraries import ALL, LITDATA, SPDL
-from course_stories.peers.measure import TASKS, Measurement, Task, measure, threads
+from course_utils.stories.peers import LIBRARIES, LibraryForm, compare, recorded
+from course_utils.stories.peers.comparison import Comparison, store
+from course_utils.stories.peers.environment import install, is_installed, measure_there
+from course_utils.stories.peers.ledger import Ledger, ledger
+from course_utils.stories.peers.libraries import ALL, LITDATA, SPDL
+from course_utils.stories.peers.measure import TASKS, Measurement, Task, measure, threads
 from keepfed.errors import KeepfedError
 
 HERE = [name for name, peer in ALL.items() if peer.needs is None]
@@ -47,7 +47,7 @@ def test_ledger_reveals_dropped_repeated_or_unshuffled_samples(
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves files open
 @pytest.mark.parametrize("name", HERE)
 def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_stories.peers.measure.ENOUGH_S", 0)
+    monkeypatch.setattr("course_utils.stories.peers.measure.ENOUGH_S", 0)
     for task in Task(2100, 300, rows=128, batch_size=64), Task(24, 24, rows=9000, batch_size=8):
         found = measure(name, ALL[name], task)
         assert found.books.complete
@@ -106,7 +106,7 @@ def test_empty_columns_are_omitted() -> None:
 def test_measurement_from_separate_environment_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
+    monkeypatch.setattr("course_utils.stories.peers.comparison.measure_all", lambda task: [])
     assert not compare("small", tmp_path).here
     store("small", ONE, tmp_path)
     assert compare("small", tmp_path).here == {"LitData": ONE}
@@ -125,7 +125,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Record the environments that would be created, without creating them."""
     made: list[Path] = []
     monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
-    monkeypatch.setattr("course_stories.peers.environment._share", lambda folder: None)
+    monkeypatch.setattr("course_utils.stories.peers.environment._share", lambda folder: None)
     return made
 
 
@@ -147,7 +147,7 @@ def test_failed_installation_raises_clear_error(
     made: list[Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said=said))
+    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(1, said=said))
     with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
         install(LITDATA, tmp_path)
     assert made == [tmp_path / "litdata"]
@@ -156,7 +156,9 @@ def test_failed_installation_raises_clear_error(
 def test_crashing_library_raises_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_stories.peers.environment._run", ends(-11, said="one\nSegfault"))
+    monkeypatch.setattr(
+        "course_utils.stories.peers.environment._run", ends(-11, said="one\nSegfault")
+    )
     with pytest.raises(
         KeepfedError, match=r"Measuring LitData failed \(Segfault\)\. Use our recorded"
     ):
@@ -167,7 +169,7 @@ def test_form_installs_only_after_button_press(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = "progress\n" + json.dumps(ONE.row())
-    monkeypatch.setattr("course_stories.peers.environment._run", ends(0, out=row))
+    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(0, out=row))
     form = LibraryForm(tmp_path)
     assert form.boxes.keys() == {name for name in LIBRARIES if LIBRARIES[name].needs}
     form.button.click()
@@ -179,14 +181,14 @@ def test_form_installs_only_after_button_press(
     assert made == [tmp_path / "litdata"]
     assert "LitData: 200 small and 200 large samples per second" in form.said.value
     assert not form.button.disabled
-    monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
+    monkeypatch.setattr("course_utils.stories.peers.comparison.measure_all", lambda task: [])
     assert compare("large", tmp_path).here == {"LitData": ONE}
 
 
 def test_form_shows_installation_error(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said="ProxyError"))
+    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(1, said="ProxyError"))
     form = LibraryForm(tmp_path)
     form.boxes["LitData"].value = True
     form.button.click()

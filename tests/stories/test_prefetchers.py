@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from course_stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
-from course_stories.prefetchers.bench import BenchSource, make_pairs
-from course_stories.prefetchers.defects import on_current
-from course_stories.prefetchers.trial import Timeouts, TrialRun
+from course_utils.stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
+from course_utils.stories.prefetchers.bench import BenchSource, make_pairs
+from course_utils.stories.prefetchers.defects import on_current
+from course_utils.stories.prefetchers.trial import Timeouts, TrialRun
 
 
 def test_source_order_depends_on_epoch_and_open_iterators_count():

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course_stories import process_tools
-from course_stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
+from course_utils.stories import process_tools
+from course_utils.stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
 
 RAW = """thread (0x7F): "MainThread";<module> (a.py:1);read (a.py:7) 30
 thread (0x7F): "MainThread";<module> (a.py:1);decode (a.py:9) 10

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 from torch.utils.data import DataLoader
 
-from course_data import make_collisions
-from course_stories.formats_compared.reading_root import plot_ways, read_epoch
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.root_files import ClusterStream, RootFiles
+from course_utils.stories.formats_compared.reading_root import plot_ways, read_epoch
+from data_scripts import make_collisions
 from keepfed.loaders.ragged import RaggedCollate
 
 

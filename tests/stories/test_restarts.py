@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_stories.small_training import Training
+from course_utils.stories.small_training import Training
 from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 if not hasattr(os, "fork"):

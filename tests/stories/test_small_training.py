@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_stories.small_training import EPOCHS, held_out_loss
+from course_utils.stories.small_training import EPOCHS, held_out_loss
 from course_utils.teaching.notebook import data_path
 
 

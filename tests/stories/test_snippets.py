@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from course_stories import snippets
-from course_stories.snippets import SNIPPETS, compare_snippets, numbered_shards
+from course_utils.stories import snippets
+from course_utils.stories.snippets import SNIPPETS, compare_snippets, numbered_shards
 from course_utils.teaching.notebook import Demo
 from keepfed.errors import KeepfedError
 

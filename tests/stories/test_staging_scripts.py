@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, run_script
+from course_utils.stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, run_script
 from keepfed.errors import KeepfedError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_stories.token_windows import plot_coverage, plot_mask, times_served
+from course_utils.stories.token_windows import plot_coverage, plot_mask, times_served
 
 
 def test_token_counts_in_every_window_that_contains_it() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from course_stories.worker_traps import compare, show, traps
+from course_utils.stories.worker_traps import compare, show, traps
 
 pytestmark = [
     pytest.mark.slow,

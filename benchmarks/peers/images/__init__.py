@@ -13,7 +13,7 @@ from benchmarks.peers.images.processes import PILLOW, V2
 from benchmarks.peers.images.recipes import Pillow
 from benchmarks.peers.images.spec import ALL, MEAN, SIDE, STD, ImageSpec, Open
 from benchmarks.peers.images.threads import DECODER, OURS, ROUGH
-from course_stories.peers.peer import Epoch, Peer, Peers, Write
+from course_utils.stories.peers.peer import Epoch, Peer, Peers, Write
 
 __all__ = ["DECODER", "OURS", "PILLOW", "ROUGH", "V2", "image_peers", "make"]
 

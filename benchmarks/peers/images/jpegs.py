@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from course_data.make_images import cut_sizes
+from data_scripts.make_images import cut_sizes
 
 
 def make(folder: Path, count: int, width: int, height: int) -> list[bytes]:

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader
 from benchmarks.peers.images.jpegs import Files, write_files
 from benchmarks.peers.images.recipes import OpenCv, Tensors, Torchcodec
 from benchmarks.peers.images.spec import CORES, PROCESSES, Batch, ImageSpec, image_peer
-from course_stories.peers.libraries import LITDATA, MOSAIC
-from course_stories.peers.peer import Package
+from course_utils.stories.peers.libraries import LITDATA, MOSAIC
+from course_utils.stories.peers.peer import Package
 
 TORCHCODEC = Package("torchcodec", "0.17.0", megabytes=20)
 V2, PILLOW = "torchvision v2", "torchvision ImageFolder, Pillow"

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from course_stories.peers.peer import Write
+from course_utils.stories.peers.peer import Write
 
 SIDE, CORES = 224, 2
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -30,8 +30,8 @@ from benchmarks.peers.images.spec import (
     ImageSpec,
     image_peer,
 )
-from course_stories.peers.libraries import GRAIN, SPDL
-from course_stories.peers.peer import Package
+from course_utils.stories.peers.libraries import GRAIN, SPDL
+from course_utils.stories.peers.peer import Package
 from keepfed.loaders.images import Crops, ImageLoader, pack_images
 
 DALI = Package("nvidia-dali-cuda120", "2.4.0", megabytes=900)

@@ -51,7 +51,7 @@ class Recording:
 def recordings(folder: Path | None = None) -> list[Recording]:
     """Return the recordings that `tests/gpu/run.py` wrote to a folder, sorted by name."""
     found = []
-    for path in sorted((folder or shipped("recordings")).glob(f"*{MEASURED}")):
+    for path in sorted((folder or shipped("notebooks/recordings")).glob(f"*{MEASURED}")):
         emulated = load_chrome(path.with_name(path.name.removesuffix(MEASURED) + EMULATED))
         about = json.loads(path.read_text("utf-8"))["otherData"]
         found.append(Recording(about, load_chrome(path), emulated))

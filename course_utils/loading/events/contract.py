@@ -102,8 +102,8 @@ class Events(Dataset[Sample]):
         if not exists(self.path, fs):
             raise FileNotFoundError(
                 f"{self.path} does not exist. To add a file format, see `python -m "
-                "course_data.convert_events --help`. If the file was deleted, run `python -m "
-                f"course_data.make_events --check --out {self.folder}`."
+                "data_scripts.convert_events --help`. If the file was deleted, run `python -m "
+                f"data_scripts.make_events --check --out {self.folder}`."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
         try:
@@ -187,7 +187,7 @@ class Events(Dataset[Sample]):
             return OSError(f"Cannot read event {index} from {path}: {error}")
         return OSError(
             f"Cannot read event {index}: {path} is missing or corrupted. To find out how to fix "
-            f"it, run `python -m course_data.make_events --check --out {self.folder}`."
+            f"it, run `python -m data_scripts.make_events --check --out {self.folder}`."
         )
 
 

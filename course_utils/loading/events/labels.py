@@ -59,7 +59,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
-            f"{folder} contains no events. Create some with `python -m course_data.make_events "
+            f"{folder} contains no events. Create some with `python -m data_scripts.make_events "
             f"--out {folder}`."
         )
     try:
@@ -68,7 +68,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise OSError(
             f"Cannot read the labels: {path} is corrupted ({error}). To find out how to fix it, "
-            f"run `python -m course_data.make_events --check --out {folder}`."
+            f"run `python -m data_scripts.make_events --check --out {folder}`."
         ) from error
     return Labels(
         event_id=column["event_id"],

@@ -50,7 +50,7 @@ class Volumes(Dataset[torch.Tensor]):
         if not exists(f"{folder}/volumes.json", fs):
             raise FileNotFoundError(
                 f"{folder} contains no volumes. Create some with "
-                f"`python -m course_data.make_volumes --out {folder}`."
+                f"`python -m data_scripts.make_volumes --out {folder}`."
             )
         self.folder, self.form, self.fs = str(folder), form, fs
         with open_file(f"{folder}/volumes.json", fs) as file:
@@ -102,7 +102,7 @@ class Volumes(Dataset[torch.Tensor]):
         except Exception as error:  # libraries raise different errors for corrupted bytes
             raise OSError(
                 f"Cannot read volume {index}: {self.path(index)} is missing or corrupted. To find "
-                "out how to fix it, run `python -m course_data.make_volumes --check --out "
+                "out how to fix it, run `python -m data_scripts.make_volumes --check --out "
                 f"{self.folder}`."
             ) from error
         return torch.from_numpy(values)

@@ -46,7 +46,7 @@ class Corpus(Sequence[Tokens]):
                 + (
                     f"Choose one of {there}."
                     if there
-                    else f"Create some with `python -m course_data.make_tokens --out {folder}`."
+                    else f"Create some with `python -m data_scripts.make_tokens --out {folder}`."
                 )
             )
         self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy")

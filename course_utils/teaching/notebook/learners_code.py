@@ -13,10 +13,7 @@ from typing import Any
 
 from course_utils.paths import REPO, SCRATCH
 
-_OURS = tuple(
-    str(REPO / name)
-    for name in ("course_utils", "course_exercises", "course_stories", "keepfed", "notebooks")
-)
+_OURS = tuple(str(REPO / name) for name in ("course_utils", "keepfed", "notebooks"))
 _NOT_THE_LEARNERS = (*_OURS, sysconfig.get_path("stdlib"))
 _INSTALLED = "-packages"  # site- or dist-, of the system, an environment or a user
 _FRAME = re.compile(

@@ -134,7 +134,7 @@ def make_data(name: str, size: str | None = None) -> int:
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}. Choose one of {', '.join(DATA_SETS)}.")
     # only this script: Colab lacks packages of the others
-    make: Callable[[Sequence[str]], int] = import_module(f"course_data.make_{name}").main
+    make: Callable[[Sequence[str]], int] = import_module(f"data_scripts.make_{name}").main
     size = data_size(size)
     return make(["--size", size, "--out", str(data_root() / f"{name}-{size}")])
 

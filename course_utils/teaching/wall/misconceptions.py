@@ -21,9 +21,9 @@ def locate(message: str, module: str) -> str:
 
     Args:
         message: The message of the check.
-        module: The module of the check, such as "course_exercises.nb01.ex1_pad_events".
+        module: The module of the check, such as "course_utils.exercises.nb01.ex1_pad_events".
     """
-    if not module.startswith("course_exercises."):
+    if not module.startswith("course_utils.exercises."):
         return ""
     own = Path(str(sys.modules[module].__file__))
     found, longest = "", _SHORTEST - 1

@@ -1,5 +1,5 @@
 // Look up a message in the field guide, like `keepfed why`. Another script defines FIELD_GUIDE.
-// The constants and functions are those of keepfed/field_guide/search.py and words.py.
+// The constants and functions are those of keepfed/src/keepfed/field_guide/search.py and words.py.
 
 const FAR = 300; // maximum number of characters that … stands for
 const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, COVERED = 0.45, LEAST = 1, NEAR = 0.85, MOST = 3, UNKNOWN = 3;

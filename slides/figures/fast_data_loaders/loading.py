@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_stories.figures import log_dots
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import FORMATS, EventArrays, colours, open_events
 from course_utils.loading.quality import mixing
+from course_utils.stories.figures import log_dots
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
 from keepfed.measure.picture import LOOKS

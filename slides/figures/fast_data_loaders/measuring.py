@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_stories.figures import value_bars
+from course_utils.stories.figures import value_bars
 from keepfed.palette import BAD, MEASURED, SERIES
 from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_stories.figures import value_bars
+from course_utils.stories.figures import value_bars
 from keepfed.measure.picture import LOOKS
 from keepfed.measure.spans import Span
 from keepfed.palette import BAD, MEASURED
@@ -116,7 +116,7 @@ def _default_stream(gpu: Any, batches: Sequence[Any]) -> Iterator[Any]:
 
 
 def _side_stream(*, wait: bool) -> Callable[[Any, Sequence[Any]], Iterator[Any]]:
-    from course_stories.prefetchers import SideStream
+    from course_utils.stories.prefetchers import SideStream
 
     return lambda gpu, batches: iter(SideStream(batches, gpu, wait=wait))
 

@@ -12,8 +12,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_stories.figures import value_bars
 from course_utils.hardware.storage import BLOCK, slow_storage
+from course_utils.stories.figures import value_bars
 from keepfed.measure.picture import LOOKS
 from keepfed.palette import BAD, MEASURED
 from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide

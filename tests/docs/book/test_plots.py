@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_stories.figures import bars, curves, drawing, rates_and_model
+from course_utils.stories.figures import bars, curves, drawing, rates_and_model
 from docs.book.plots import MOST, alternative_text, as_html
 
 LONG = "Parquet with row groups of 1,000 events"

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_data import make_volumes
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.images import Volumes
+from data_scripts import make_volumes
 from keepfed.measure.trace import record
 
 SHAPE = (20, 128, 128)  # planes of 64 KiB, 1.25 MiB in total

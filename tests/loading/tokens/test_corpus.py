@@ -32,6 +32,6 @@ def test_missing_corpus_lists_the_existing_ones(corpora: dict[str, Corpus], tmp_
     ):
         Corpus(tmp_path, "code")
     with pytest.raises(
-        FileNotFoundError, match=r"Create some with `python -m course_data\.make_tok"
+        FileNotFoundError, match=r"Create some with `python -m data_scripts\.make_tok"
     ):
         Corpus(tmp_path / "few", "code")

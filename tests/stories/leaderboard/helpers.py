@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_stories.leaderboard import Result
+from course_utils.stories.leaderboard import Result
 
 GOOD = Result(
     seed=0,

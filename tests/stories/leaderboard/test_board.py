@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from course_stories.leaderboard import Board, Result
-from course_stories.leaderboard import board as module
-from course_stories.leaderboard.limits import PostLimits
+from course_utils.stories.leaderboard import Board, Result
+from course_utils.stories.leaderboard import board as module
+from course_utils.stories.leaderboard.limits import PostLimits
 from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.helpers import GOOD, post_fields
 

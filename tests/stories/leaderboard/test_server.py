@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from course_stories.leaderboard import post
-from course_stories.wall import network_address
 from course_utils.command import cli
+from course_utils.stories.leaderboard import post
+from course_utils.stories.wall import network_address
 from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.helpers import GOOD
 from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_stories.wall.questions import Course, Question
+from course_utils.stories.wall.questions import Course, Question
 from tests.requests import ask
 
 TOKEN = "of-the-class"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from course_stories.wall.picture import draw, scale_for
-from course_stories.wall.questions import deck_question, read_course
 from course_utils.paths import REPO
+from course_utils.stories.wall.picture import draw, scale_for
+from course_utils.stories.wall.questions import deck_question, read_course
 from tests.stories.wall.helpers import COURSE
 
 SHARE, TIMES, CHOICE, READS = COURSE.questions.values()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from course_stories.leaderboard import PostLimits
-from course_stories.wall.room import MOST_SEATS, Room, RoomFull
+from course_utils.stories.leaderboard import PostLimits
+from course_utils.stories.wall.room import MOST_SEATS, Room, RoomFull
 from tests.stories.wall.helpers import COURSE
 
 

@@ -110,7 +110,7 @@ def test_data_set_is_created_once_or_reported_with_a_next_step(
         return 2 - len(made)
 
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setattr("course_data.make_events.main", main)
+    monkeypatch.setattr("data_scripts.make_events.main", main)
     folder = tmp_path / "events-S"
     folder.mkdir()  # without a manifest, it is incomplete
     with pytest.raises(KeepfedError, match="Fix the problem shown above, then run `course data`"):

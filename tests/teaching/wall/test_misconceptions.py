@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-import course_exercises.nb01.ex1_pad_events as pad
-import course_exercises.nb02.ex4_count_the_cost as cost
+import course_utils.exercises.nb01.ex1_pad_events as pad
+import course_utils.exercises.nb02.ex4_count_the_cost as cost
 from course_utils.teaching.wall import locate, sentences
 
-PAD = "course_exercises.nb01.ex1_pad_events"
+PAD = "course_utils.exercises.nb01.ex1_pad_events"
 
 
 def line_of(module: object, text: str) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from course_stories.dftracer import load_dftracer
 from course_utils.paths import recording
+from course_utils.stories.dftracer import load_dftracer
 
 
 def event(pid: int, name: str, cat: str, start: int, end: int, **more: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_missing_finds_every_name_without_random_numbers() -> None:
     torch.manual_seed(1)
     expected = torch.rand(())
     torch.manual_seed(1)
-    assert missing() == (), "see keepfed/private_torch.py for the use of each name"
+    assert missing() == (), "see keepfed/src/keepfed/private_torch.py for the use of each name"
     assert torch.rand(()) == expected
 
 

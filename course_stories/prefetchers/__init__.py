@@ -1,6 +1,0 @@
-"""Faulty prefetchers, the contract that prefetchers must keep, and a proof of each defect."""
-
-from course_stories.prefetchers.bench import DiskError
-from course_stories.prefetchers.contract import CONTRACT, RUNS, Clause
-from course_stories.prefetchers.defects import OURS, NotesPrefetcher, SideStream, prove_all
-from course_stories.prefetchers.trial import Make, PrefetcherTrial, run_epoch

@@ -1,0 +1,187 @@
+"""Exercise 04.1: how many workers a machine needs, and may have."""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from course_utils.exercises.judging import Kind, Slips, judge_rule, read_whole
+from course_utils.exercises.nb04.problem import MACHINES, Machine
+from course_utils.teaching.exercise import Verdict, exercise, expect
+from keepfed.formatting import plural
+
+HIDDEN = 60
+
+
+def enough(m: Machine) -> int:
+    """Return the fewest workers that load as fast as the GPU computes, if nothing else limits."""
+    return ceil((m.read_ms + m.cpu_ms) / m.step_ms)
+
+
+def needed_mb(m: Machine, workers: int) -> float:
+    """Return the MB of so many workers, their prefetched batches, and the batch in use."""
+    return workers * (m.worker_mb + m.prefetch_factor * m.batch_mb) + m.batch_mb
+
+
+def smallest(m: Machine) -> int | None:
+    """Return the fewest workers that keep the GPU busy and fit the memory, or None."""
+    return None if _forbids(m) else enough(m)
+
+
+def _forbids(m: Machine) -> str:
+    """Return in words what no number of workers can fix on this machine, or ""."""
+    for shared, ms, count in ("core", m.cpu_ms, m.cores), ("storage stream", m.read_ms, m.streams):
+        if ms / count > m.step_ms:
+            return (
+                f"{plural(count, shared)} can do {ms:g} ms for a batch every {ms / count:.3g} ms, "
+                f"and the GPU takes one every {m.step_ms:g} ms"
+            )
+    workers, held = enough(m), needed_mb(m, enough(m))
+    if held > m.free_mb:
+        return f"its {plural(workers, 'worker')} would hold {held:,.0f} of {m.free_mb:,.0f} MB"
+    return ""
+
+
+_MANY = 10**9
+_GENERAL = "Begin with W = ceil((read_ms + cpu_ms) / step_ms), then check the three limits."
+_LIMITS = (
+    "Return None unless cpu_ms / cores <= step_ms, read_ms / streams <= step_ms, and the memory is "
+    "enough."
+)
+_MEMORY = "Compare W * (worker_mb + prefetch_factor * batch_mb) + batch_mb with free_mb."
+
+
+def _up_to(most: int, workers: int | None) -> int | None:
+    return workers if workers and workers <= most else None
+
+
+def _in_memory(m: Machine) -> int | None:
+    return smallest(replace(m, cores=_MANY, streams=_MANY))
+
+
+SLIPS: Slips[Machine, float | None] = {
+    "You allow at most as many workers as there are cores or streams. A worker that waits for the "
+    "storage needs no core: the 8 workers of the cluster node need less than one of its 4 cores.": (
+        "Compare cpu_ms / cores and read_ms / streams with step_ms, not W with cores.",
+        lambda m: _up_to(m.cores, enough(m)),
+        lambda m: _up_to(m.cores, _in_memory(m)),
+        lambda m: _up_to(min(m.cores, m.streams), enough(m)),
+        lambda m: _up_to(min(m.cores, m.streams), _in_memory(m)),
+        lambda m: _up_to(m.cores, smallest(m)),
+        lambda m: min(enough(m), m.cores, m.streams),
+        lambda m: min(enough(m), m.cores),
+    ),
+    "Your rule returns the largest number that the machine allows. It ignores how fast the GPU is. "
+    "More workers than needed gain nothing, and cost memory.": (
+        _GENERAL,
+        lambda m: m.cores,
+        lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + 2 * m.batch_mb)),
+        lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + m.prefetch_factor * m.batch_mb)),
+    ),
+    "On some machines no W feeds the GPU and fits into memory. There you return a number, but "
+    "with 0 workers, or with this one, the GPU waits or the memory is full.": (
+        _LIMITS,
+        enough,
+        lambda m: smallest(m) or 0,
+    ),
+    "You leave out the memory. Each worker holds worker_mb and its prefetched batches.": (
+        _MEMORY,
+        lambda m: smallest(replace(m, free_mb=_MANY)),
+    ),
+    "You forget what all workers share: the cores for cpu_ms, the storage streams for read_ms.": (
+        _LIMITS,
+        lambda m: smallest(replace(m, cores=_MANY)),
+        lambda m: smallest(replace(m, streams=_MANY)),
+        _in_memory,
+    ),
+    "You count the wrong number of batches. Each worker holds prefetch_factor prefetched batches, "
+    "and the loop holds one more.": (
+        _MEMORY,
+        lambda m: smallest(replace(m, batch_mb=0)),
+        lambda m: smallest(replace(m, free_mb=m.free_mb + m.batch_mb)),
+        lambda m: smallest(replace(m, prefetch_factor=1)),
+        lambda m: smallest(replace(m, prefetch_factor=2)),
+        lambda m: smallest(replace(m, prefetch_factor=m.prefetch_factor + 1)),
+    ),
+    "You do not round up. With fewer workers than L / C, the GPU waits.": (
+        "Use math.ceil.",
+        lambda m: smallest(m) and int((m.read_ms + m.cpu_ms) / m.step_ms),
+        lambda m: smallest(m) and round((m.read_ms + m.cpu_ms) / m.step_ms),
+    ),
+}
+
+
+@exercise("04.1", title="Choose the number of workers", seconds=30)
+def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
+    """Expect the smallest W that feeds the GPU and fits, or None, for seen and hidden machines."""
+
+    def answer(machine: Machine) -> int | None:
+        try:
+            return rule(replace(machine))  # a copy, because a rule may change its argument
+        except Exception as error:
+            expect(
+                smallest(machine) is not None,
+                f"For {_name(machine)} your function raises {type(error).__name__}, but no W is "
+                f"enough there: {_forbids(machine)}.",
+                "Return None there.",
+            )
+            raise
+
+    return judge_rule(
+        answer,
+        cases=[*MACHINES.values(), *hidden_machines(HIDDEN)],
+        truth=smallest,
+        slips=SLIPS,
+        answer=Kind(_read, operator.eq),
+        praise="2 workers for the laptop, 8 for the cluster node although it has 4 cores, and no W "
+        "that fits into the container. It needs smaller batches, a leaner dataset or more memory. "
+        f"{HIDDEN} hidden machines agree.",
+        otherwise=_explain,
+    )
+
+
+def hidden_machines(count: int) -> Sequence[Machine]:
+    """Return machines on which different limits decide."""
+    rng = np.random.default_rng(4)
+    low = 5, 5, 30, 1, 1, 50, 10, 2, _MANY
+    high = 400, 300, 90, 13, 19, 400, 150, 5, _MANY + 1
+    machines = [
+        Machine(10, 240, 60, 4, 32, 500, 50, 2, 6_000),  # the cores are just enough
+        Machine(400, 10, 50, 4, 8, 400, 50, 2, 30_000),
+        Machine(10, 40, 60, 4, 8, 400, 50, 2, 550),  # one worker and the batch in use just fit
+        Machine(10, 40, 60, 4, 8, 400, 50, 2, 549),
+        Machine(1_100, 100, 50, 4, 32, 100, 10, 2, 30_000),
+        Machine(9_900, 100, 50, 4, 256, 100, 10, 2, 30_000),
+        Machine(0.3, 2.4, 0.9, 4, 8, 400, 50, 2, 30_000),  # fractions of a millisecond
+    ]
+    while len(machines) < count:
+        roomy = Machine(*rng.integers(low, high).tolist())
+        free = round(needed_mb(roomy, enough(roomy)) * float(rng.uniform(0.6, 1.8)))
+        machines.append(replace(roomy, free_mb=free))
+    return machines
+
+
+def _read(machine: Machine, workers: Any) -> float | None:
+    if workers is None:
+        return None
+    refusal = f"For {_name(machine)} you return {workers!r:.60}, which is not a number of workers."
+    return read_whole(workers, refusal, "Return a whole number, or None if no number is enough.")
+
+
+def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
+    said = "None" if answer is None else plural(int(answer), "worker")
+    if true is None:
+        because = f"no W is enough: {_forbids(machine)}"
+    else:
+        held = f"{needed_mb(machine, int(true)):,.0f} of {machine.free_mb:,.0f} MB"
+        because = f"W = {true:g} feeds the GPU, and fits with {held}"
+    next_step = _LIMITS if None in (answer, true) else _GENERAL
+    return f"For {_name(machine)} you return {said}, but {because}.", next_step
+
+
+def _name(machine: Machine) -> str:
+    names = (f"the {name}" for name, shown in MACHINES.items() if shown == machine)
+    return next(names, str(machine))

@@ -1,0 +1,149 @@
+"""Exercise 04.3: a list of strings that workers can share."""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, islice, pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course_utils.exercises.judging.compare import Raised, Slip, compare
+from course_utils.exercises.judging.probes import expect_as_fast, memory_of
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from keepfed.formatting import plural
+
+Strings = Sequence[str]
+
+SPARE = 1.4  # NumPy's StringDType allocates this multiple of the text
+PER_STRING = 16  # bytes in addition to the text: two integers of 64 bits
+ROOM = 10_000  # bytes for everything that does not grow with the strings
+READS = 1_000  # in the test of the speed
+
+
+class Read(NamedTuple):
+    """An operation on a list of strings, such as a slice or a loop."""
+
+    words: str
+    of: Callable[[Strings], Any]
+
+
+def _reads(count: int) -> Iterator[Read]:
+    """Yield operations that must give the same result on a packed list as on a list."""
+    yield Read("len(s)", len)
+    some = range(count) if count < 500 else (0, count // 2, count - 1)
+    for index in (*some, -1, -count, count, -count - 1, np.int64(0)):
+        yield Read(f"s[{index!r}]", itemgetter(index))
+    yield Read("all s[i]", lambda s: [s[index] for index in range(count)])
+    for number in "first", "second":  # the second loop must not depend on where the first one began
+        yield Read(f"the {number} loop `for text in s`", lambda s: _loop(s, count))
+    yield Read("a pickled copy", lambda s: _loop(pickle.loads(pickle.dumps(s)), count))
+
+
+def _loop(strings: Strings, count: int) -> list[str]:
+    next(iter(strings), None)  # a loop that was left early must not change the next one
+    return list(islice(iter(strings), count + 1))
+
+
+def _result(strings: Strings, read: Read) -> Any:
+    """Return what a read returns, or the error that it raises."""
+    try:
+        return read.of(strings)
+    except Exception as error:
+        kind = IndexError if isinstance(error, IndexError) else type(error)
+        return Raised(kind.__name__, str(error))
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, wanted: isinstance(wanted, str) and isinstance(got, bytes),
+        "{case.words} is of type bytes, but code that used the list needs a str.",
+        "Decode the bytes in __getitem__: .decode().",
+    ),
+    Slip(
+        lambda _, got, wanted: (
+            isinstance(got, str)
+            and isinstance(wanted, str)
+            and not wanted.isascii()
+            and got != wanted
+            and wanted.startswith(got.rstrip("\N{REPLACEMENT CHARACTER}") or "?")
+        ),
+        "{case.words} is {got!r:.60}, but must be {wanted!r:.60}. Characters like ü take more than "
+        "one byte, so a position in characters is not a position in bytes.",
+        "Encode the strings first with .encode(), then take the lengths of the bytes.",
+    ),
+)
+
+
+@exercise("04.3", title="Cut the memory of the workers", seconds=30)
+def pack_strings(packed_class: type[Any]) -> Verdict:
+    """Compare a packed list with a list, then measure its memory and its speed."""
+    expect_a_class(packed_class, "an instance", "packs its own lists")
+    for names in (
+        ["alone"],
+        ["", *map(chr, range(128)), "".join(map(chr, range(128))), " x\n", ""],
+        ["", "x" * 300, "Küche/µon.npz", "東京.npz", ""],
+        names_like(5000),
+        ["x" * (2**24 - 1), "ab", "c"],  # float32 cannot count further
+    ):
+        _judge_reads(packed_class(list(names)), names)
+    for extra in "Küche/東京.npz", "a/very" + "/long" * 400 + "/path.npz":
+        _judge_size(packed_class, extra)
+    names = [*[""] * 1_000_000, *["/long" * 400] * READS]  # no read may pass over all of them
+    text, places = "".join(names).encode(), [*accumulate(map(len, names), initial=0)]
+    packed = packed_class(list(names))
+    expect_as_fast(
+        lambda: [packed[index] for index in range(-READS, 0)],
+        lambda: [text[begin:end].decode() for begin, end in pairwise(places[-READS - 1 :])],
+        times=100,
+        advice="Compute the positions once, in __init__. Read and decode only the bytes of the "
+        "string that is wanted.",
+    )
+    return right(
+        f"It works like a list, and holds at most {PER_STRING} bytes per string in addition to the "
+        "text. It has no objects whose reference counts a forked worker could write to."
+    )
+
+
+def names_like(count: int) -> list[str]:
+    """Return file names as a dataset keeps them."""
+    return [f"run_{i // 1000:05d}/event_{i:08d}.npz" for i in range(count)]
+
+
+def _judge_reads(packed: Strings, names: Strings) -> None:
+    compare(
+        partial(_result, packed),
+        partial(_result, names),
+        _reads(len(names)),
+        *SLIPS,
+        show=lambda read: f"{read.words} with {plural(len(names), 'string')}",
+    )
+
+
+def _judge_size(packed_class: type[Any], extra: str) -> None:
+    """Refuse a list that holds more than the text and two integers per string after reading."""
+
+    def read_all() -> Strings:
+        packed: Strings = packed_class([*names_like(4000), extra])
+        for index in range(len(packed)):
+            packed[index]
+        return packed
+
+    names = [*names_like(4000), extra]
+    text = sum(len(name.encode()) for name in names)
+    packed, held, _ = memory_of(read_all)
+    expect(
+        held <= SPARE * text + PER_STRING * len(names) + ROOM,
+        f"For {len(names):,} strings with {text:,} bytes of text, {held:,} bytes are held after "
+        "all were read. An object per string, a cache, a str, or an array of fixed width needs "
+        "more memory than the text.",
+        "Join the encoded strings in one bytes object, and keep the positions in one array.",
+    )
+    for kept in getattr(packed, "__dict__", {}).values():
+        narrow = isinstance(kept, np.ndarray) and kept.dtype.kind in "iu" and kept.itemsize < 8
+        expect(
+            not narrow or len(kept) < len(names) or kept[-1] < text // 2,
+            f"Your positions are {getattr(kept, 'dtype', '')}. They overflow at 2 or 4 GB of text.",
+            "Use 64 bits: np.cumsum(lengths, dtype=np.int64).",
+        )

@@ -1,0 +1,186 @@
+"""Exercise 05.1: divide the shards of a stream among ranks and workers."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from torch.utils.data import IterableDataset
+
+from course_utils.exercises.judging import Served, expect_the_same_in_real_workers, serve
+from course_utils.exercises.judging.compare import Slip, compare
+from course_utils.exercises.judging.probes import expect_given_rank, process_unchanged
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
+from keepfed.formatting import plural
+
+ENDLESS = 1_000  # events; all shards together have fewer
+
+
+@dataclass(eq=False)
+class EventShard:
+    """A few events that log every read. Like a stream, they have no length and no index."""
+
+    events: Sequence[int]
+    fails: bool = False
+    log: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[int]:
+        self.log.update(["opened", "open"])
+        self.log["most open"] = max(self.log["most open"], self.log["open"])
+        return self._read()
+
+    def _read(self) -> Iterator[int]:
+        for event in self.events:
+            self.log["read"] += 1
+            yield event
+        if self.fails:
+            raise OSError("the shard is damaged")
+        self.log["open"] -= 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EventShard, (self.events,)  # the log is not a part of the shard
+
+
+class ShardLayout(NamedTuple):
+    """The number of ranks, shards and workers per rank."""
+
+    ranks: int
+    shards: int
+    workers: int
+
+    def __str__(self) -> str:
+        parts = plural(self.workers, "worker"), plural(self.ranks, "rank")
+        return f"{parts[0]} on {parts[1]} and {plural(self.shards, 'shard')}"
+
+    @property
+    def slots(self) -> int:
+        """Number of processes that read."""
+        return self.ranks * max(1, self.workers)
+
+
+# fewer shards than slots, a multiple of the slots, and neither
+CASES = list(map(ShardLayout._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
+SLIPS = (
+    Slip(
+        lambda _, got, __: got["all serve the same"],
+        "With {case}, all {got[all serve the same]} serve the same events. Your code does not use "
+        "their number, or computes the share before the workers start and keeps it in self.",
+        "Number the slots, rank * workers + worker, inside __iter__. Call get_worker_info() there "
+        "too, and keep the share in a local variable.",
+    ),
+    Slip(
+        lambda case, got, _: case.slots > 1 and got["events served too often"],
+        "With {case}, {got[events served too often]} events are served too often. The shares "
+        "overlap: start and step do not fit together, or slots use different orders.",
+        "Start at the number of the slot, rank * workers + worker. The step is the number of all "
+        "slots, world_size * workers.",
+    ),
+)
+
+
+@exercise("05.1", title="Give every slot its share", seconds=30)
+def share_of_a_slot(stream_class: type[Any]) -> Verdict:
+    """Check a stream over shards for 0 to 5 workers on 1 to 3 ranks, then in real workers."""
+    expect_a_class(stream_class, "a dataset", "builds one for each rank")
+    expect(
+        issubclass(stream_class, IterableDataset),
+        f"{stream_class.__name__} is not an IterableDataset, so the loader would request events by "
+        "index.",
+        "Write class ShardStream(IterableDataset).",
+    )
+    compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str)
+    _expect_the_error(stream_class)
+    second = ShardLayout(ranks=2, shards=7, workers=0)
+    expect_given_rank(lambda: _two_epochs(stream_class, second)["events"], stream_class)
+    expect_the_same_in_real_workers(
+        stream_class(_shards(7), 1, 2),
+        lambda epoch: list(map(int, epoch)),
+        "events",
+        "get_worker_info() returns something else there",
+        "Call get_worker_info() inside __iter__, because only __iter__ runs in the worker.",
+    )
+    return right(
+        "Each event is served once, with 0 to 5 workers on 1 to 3 ranks, even with fewer shards "
+        "than slots. Two real workers agree."
+    )
+
+
+def _shards(count: int) -> list[EventShard]:
+    """Return shards of different lengths. Each shard begins with event 0, so events repeat."""
+    log = Counter[str]()
+    return [
+        EventShard([0, *range(10 * number + 1, 10 * number + 3 + 2 * (number % 3))], log=log)
+        for number in range(count)
+    ]
+
+
+def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
+    """Run two epochs in each slot. Every worker has its own copy of the stream of its rank."""
+    shards, logs = _shards(case.shards), list[Counter[str]]()
+    log = shards[0].log
+
+    def read(stream: Any) -> list[tuple[int, ...]]:
+        stream = copy(stream) if case.workers else stream
+        log.clear()
+        events = iter(stream)
+        first = list(islice(events, 1))
+        log["at first"] = log["read"]
+        first += islice(events, ENDLESS)
+        logs.append(log.copy())
+        return [tuple(first), tuple(islice(stream, ENDLESS))]
+
+    with process_unchanged(shards):
+        streams = [stream_class(shards)]
+        if case.ranks > 1:
+            streams = [stream_class(shards, rank, case.ranks) for rank in range(case.ranks)]
+        for stream in streams if case.workers else ():
+            list(islice(stream, 1))  # people look at an event before they start workers
+        found = serve(streams, case.workers, read)
+    served = Served({slot: first for slot, (first, _) in found.items()}, _plain(case)["events"])
+    excess = (served.counts - Counter(served.wanted)).total()
+    alike = ["ranks"] * served.all_ranks_alike + ["workers of a rank"] * served.all_workers_alike
+    return {
+        "events": sorted(served.counts.elements()),
+        "events of the second epoch": sorted(
+            event for _, second in found.values() for event in second
+        ),
+        "events served too often": excess,
+        "all serve the same": " and all ".join(alike) if excess else "",
+        "shards opened in all slots": sum(one["opened"] for one in logs),
+        "shards open at the same time": max(one["most open"] for one in logs),
+        "events read before the first one is served": max(one["at first"] for one in logs),
+        "shards per slot": sorted(events.count(0) for events in served.by_place.values()),
+    }
+
+
+def _plain(case: ShardLayout) -> dict[str, Any]:
+    events = sorted(event for shard in _shards(case.shards) for event in shard.events)
+    return {
+        "events": events,
+        "events of the second epoch": events,
+        "events served too often": 0,
+        "all serve the same": "",
+        "shards opened in all slots": case.shards,
+        "shards open at the same time": 1,
+        "events read before the first one is served": 1,
+        "shards per slot": sorted(
+            len(range(i, case.shards, case.slots)) for i in range(case.slots)
+        ),
+    }
+
+
+def _expect_the_error(stream_class: type[Any]) -> None:
+    try:
+        events = list(
+            stream_class([EventShard([1, 2]), EventShard([3], fails=True), EventShard([4])])
+        )
+    except Exception:  # any error shows the program that a shard is damaged
+        return
+    refuse(
+        f"A shard raises an error, but your epoch ends normally, with the events {events}. A "
+        "damaged file becomes a short epoch.",
+        "Remove the `except` that hides the error.",
+    )

@@ -1,0 +1,180 @@
+"""Exercise 08.1: move work from the workers to the device."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_utils.exercises.judging.compare import Slip, compare, equal
+from course_utils.exercises.judging.fake_gpu import expect_no_wait
+from course_utils.exercises.judging.probes import expect_as_fast, one_thread, process_unchanged
+from course_utils.exercises.nb08.problem import MEAN, STD
+from course_utils.loading.images import normalise
+from course_utils.stories.operations import count_operations
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
+
+SIDE, SIZE = 256, 224
+CROP_BYTES = 3 * SIZE * SIZE
+CLOSE = 1e-4
+_FLIP = "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)."
+
+InWorker = Callable[[Tensor, int, int], Tensor]
+OnDevice = Callable[[Tensor, Tensor], Tensor]
+
+
+class _Samples:
+    """Images, the corner of the crop of each, and which of them are flipped."""
+
+    def __init__(self, batch: int, seed: int):
+        generator = torch.Generator().manual_seed(seed)
+        # no image has a 255, so dividing by the maximum differs from dividing by 255
+        shape = (batch, 3, SIDE, SIDE)
+        self.images = torch.randint(200, shape, generator=generator, dtype=torch.uint8)
+        corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
+        corners[:2] = torch.tensor([[0, SIDE - SIZE], [SIDE - SIZE, 0]])[:batch]
+        self.flips = torch.arange(seed, seed + batch) % 3 != 1
+        self.cases = [(i, *c) for i, c in zip(self.images, corners.tolist(), strict=True)]
+        self.cut = torch.stack([*map(_cut, self.cases)])
+
+    def turned(self, dimension: int = -1, flips: Tensor | None = None) -> Tensor:
+        """Return the crops in uint8, flipped along a dimension where `flips` is true."""
+        which = (self.flips if flips is None else flips).view(-1, 1, 1, 1)
+        return torch.where(which, self.cut.flip(dimension), self.cut)
+
+    def __str__(self) -> str:
+        return f"a batch of {len(self.cut)} images"
+
+
+def _cut(case: Any) -> Tensor:
+    image, top, left = case
+    return image[:, top : top + SIZE, left : left + SIZE]  # type: ignore[no-any-return]
+
+
+def _scaled(values: Tensor) -> Tensor:
+    return normalise(values / 255)
+
+
+def _plain(samples: _Samples) -> Tensor:
+    return _scaled(samples.turned())
+
+
+def _is_one_of(*variants: Callable[[_Samples], Tensor]) -> Callable[[Any, Any, Any], bool]:
+    """Return a test whether a result equals that of one of these wrong variants."""
+
+    def test(samples: _Samples, got: Any, wanted: Tensor) -> bool:
+        if not isinstance(got, Tensor) or got.shape != wanted.shape or equal(got, wanted):
+            return False
+        others = (one(samples).to(got) for one in variants)
+        return any(torch.allclose(got, other, 0, CLOSE, equal_nan=True) for other in others)
+
+    return test
+
+
+WORKER_SLIPS = (
+    Slip(
+        lambda _, got, __: isinstance(got, Tensor) and got.nbytes > CROP_BYTES,
+        f"in_worker returns {{got.nbytes:,}} bytes for each image, as {{got.dtype}}. "
+        f"Only {CROP_BYTES:,} are needed, as uint8.",
+        "Return the slice of the image in uint8. Divide by 255 on the device.",
+    ),
+)
+DEVICE_SLIPS = (
+    Slip(
+        _is_one_of(
+            lambda s: _scaled(s.cut),
+            lambda s: _scaled(s.cut.flip(-1)),
+            lambda s: _scaled(s.turned(flips=~s.flips)),
+        ),
+        "The wrong images are flipped: none, all of them, or exactly those that must stay.",
+        f"flips is true for the images to flip: {_FLIP}",
+    ),
+    Slip(
+        _is_one_of(lambda s: _scaled(s.turned(0)), lambda s: _scaled(s.turned(-2))),
+        "You flip along the wrong dimension. flip(0) reverses the order of the images, and "
+        "flip(-2) turns each image upside down.",
+        "The last dimension is the width: images.flip(-1).",
+    ),
+    Slip(
+        _is_one_of(
+            lambda s: s.turned() / 255,
+            lambda s: s.turned() / 255 - MEAN,
+            lambda s: normalise(s.turned().float()),
+            lambda s: normalise((s.turned() // 255).float()),
+            lambda s: (s.turned() / 255 - MEAN.to(torch.uint8)) / STD.to(torch.uint8),
+        ),
+        "The values are not scaled and normalised like those of the given function.",
+        "Use images / 255, then (images - MEAN) / STD. In uint8, // gives 0 or 1, and "
+        "MEAN.to(images) gives 0.",
+    ),
+)
+
+
+@exercise("08.1", title="Move the work to the device", seconds=60)
+@one_thread()
+def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
+    """Check two functions that do together what the workers did alone."""
+    _restore()  # an earlier attempt may have changed the constants
+    four, other, one, twelve = (_Samples(n, seed) for seed, n in enumerate((4, 4, 1, 12)))
+    for case in (*four.cases, *one.cases):
+        _check_worker(in_worker, case)
+    few, _, _, many = (_check_device(on_device, batch) for batch in (four, other, one, twelve))
+    expect(
+        many <= few,
+        f"on_device needs {few} torch operations for 4 images, but {many} for 12. It works on one "
+        "image at a time.",
+        f"Write it for the whole batch: {_FLIP}",
+    )
+    expect_no_wait(on_device, twelve.cut, twelve.flips)
+    expect_as_fast(partial(in_worker, *one.cases[0]), _cut(one.cases[0]).contiguous)
+    expect_as_fast(partial(on_device, one.cut, one.flips), partial(_plain, one))
+    return right(
+        f"A quarter of the bytes over the bus, almost no work in the workers, and the same values. "
+        f"on_device needs {few} operations and views, whatever the batch size."
+    )
+
+
+def _check_worker(in_worker: InWorker, case: tuple[Tensor, int, int]) -> None:
+    with process_unchanged(*case):
+        work, crop = count_operations(in_worker, *case)
+    compare(lambda _: crop, _cut, [case], *WORKER_SLIPS, show=lambda c: f"top, left = {c[1:]}")
+    expect(
+        work.bytes_written <= CROP_BYTES,
+        f"in_worker returns few bytes, but writes {work.bytes_written:,} on the way.",
+        "Only the slice belongs in the worker.",
+    )
+
+
+def _check_device(on_device: OnDevice, samples: _Samples) -> int:
+    """Check one batch, and return the number of operations."""
+    with process_unchanged(samples.cut, samples.flips):
+        work, result = count_operations(on_device, samples.cut, samples.flips)
+    expect(
+        not _restore(),
+        "on_device changes MEAN or STD, so the second batch is normalised with different values.",
+        "Do not use operations that end with an underscore. mean * 255 is a new tensor.",
+    )
+    wanted = _plain(samples)
+    if isinstance(result, Tensor) and result.shape == wanted.shape:
+        near = torch.isclose(result, wanted.to(result), rtol=0, atol=CLOSE)
+        result = torch.where(near, wanted.to(result), result)
+    compare(lambda _: result, _plain, [samples], *DEVICE_SLIPS, show=str)
+    expect(
+        work.float_bits <= 32,
+        f"on_device computes in float{work.float_bits}. That needs twice the memory, and many GPUs "
+        "compute 32 to 64 times more slowly with it.",
+        "images / 255 is float32. Do not call .double().",
+    )
+    return work.calls + work.views
+
+
+def _restore() -> bool:
+    """Reset MEAN and STD to their values, and return whether they had others."""
+    changed = False
+    for constant, values in (MEAN, IMAGENET_MEAN), (STD, IMAGENET_STD):
+        given = torch.tensor(values, dtype=torch.float32).view(3, 1, 1)
+        changed |= not torch.equal(constant, given)
+        constant.copy_(given)
+    return changed

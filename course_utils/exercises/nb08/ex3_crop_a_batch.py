@@ -1,0 +1,218 @@
+"""Exercise 08.3: crops for a whole batch. Each pixel encodes its position."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_utils.exercises.judging.compare import Slip, compare, equal
+from course_utils.exercises.judging.fake_gpu import expect_no_wait
+from course_utils.exercises.judging.probes import expect_as_fast, one_thread, process_unchanged
+from course_utils.stories.operations import count_operations
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
+
+_DIGIT = 251  # base in which each pixel encodes its index, one digit per channel
+_INDEX = (
+    "Index with images[samples, channels, rows, columns]. The shapes are (batch, 1, 1, 1), "
+    "(channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size)."
+)
+_OFFSETS = "torch.randint(height - size + 1, (batch, 1, 1, 1), generator=generator), then width."
+_PLACES, _CALLS = (7, 10), 1_500  # values of top and left, and how often they are drawn
+
+
+class _Case(NamedTuple):
+    """A batch of images, and the size of the windows."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    size: int
+
+    def images(self) -> Tensor:
+        """Return uint8 images. The channels are the digits of the index of the pixel."""
+        shape = self.batch, self.height, self.width
+        number = torch.arange(self.batch * self.height * self.width).view(shape)
+        digits = [number // _DIGIT ** (channel % 3) % _DIGIT for channel in range(self.channels)]
+        return torch.stack(digits, 1).to(torch.uint8)
+
+    def corners(self, crops: Any) -> tuple[Tensor, Tensor]:
+        """Return the rows and columns from which the first pixels of the crops come."""
+        shape = self.batch, self.channels, self.size, self.size
+        if not isinstance(crops, Tensor) or crops.shape != shape:
+            return torch.zeros(2, self.batch, dtype=torch.long).unbind()  # type: ignore[return-value]
+        digits = crops[:, :3, 0, 0].long()
+        number = (digits * _DIGIT ** torch.arange(digits.shape[1])).sum(1)
+        row = number // self.width % self.height
+        # an invalid window is compared with the nearest window that fits into the image
+        return row.clamp(max=self.height - self.size), (number % self.width).clamp(
+            max=self.width - self.size
+        )
+
+    def plain(self, crops: Any) -> Tensor:
+        """Return the windows of the images that begin where the crops begin."""
+        places = zip(self.images(), *(one.tolist() for one in self.corners(crops)), strict=True)
+        windows = [i[:, y : y + self.size, x : x + self.size] for i, y, x in places]
+        return torch.stack(windows)
+
+    def __str__(self) -> str:
+        images = f"{self.batch} images of {self.height} by {self.width} pixels"
+        return f"{images} with {self.channels} channels, and size {self.size}"
+
+
+CASES = (
+    _Case(4, 3, 12, 20, 4),
+    _Case(64, 3, 30, 60, 24),
+    _Case(64, 4, 60, 30, 24),
+)
+CORNER_CASES = (
+    _Case(7, 3, 600, 20, 9),  # offsets above 255
+    _Case(9, 2, 12, 12, 5),
+    _Case(1, 1, 9, 9, 9),  # the window is the image
+)
+SLIPS = (
+    Slip(
+        lambda case, got, wanted: (
+            isinstance(got, Tensor)
+            and (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+            and not equal(got, wanted)
+        ),
+        "For {case}, a crop is not a window of its own image. Pixels come from another image or "
+        "place, rows and columns are swapped, or channels are cut differently.",
+        _INDEX,
+    ),
+)
+
+
+@exercise("08.3", title="Random crops for a whole batch", seconds=60)
+@one_thread()
+def crop_a_batch(random_crops: RandomCrops) -> Verdict:
+    """Check `random_crops(images, size, generator)` by the pixels that it takes."""
+    _check_windows(random_crops, CASES)
+    _check_draws(random_crops)
+    _check_windows(random_crops, CORNER_CASES)
+    _check_generator(random_crops)
+    few = _count(random_crops, 4)
+    many = _count(random_crops, 2_000)
+    expect(
+        many <= few,
+        f"You need {few} torch operations for 4 images, but {many} for 2,000. You loop over "
+        "the images. Each operation costs the host time, while the GPU waits.",
+        _INDEX,
+    )
+    small = _Case(1, 3, 12, 12, 4)
+    expect_no_wait(random_crops, small.images(), 4, torch.Generator())
+    expect_as_fast(
+        lambda: random_crops(small.images(), 4, torch.Generator()),
+        lambda: small.plain(small.images()[:, :, :4, :4]),
+    )
+    return right(
+        f"{few} operations, whatever the batch size. Each image has its own window, all windows "
+        "are possible, and the generator repeats them."
+    )
+
+
+def _check_windows(random_crops: RandomCrops, cases: Iterable[_Case]) -> None:
+    for case in cases:
+        images, generator = case.images(), torch.Generator().manual_seed(1)
+        for layout in images, images.contiguous(memory_format=torch.channels_last):
+            with process_unchanged(layout):
+                got = random_crops(layout, case.size, generator)
+            compare(partial(_known, got), partial(_Case.plain, crops=got), [case], *SLIPS, show=str)
+
+
+def _known(got: Any, _: _Case) -> Any:
+    return got
+
+
+def _count(random_crops: RandomCrops, batch: int) -> int:
+    images = _Case(batch, 3, 5, 6, 2).images()
+    work, _ = count_operations(random_crops, images, 2, torch.Generator())
+    return work.calls + work.views
+
+
+def _draw(random_crops: RandomCrops, case: _Case, calls: int) -> Tensor:
+    """Return the top and left offsets of all images in many calls: (calls, 2 * batch)."""
+    generator, images = torch.Generator().manual_seed(3), case.images()
+    drawn = [
+        torch.cat(case.corners(random_crops(images, case.size, generator))) for _ in range(calls)
+    ]
+    return torch.stack(drawn)
+
+
+def _check_draws(random_crops: RandomCrops) -> None:
+    """Refuse offsets that are not independent and equally likely, in a batch and between calls."""
+    for batch in 1, 3:
+        case = _Case(batch, 3, _PLACES[0] + 1, _PLACES[1] + 1, size=2)
+        drawn = _draw(random_crops, case, _CALLS)
+        _check_variety(drawn, batch)
+        places = [number for number in _PLACES for _ in range(batch)]
+        names = [name for name in ("top", "left") for _ in range(batch)]
+        for name, count, offsets in zip(names, places, drawn.T, strict=True):
+            counts = offsets.bincount(minlength=count)
+            expect(
+                _chi_squared(counts) < count + 40,
+                f"The {count} values of {name} must be equally likely, but 0 to {count - 1} come "
+                f"up {counts.tolist()} times.",
+                f"torch.randint excludes its upper end: {_OFFSETS}",
+            )
+        columns = [*drawn[1:].T, *drawn[:-1].T]  # the call before is next to each call
+        for (k, one), (n, other) in combinations(zip(places * 2, columns, strict=True), 2):
+            pairs = (one * n + other).bincount(minlength=k * n)
+            _expect_independent(_chi_squared(pairs) < k * n + 100)
+    (large,) = _draw(random_crops, _Case(400, 3, 60, 60, 4), 1)
+    top, left = large.view(2, -1)
+    _expect_independent(len({*zip(top.tolist(), left.tolist(), strict=True)}) > 0.85 * len(top))
+    for offsets in top, left:
+        wave = torch.fft.fft((offsets - offsets.double().mean()) / offsets.double().std())
+        # correlation of the offsets with themselves, shifted by some images or reversed
+        shifted, reverse = (torch.fft.ifft(wave * w).real / len(top) for w in (wave.conj(), wave))
+        _expect_independent(max(shifted[1:].abs().max(), reverse.abs().max()) < 0.3)
+
+
+def _check_variety(drawn: Tensor, batch: int) -> None:
+    expect(
+        (drawn != drawn[0]).any(),
+        "Every call returns the same windows, so every epoch sees the same crops.",
+        "Draw from the generator without seeding it.",
+    )
+    top, left = drawn.view(_CALLS, 2, batch).unbind(1)
+    expect(
+        batch == 1 or not any((one == one[:, :1]).all() for one in (top, left)),
+        "All images of a batch share an offset. torchvision does this with a batch as well, so the "
+        "model sees less variety.",
+        f"Draw one offset per image: {_OFFSETS}",
+    )
+
+
+def _chi_squared(counts: Tensor) -> float:
+    expected = float(counts.double().mean())
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def _expect_independent(holds: object) -> None:
+    expect(
+        holds,
+        "Some offsets depend on others, for example left on top, one image on another, or one call "
+        "on the call before.",
+        f"Draw each offset separately: {_OFFSETS}",
+    )
+
+
+def _check_generator(random_crops: RandomCrops) -> None:
+    images = _Case(8, 3, 60, 60, 20).images()
+    generator = torch.Generator().manual_seed(5)
+    random_crops(images, 20, generator)
+    state = generator.get_state()
+    first, again = (random_crops(images, 20, generator.set_state(state)) for _ in range(2))
+    expect(
+        torch.equal(first, again),
+        "The same state of the generator gives different crops, so the generator does not decide "
+        "all offsets.",
+        "Pass it to each call: torch.randint(..., generator=generator).",
+    )

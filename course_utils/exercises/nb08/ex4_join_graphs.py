@@ -1,0 +1,164 @@
+"""Exercise 08.4: join graphs into one graph, in which every edge stays within its graph."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import accumulate, count, repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_utils.exercises.judging import loader
+from course_utils.exercises.judging.compare import Slip, compare, equal
+from course_utils.exercises.judging.probes import (
+    expect_as_fast,
+    expect_new_results,
+    process_unchanged,
+)
+from course_utils.exercises.nb08.problem import Graph
+from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
+
+Graphs = list[Graph]
+Sizes = Sequence[tuple[int, int]]  # nodes and edges of each graph
+
+BATCHES: tuple[tuple[Sizes, int], ...] = (  # with the width of the features
+    ([(3, 2), (4, 3)], 4),
+    ([(3, 2), (4, 3)], 4),  # the same sizes, but another graph
+    ([(3, 2), (4, 3), (5, 6), (2, 1)], 1),
+    ([(1, 0), (3, 4), (1, 0), (2, 0), (4, 7), (1, 1)], 3),
+    ([(1, 0)], 2),
+    ([(5, 4)], 2),
+    ([(70_000, 9), (300, 40), (2, 3)], 1),  # node indices that need more than 16 bits
+)
+LARGE: Sizes = [(500, 10_000)] * 4
+_FIRSTS = "Shift a graph by the number of nodes (x.shape[0]) in all graphs before it."
+
+
+def _joined(graphs: Graphs, firsts: Iterable[int]) -> Tensor:
+    pairs = zip(graphs, firsts, strict=False)
+    return torch.cat([graph.edge_index + first for graph, first in pairs], 1)
+
+
+def _shifted(*wrong: Callable[[Graphs], Iterable[int]]) -> Callable[[Graphs, Any, Any], bool]:
+    """Return a test whether the edges are shifted in one of these wrong ways."""
+    return lambda graphs, got, wanted: (
+        not equal(got[1], wanted[1])
+        and any(equal(got[1], _joined(graphs, firsts(graphs))) for firsts in wrong)
+    )
+
+
+def _nodes(graphs: Graphs) -> list[int]:
+    return [len(graph.x) for graph in graphs]
+
+
+def _edges(graphs: Graphs) -> list[int]:
+    return [graph.edge_index.shape[1] for graph in graphs]
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: (
+            not isinstance(got, tuple | list)
+            or len(got) != 3
+            or any(not isinstance(part, Tensor) for part in got)
+        ),
+        "The result must be a tuple of three tensors: the features of all nodes, all edges, and "
+        "the index of the graph for each node.",
+        "End the function with `return x, edge_index, index`.",
+    ),
+    Slip(
+        _shifted(lambda _: repeat(0)),
+        "You leave the node indices in the edges as they are. All edges then connect nodes of the "
+        "first graphs.",
+        _FIRSTS,
+    ),
+    Slip(
+        _shifted(lambda graphs: accumulate(_nodes(graphs))),
+        "Each graph is also shifted by its own nodes. Graph 0 must not be shifted.",
+        _FIRSTS,
+    ),
+    Slip(
+        _shifted(lambda graphs: [0, *_nodes(graphs)], lambda _: count()),
+        "The shift of a graph does not count the nodes of all graphs before it.",
+        _FIRSTS,
+    ),
+    Slip(
+        _shifted(
+            lambda graphs: accumulate(_edges(graphs), initial=0),
+            lambda graphs: accumulate(
+                (max([-1, *graph.edge_index.flatten().tolist()]) + 1 for graph in graphs), initial=0
+            ),
+        ),
+        "You count nodes by the edges, but a node may have several edges or none.",
+        _FIRSTS,
+    ),
+    Slip(
+        lambda graphs, got, wanted: (
+            got[2].ndim == 1
+            and len(wanted[2]) != len(got[2]) in (len(graphs), len(graphs) + 1, sum(_edges(graphs)))
+        ),
+        "The third tensor has {got[2].shape[0]} entries, but the joined graph has "
+        "{wanted[2].shape[0]} nodes. Each node needs the index of its graph.",
+        "Repeat the index of each graph as often as it has nodes: repeat_interleave.",
+    ),
+)
+
+
+@exercise("08.4", title="Join graphs", seconds=30)
+def join_graphs(join: Callable[[Graphs], tuple[Tensor, Tensor, Tensor]]) -> Verdict:
+    """Check a collate function with hidden graphs, with many edges, and in workers."""
+    for seed, (sizes, width) in enumerate(BATCHES):
+        graphs = _graphs(sizes, width, seed)
+        with process_unchanged(graphs):
+            joined = join(graphs)
+        _compare(partial(_known, joined), [graphs])
+        with process_unchanged(graphs):
+            joined[0].mul_(2), joined[1].add_(1)  # a training may change its batch in place
+    large = _graphs(LARGE, 4, seed=7) * 2  # a sampler may draw a graph twice
+    _compare(join, [large])
+    expect_as_fast(
+        partial(join, large),
+        partial(_plain, large),
+        advice="Add one number to the complete edge_index of a graph, and loop only over graphs.",
+    )
+    expect_new_results(partial(join, large))
+    expect_in_a_file(join)
+    many = _graphs([(1 + n % 7, n % 5) for n in range(60)], 3, seed=8)
+    served = iter(loader(many, batch_size=4, collate_fn=join))
+    _compare(lambda _: next(served), [many[first : first + 4] for first in range(0, 60, 4)])
+    return right(
+        "Every edge stays in its graph, graphs may have no edges, and two workers can join them."
+    )
+
+
+def _compare(answer: Callable[[Graphs], Any], cases: Iterable[Graphs]) -> None:
+    compare(answer, _plain, cases, *SLIPS, show=_sizes)
+
+
+def _known(joined: Any, _: Graphs) -> Any:
+    return joined
+
+
+def _sizes(graphs: Graphs) -> str:
+    pairs = zip(_nodes(graphs[:3]), _edges(graphs), strict=False)
+    sizes = ", ".join(f"{nodes:,} nodes and {edges:,} edges" for nodes, edges in pairs)
+    return f"graphs of {sizes}{', ...' if len(graphs) > 3 else ''}"
+
+
+def _plain(graphs: Graphs) -> tuple[Tensor, Tensor, Tensor]:
+    nodes = _nodes(graphs)
+    edges = _joined(graphs, accumulate(nodes, initial=0))
+    index = torch.arange(len(graphs)).repeat_interleave(torch.tensor(nodes))
+    return torch.cat([graph.x for graph in graphs]), edges, index
+
+
+def _graphs(sizes: Sizes, width: int, seed: int) -> Graphs:
+    """Return random graphs. If a graph has several nodes, the last one has no edge."""
+    rng = torch.Generator().manual_seed(seed)
+    return [
+        Graph(
+            torch.randn(nodes, width, generator=rng),
+            torch.randint(max(1, nodes - 1), (edges, 2), generator=rng).T,  # not contiguous
+        )
+        for nodes, edges in sizes
+    ]

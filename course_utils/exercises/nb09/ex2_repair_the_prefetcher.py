@@ -1,0 +1,88 @@
+"""Exercise 09.2: a prefetcher to the GPU, checked on emulated GPUs with a virtual clock."""
+
+from course_utils.exercises.judging.compare import Slip, compare, differs
+from course_utils.exercises.judging.probes import expect_as_fast
+from course_utils.stories.prefetchers import CONTRACT, OURS, RUNS, Clause, Make, run_epoch
+from course_utils.stories.prefetchers.trial import hidden_thread_tracebacks
+from course_utils.teaching.exercise import Verdict, exercise, right
+
+SLIPS = (
+    Slip(
+        differs("batches", "then it gets"),
+        "For {case}, the loop gets {got[batches]} batches, then {got[then it gets]}.",
+        "Store the error in a local variable and stop reading. Raise the same error after the "
+        "staged batches.",
+    ),
+    Slip(
+        differs("threads left", "the loader is open", "batches left on the GPU"),
+        "After {case}, {got[threads left]} threads and {got[batches left on the GPU]} batches are "
+        "left, and the loader is open: {got[the loader is open]}.",
+        "Do not start a thread. Keep the loader's iterator and staged batches in local variables "
+        "of __iter__, not in self.",
+    ),
+    Slip(
+        differs("the loop hangs"),
+        "For {case}, the loop never ends. Either `error` is never set (a `for` swallows "
+        "StopIteration), or `staged` is never emptied, or your thread died.",
+        "Call next(batches) in the `try`, and yield the staged batches after an error, too.",
+    ),
+    Slip(
+        differs("steps that read garbage"),
+        "For {case}, {got[steps that read garbage]} steps read garbage, because their stream does "
+        "not wait for the copies.",
+        "In hand_over, call self.gpu.current_stream().wait_event(arrived).",
+    ),
+    Slip(
+        lambda case, got, _: case.trial.late and got["epochs with wrong checksums"],
+        "{got[epochs with wrong checksums]} of 20 epochs are wrong, all with losses that are read "
+        "late. When Python drops a batch, the next copy reuses its memory while a step still reads "
+        "it.",
+        "In hand_over, call leaf.record_stream(self.gpu.current_stream()) for every leaf that has "
+        "this method. Do not pass the copy stream.",
+    ),
+    Slip(
+        differs("most batches on the GPU"),
+        "For {case}, {got[most batches on the GPU]} batches are on the GPU at a time, but "
+        "{wanted[most batches on the GPU]} are enough.",
+        "Count the batches in a queue, in a thread and in variables. Write `yield "
+        "self.hand_over(*staged.popleft())`.",
+    ),
+    Slip(
+        differs("batches in flight"),
+        "For {case}, the GPU never holds more than {got[batches in flight]} "
+        "batches, but should hold {wanted[batches in flight]} most of the time.",
+        "Before you yield a batch, stage more until self.depth others are in flight.",
+    ),
+    Slip(
+        differs("overlap of the copies"),
+        "For {case}, only {got[overlap of the copies]} of the copying overlaps with steps. Copies "
+        "and steps share a stream, a step waits for later copies, or the program waits.",
+        "Use a separate stream, upload(batch, non_blocking=True), and one event per copy. Stage "
+        "the next batch before you yield the current one.",
+    ),
+)
+
+
+@exercise("09.2", title="Repair the prefetcher", seconds=30)
+def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
+    """Check one clause of the contract after another, the simple ones first."""
+    first, *rest = CONTRACT.values()
+    with hidden_thread_tracebacks():
+        _compare(prefetcher_class, [first])
+        expect_as_fast(lambda: run_epoch(prefetcher_class), lambda: run_epoch(OURS), times=5)
+        _compare(prefetcher_class, rest)
+    return right(
+        f"Right in {RUNS} of {RUNS} epochs, and the copies overlap with the steps. An error "
+        "reaches the loop, a second epoch starts, and a break leaves nothing behind. It works for "
+        "any batch on the right GPU, with at most depth + 1 batches on it if each loss is read."
+    )
+
+
+def _compare(make: Make, clauses: list[Clause]) -> None:
+    compare(
+        lambda clause: clause.observe(make),
+        lambda clause: clause.wanted,
+        clauses,
+        *SLIPS,
+        show=str,
+    )

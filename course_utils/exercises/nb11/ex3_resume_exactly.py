@@ -1,0 +1,214 @@
+"""Exercise 11.3: a loader that continues exactly where a killed process had stopped."""
+
+import io
+from collections.abc import Generator
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import Dataset
+
+from course_utils.exercises.judging.compare import Slip, compare
+from course_utils.exercises.judging.probes import expect_no_seed, process_unchanged
+from course_utils.exercises.nb11.problem import BATCH, OrderedLoader
+from course_utils.teaching.exercise import Verdict, exercise, expect_a_class, right
+from keepfed.formatting import plural
+
+SAMPLES, EPOCHS = 84, 3
+SIZE = -(-SAMPLES // BATCH)  # batches in an epoch, of which the last is half full
+LARGE = 40_000  # samples; a position does not grow with their number
+ROOM = 16_000  # bytes of a state; that of torch's random generator alone takes 5,056
+
+
+class Plan(NamedTuple):
+    """Lives of a training: the batches that each takes before it ends."""
+
+    taken: tuple[int, ...] = ()
+    workers: tuple[int, ...] = (
+        0,
+        0,
+        0,
+    )  # in each life, and in the one that runs to the end
+    samples: int = SAMPLES
+    goes_on: bool = False  # the first life left the loop by `break`, and loops again
+    between: bool = False  # the state is saved after an epoch, before the next loop
+    used: bool = False  # the last loader has served 3 batches before it gets the state
+
+    def __str__(self) -> str:
+        end = "left by `break`" if self.goes_on else "killed"
+        lives = [f"{end} after {plural(taken, 'batch')}" for taken in self.taken] or ["not killed"]
+        loader = "a loader that is already in use" if self.used else "a loader"
+        workers = plural(self.workers[len(self.taken)], "worker")
+        return f"{loader} with {workers}, {' and again '.join(lives)}"
+
+
+PLANS = (
+    *(Plan(), Plan(), Plan(workers=(2,))),
+    *(Plan((taken,)) for taken in (2, 0, SIZE, SIZE + 3, SIZE - 1, 2 * SIZE)),
+    *(Plan(taken) for taken in ((2, 3), (2, 0), (9, 5), (SIZE, 2))),
+    *(Plan((2,), goes_on=True), Plan((SIZE + 3,), goes_on=True), Plan((2,), used=True)),
+    Plan((SIZE,), between=True),
+    Plan((1_020,), samples=LARGE),  # 1,020 / 5,000 * 5,000 is slightly less than 1,020
+    *(Plan((3,), workers=(2, 1)), Plan((3,), workers=(2, 2)), Plan((4,), workers=(0, 2))),
+)
+
+
+class Counted(Dataset[int]):
+    """Sample n is the number n. Counts the reads of all processes, and of this one."""
+
+    def __init__(self, length: int = SAMPLES):
+        self.reads, self.reads_here = torch.zeros(length, dtype=torch.int16), 0
+        self.reads.share_memory_()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self.reads)
+
+    def __getitem__(self, index: int) -> int:
+        self.reads[index] += 1
+        self.reads_here += 1
+        return index
+
+
+class Rest(dict[str, Any]):
+    """Batches that a loader serves after a restart, and their costs."""
+
+    def __init__(self, batches: list[Any], workers: int, read: int, here: int, **cost: int):
+        super().__init__(batches=batches, num_workers=workers, samples_read=read)
+        self["samples_read_in_the_main_process"] = here
+        self.first, self.cost = (batches or [None])[0], cost
+
+
+def _first(case: Plan, got: Rest, place: int) -> bool:
+    """Return whether the rest begins with this batch of the training."""
+    return bool(got.first == _order(case.samples)[place])
+
+
+SLIPS = (
+    Slip(
+        lambda case, got, _: (
+            0 < sum(case.taken) < LARGE // BATCH // 5 and _first(case, got, sum(case.taken) - 1)
+        ),
+        "For {case}, the last batch of the loop comes again. Code after `yield` runs only when "
+        "the loop requests the next batch, and the state was saved before that.",
+        "Count each batch before you yield it, even the last one of an epoch.",
+    ),
+    Slip(
+        lambda case, got, _: (
+            sum(case.taken) % SIZE and _first(case, got, sum(case.taken) // SIZE * SIZE)
+        ),
+        "For {case}, the epoch begins again, and its batches come twice.",
+        "Save how many batches the loop has taken, and load only the rest of the list.",
+    ),
+    Slip(
+        lambda case, got, wanted: got.first in wanted["batches"][1:6],
+        "For {case}, the next batches never come. They are counted before the loop has them, or "
+        "the state changes after it is saved.",
+        "Count a batch where __iter__ yields it. Return a new dict in each state_dict.",
+    ),
+    Slip(
+        lambda case, got, _: sum(case.taken) > SIZE and got.first in _order(case.samples)[:SIZE],
+        "For {case}, the rest has the order of epoch 0.",
+        "Save the epoch too, and call self.batches(self.epoch).",
+    ),
+    Slip(
+        lambda case, got, wanted: (
+            got["batches"] == wanted["batches"] and got["samples_read"] > wanted["samples_read"]
+        ),
+        "For {case}, {got[samples_read]} samples are read to serve {wanted[samples_read]}. The "
+        "restart loads batches of the past and discards them.",
+        "Cut the list of batches before you load it: self.batches(...)[self.taken:].",
+    ),
+    Slip(
+        lambda _, got, __: got.cost["ahead"] > (6 if got["num_workers"] else 2) * BATCH,
+        "For {case}, {got.cost[ahead]} samples are read before the loop has its first batch. An "
+        "epoch has to fit in memory then, and the first step is late.",
+        "Yield each batch of self.load(...) before you request the next one.",
+    ),
+    Slip(
+        lambda _, got, __: got.cost["bytes"] > ROOM,
+        "For {case} of 40,000 samples, the state has {got.cost[bytes]:,} bytes. It contains more "
+        "than a position.",
+        "Save two numbers. The order can be computed again.",
+    ),
+)
+
+
+@exercise("11.3", title="Resume exactly", seconds=120)
+def resume_exactly(loader_class: type[Any]) -> Verdict:
+    """Judge a loader that is killed and restarted, without workers and with others."""
+    expect_a_class(loader_class, "a loader", "creates one in each start")
+    compare(lambda plan: _rest(loader_class, plan), _plain, PLANS, *SLIPS, show=str)
+    expect_no_seed(lambda: [*islice(loader_class(Counted()), 1)])
+    return right(
+        "Wherever the training is killed, the rest of the epoch comes once and in order, then the "
+        "next epoch, with any number of workers. Nothing is read for nothing."
+    )
+
+
+def _order(samples: int) -> list[list[int]]:
+    """Return the batches of a training."""
+    known = OrderedLoader(Counted(samples))
+    return [*chain.from_iterable(map(known.batches, range(EPOCHS)))]
+
+
+def _plain(plan: Plan) -> Rest:
+    taken, workers = sum(plan.taken), plan.workers[len(plan.taken)]
+    batches = _order(plan.samples)[taken : SIZE * EPOCHS if plan.samples == SAMPLES else taken + 9]
+    read = sum(map(len, batches))
+    return Rest(batches, workers, read, 0 if workers else read)
+
+
+def _rest(loader_class: type[Any], plan: Plan) -> Rest:
+    """Return what the last loader of a plan serves."""
+    lives = [loader_class(Counted(plan.samples), workers) for workers in plan.workers]
+    saved = b""
+    with process_unchanged(may_draw=True):
+        for number, taken in enumerate(plan.taken):
+            _load(lives[number], saved)
+            saved = _save(lives[number], taken, plan)
+        last = lives[0 if plan.goes_on else len(plan.taken)]
+        if plan.used:
+            _save(last, 3, plan)
+        state = _load(last, b"" if plan.goes_on else saved)
+        data = last.dataset
+        data.reads_here = int(data.reads.zero_().sum())
+        served = _served(last)
+        with process_unchanged(state, may_draw=True):
+            first = [*islice(served, 1)]
+        ahead = int(data.reads.sum())
+        batches = [*first, *islice(served, len(_plain(plan)["batches"]) - 1)]
+        served.close()
+    counts = int(data.reads.sum()), data.reads_here
+    return Rest(batches, last.num_workers, *counts, ahead=ahead, bytes=len(saved))
+
+
+def _served(loader: Any) -> Generator[Any, None, None]:
+    """Yield batches epoch after epoch. An epoch may be empty, but not two in a row."""
+    empty, size = 0, len(loader.batches(0))
+    while empty < 2:
+        empty += 1
+        for number, batch in enumerate(loader):
+            empty = 0
+            tensor = isinstance(batch, torch.Tensor)
+            yield (batch.tolist() if tensor else batch) if number < size else "no end of the epoch"
+
+
+def _save(loader: Any, taken: int, plan: Plan) -> bytes:
+    """Return the state inside the loop that has `taken` batches. It is written a step later."""
+    served, file = _served(loader), io.BytesIO()
+    for _ in loader if plan.between else islice(served, taken):
+        pass
+    state = loader.state_dict()
+    if not plan.goes_on:
+        next(served, None)
+    torch.save(state, file)
+    served.close()
+    return file.getvalue()
+
+
+def _load(loader: Any, saved: bytes) -> Any:
+    if not saved:
+        return None
+    state = torch.load(io.BytesIO(saved), weights_only=False)
+    loader.load_state_dict(state)
+    return state

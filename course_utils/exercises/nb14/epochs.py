@@ -1,0 +1,77 @@
+"""Facts about the batches of one epoch, for the checks of notebook 14."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.exercises.judging.compare import Slip, compare, short
+from course_utils.exercises.judging.probes import expect_mixed
+from course_utils.teaching.exercise import expect
+
+Case = TypeVar("Case")
+Indices = NDArray[np.int64]
+TWICE, NEVER, CUT = "served twice", "never served", "batches of a wrong size"
+SLIPS = (
+    Slip(
+        lambda _, got, __: got[TWICE],
+        "With {case}, {got[served twice]} events are served twice in one epoch.",
+        "Serve consecutive parts of a permuted array. Do not draw with replacement.",
+    ),
+    Slip(
+        lambda _, got, __: got[NEVER],
+        "With {case}, {got[never served]} events are never served.",
+        "At the end, serve everything that is left, even if the last batch is smaller.",
+    ),
+    Slip(
+        lambda _, got, __: got[CUT],
+        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
+        "may be smaller, and none may be empty.",
+        "Keep the rest of the events for the next batch.",
+    ),
+)
+
+
+def judge_epochs(
+    epoch: Callable[[Case], dict[str, Any]], cases: Iterable[Case], *slips: Slip
+) -> None:
+    """Reject an epoch in which a fact is not 0, with a message from the ledger or from `slips`."""
+    compare(epoch, lambda _: None, cases, *SLIPS, *slips, same=lambda got, _: not any(got.values()))
+
+
+def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:
+    """Return the batches as arrays of known indices, and reject anything else."""
+    found = [np.asarray(batch) for batch in batches]
+    for batch in found:
+        expect(
+            batch.ndim == 1 and batch.dtype.kind in "iu" and np.isin(batch, known).all(),
+            f"A batch is {short(batch)}, but each batch must be an array of event indices.",
+            "Serve elements of the arrays that you received, not their positions or other numbers.",
+        )
+    return found
+
+
+def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[str, Any]:
+    """Return how many events were served twice or never. Only the last batch may be smaller."""
+    served = np.concatenate([known[:0], *batches])
+    counts = np.bincount(served, minlength=known.max() + 1)[known]
+    cut = sum(len(batch) != batch_size for batch in batches[:-1])
+    cut += sum(not 0 < len(batch) <= batch_size for batch in batches[-1:])
+    return {TWICE: int((counts > 1).sum()), NEVER: int((counts == 0).sum()), CUT: cut}
+
+
+def expect_random(
+    order: Callable[[int], Sequence[int]], cluster: Callable[[int], int] = int
+) -> None:
+    """Reject orders that do not depend only on the given generator. `order` receives its seed.
+
+    Events of the same `cluster` may stay close to each other.
+    """
+    first, second = ([*dict.fromkeys(map(cluster, order(seed)))] for seed in (1, 2))
+    expect(
+        order(1) == order(1),
+        "The same generator gives a different order. Your answer draws from a second generator.",
+        "Draw only from rng.",
+    )
+    expect_mixed([first, second], sorted(first))

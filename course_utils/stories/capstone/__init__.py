@@ -1,0 +1,22 @@
+"""The capstone: a slow training script to rescue, and the job that runs it.
+
+The package does not import `learning` (figures), `report` (a form) and `jagged` (notebook 01),
+because workers do not need them.
+"""
+
+from course_utils.stories.capstone.counted_job import CountedJob, Step, one_thread
+from course_utils.stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
+from course_utils.stories.capstone.model import PulseTransformer
+from course_utils.stories.capstone.result import add_result, best, now, results
+from course_utils.stories.capstone.script import (
+    Fault,
+    all_faults,
+    decoy_of,
+    faults_of,
+    hand_out,
+    handed_out,
+    load,
+    script_with,
+    seed_of,
+)
+from course_utils.stories.leaderboard import TARGET_AU, Result

@@ -1,0 +1,146 @@
+"""Create JPEG images in class folders: random crops of scikit-image's photographs.
+
+    python -m data_scripts.make_images --size M
+    python -m data_scripts.make_images --size M --check
+
+The photographs are files of the installed scikit-image. Nothing is downloaded. Each photograph is
+one class, and class sizes differ, as in real collections: images-M/cat/00012.jpg. The same seed
+gives the same bytes as long as scikit-image and Pillow stay the same.
+"""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from course_utils.errors import CourseError
+from data_scripts import files
+from data_scripts.command import DatasetScript, run
+
+SIDE = 256
+QUALITY = 90
+SHARES = {
+    "cat": 0.30,
+    "coffee": 0.22,
+    "motorcycle": 0.16,
+    "astronaut": 0.12,
+    "rocket": 0.08,
+    "galaxies": 0.06,
+    "tissue": 0.04,
+    "retina": 0.02,
+}
+PHOTOGRAPHS = {
+    "cat": "chelsea.png",
+    "coffee": "coffee.png",
+    "motorcycle": "motorcycle_left.png",
+    "astronaut": "astronaut.png",
+    "rocket": "rocket.jpg",
+    "galaxies": "hubble_deep_field.jpg",
+    "tissue": "ihc.png",
+    "retina": "retina.jpg",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Create the images that the arguments specify, and return the exit code."""
+    return run(SCRIPT, argv, usage=__doc__)
+
+
+def build(folder: Path, size: str, seed: int) -> files.Facts:
+    """Fill an empty folder with one folder of images per class."""
+    counts = class_counts(SCRIPT.counts[size])
+    photographs = {name: _photograph(name) for name in counts}
+    for name in counts:
+        (folder / name).mkdir()
+    jobs = [(name, index) for name, count in counts.items() for index in range(count)]
+    cut = partial(_cut, folder, photographs, seed)
+    with ThreadPoolExecutor() as pool, tqdm(total=len(jobs), unit="image", disable=None) as bar:
+        for _ in pool.map(cut, jobs):
+            bar.update()
+    return {"counts": counts}
+
+
+def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 0) -> None:
+    """Write JPEGs whose sides differ by up to 15 %, like photographs taken by people.
+
+    Images larger than a photograph of scikit-image continue it by mirroring, so they have as much
+    detail as a photograph of that size.
+
+    Args:
+        folder: Existing, empty folder for `00000.jpg` and the following files.
+        count: Number of images.
+        width: Average width in pixels.
+        height: Average height in pixels.
+        seed: Seed of crops and sizes.
+    """
+    names = [name for name, number in class_counts(count).items() for _ in range(number)]
+    photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
+
+    def cut(index: int) -> None:
+        rng = np.random.default_rng([seed, index])
+        sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
+        across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
+        whole = photographs[names[index]]
+        more = max(0, down - whole.shape[0]), max(0, across - whole.shape[1])
+        whole = np.pad(whole, [(0, more[0]), (0, more[1]), (0, 0)], "symmetric")
+        top = rng.integers(0, whole.shape[0] - down + 1)
+        left = rng.integers(0, whole.shape[1] - across + 1)
+        crop = Image.fromarray(whole[top : top + down, left : left + across])
+        resized = crop.resize((int(sides[0]), int(sides[1])), Image.Resampling.BICUBIC)
+        resized.save(folder / f"{index:05d}.jpg", quality=QUALITY)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(cut, range(count)))
+
+
+def class_counts(total: int) -> dict[str, int]:
+    """Return the number of images of each class. The classes differ in size on purpose."""
+    borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)
+    return dict(zip(SHARES, np.diff(borders).tolist(), strict=True))
+
+
+def _photograph(name: str) -> Image.Image:
+    package = find_spec("skimage")
+    path = Path(package.origin or "").parent / "data" / PHOTOGRAPHS[name] if package else None
+    if path is None or not path.is_file():
+        raise CourseError(
+            f"scikit-image has no {PHOTOGRAPHS[name]} here. Run `pip install scikit-image`."
+        )
+    with Image.open(path) as photograph:
+        return photograph.convert("RGB")
+
+
+def _cut(
+    folder: Path, photographs: dict[str, Image.Image], seed: int, job: tuple[str, int]
+) -> None:
+    """Write one random crop, with its own seed, so that the order of threads is irrelevant."""
+    name, index = job
+    photograph = photographs[name]
+    rng = np.random.default_rng([seed, list(SHARES).index(name), index])
+    side = rng.uniform(0.4, 1.0) * min(photograph.size)
+    left, top = rng.uniform(0, 1, 2) * (np.array(photograph.size) - side)
+    box = (left, top, left + side, top + side)
+    crop = photograph.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box)
+    if rng.random() < 0.5:
+        crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    crop.save(folder / name / f"{index:05d}.jpg", quality=QUALITY)
+
+
+SCRIPT = DatasetScript(
+    name="images",
+    version=1,
+    counts={"S": 200, "M": 2_000, "L": 20_000},
+    bytes_each=dict.fromkeys("SML", 25_000),
+    seconds={"S": 2, "M": 7, "L": 53},
+    build=build,
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Real processes that are killed, fill the disk, or run at the same time."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from course_utils.loading.events import FORMATS
+from data_scripts import convert_events, files, make_events
+
+resource = pytest.importorskip("resource", reason="uses signals and limits of Unix")
+pytestmark = pytest.mark.slow
+FOREVER = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(make_events.COUNTS, "S", 600)
+
+
+def run(
+    out: Path, *options: str, seconds: float = FOREVER, prepare: Callable[[], object] = int
+) -> tuple[int | None, str]:
+    """Run a script in a forked process, kill it after some seconds of work, return its output.
+
+    The seconds are CPU time, so they are the same moment on a busy machine.
+    """
+    said = out.parent.with_name("said")
+    script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
+    if "--to" in options:
+        script, arguments = convert_events.main, [str(out), *options]
+
+    def work() -> None:
+        with said.open("w") as sys.stdout:
+            sys.stderr = sys.stdout
+            prepare()
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+            code = script(arguments)
+        os._exit(code)
+
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode, said.read_text()
+
+
+def test_killed_run_leaves_nothing_or_a_complete_folder(tmp_path: Path) -> None:
+    ends = []
+    for seconds in (0.02, 0.1, 0.35):
+        out = tmp_path / f"events-{seconds}"
+        for options in ([], ["--force"]):
+            ends.append(run(out, *options, seconds=seconds)[0])
+            assert not out.exists() or files.corrupted(out) == []
+            assert run(out)[0] == 0
+            assert files.corrupted(out) == []
+    assert ends[:2] == [-signal.SIGVTALRM] * 2
+    assert not list(tmp_path.glob(".*unfinished"))
+
+
+def test_killed_conversion_leaves_no_partial_format(tmp_path: Path) -> None:
+    out = tmp_path / "events"
+    assert run(out)[0] == 0
+    names, ends = ["npz-deflate", "sqlite", "root"], []
+    for seconds in (0.1, 0.3, 0.6, FOREVER):
+        ends.append(run(out, "--to", *names, seconds=seconds)[0])
+        assert files.sizes_match(out, files.read_manifest(out) or {})
+        assert files.corrupted(out) == []
+
+    assert (ends[0], ends[-1]) == (-signal.SIGVTALRM, 0)
+    assert {FORMATS[name].entry for name in names} <= {path.name for path in out.iterdir()}
+    assert not list(out.glob(".*"))
+
+
+@pytest.mark.parametrize("limit_kb", [1, 900])
+def test_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, limit_kb: int) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kb * 1024, limit_kb * 1024))
+
+    code, text = run(tmp_path / "events", prepare=limit)
+    assert code == 1
+    assert text.splitlines()[1:] == [
+        "The disk is full. Free some space, or choose another folder with COURSE_DATA, and run "
+        "again."
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == [".events.lock"]

@@ -1,0 +1,172 @@
+"""The job scripts for Slurm, run without Slurm on two emulated nodes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_utils.paths import REPO
+from keepfed.loaders.resume import ResumableBatches, load_checkpoint
+
+SCRIPTS = REPO / "data_scripts/slurm"
+STAND_INS = Path(__file__).parent / "slurm"  # srun and scontrol
+KNOWN = {
+    *("job-name", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "hint", "time"),
+    *("mem", "signal", "requeue", "open-mode"),
+}
+ECHO = (
+    'echo "${0##*/} $*; rank ${RANK:-} ${LOCAL_RANK:-} of ${WORLD_SIZE:-};'
+    ' node $SLURM_NODEID; cores $(OMP_NUM_THREADS= nproc)"'
+)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
+
+
+def directives(script: str) -> dict[str, str]:
+    lines = re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", (SCRIPTS / script).read_text(), re.M)
+    return dict(lines)
+
+
+def programs(folder: Path, **code: str) -> None:
+    """Write programs in bash."""
+    for name, line in code.items():
+        (folder / name).write_text(f"#!/bin/bash\n{line}\n")
+        (folder / name).chmod(0o755)
+
+
+def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subprocess.Popen[str]:
+    """Start a job in the folder `at`, with the number of tasks per node that it requests."""
+    programs(at, srun=f'exec {sys.executable} {STAND_INS / "srun.py"} "$@"')
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_NTASKS_PER_NODE": directives(script).get("ntasks-per-node", "1"),
+        "SLURM_CPUS_PER_TASK": str(cores),
+        "SLURM_GPUS_ON_NODE": "1",
+        "MASTER_PORT": str(20_000 + os.getpid() % 10_000),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(REPO),
+        "PATH": f"{at}:{STAND_INS}:{os.environ['PATH']}",
+    }
+    return subprocess.Popen(
+        ["bash", SCRIPTS / script, *map(str, arguments)],
+        cwd=at,
+        env={**os.environ, **job},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]:
+    """Run a job whose programs only print how they were called."""
+    programs(at, python=ECHO, ray=ECHO)
+    job = start(script, *arguments, at=at, cores=cores)
+    said, _ = job.communicate(timeout=60)
+    assert job.returncode == 0, said
+    return sorted(said.splitlines())
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.sh")))
+def test_script_is_valid_bash_with_known_slurm_options(script: str) -> None:
+    assert subprocess.run(["bash", "-n", SCRIPTS / script]).returncode == 0
+    assert directives(script).keys() <= KNOWN
+
+
+def test_data_are_staged_once_per_node(tmp_path: Path) -> None:
+    said = told("stage.sh", "/lustre/my events", at=tmp_path)
+    assert [line.rpartition("; cores")[0] for line in said] == [
+        f"python -m course_utils.command.cli stage /lustre/my events; rank   of ; node {node}"
+        for node in range(2)
+    ]
+
+
+def test_ray_uses_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> None:
+    said = told("convert.sh", "/lustre/events-L", "npz", "tar", at=tmp_path, cores=2)
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith("ray symmetric-run --address 127.0.0.1:6386 --min-nodes 2 ")
+        assert "--num-cpus 2 -- python -m data_scripts.convert_events /lustre/events-L " in line
+        assert "--to npz tar --engine ray;" in line
+        assert line.endswith("cores 2")
+
+
+def test_srun_starts_each_rank_with_its_own_cores(tmp_path: Path) -> None:
+    said = told("train_ranks.sh", "my training.py", "--lr 1", at=tmp_path)
+    assert said == sorted(
+        f"python my training.py --lr 1; rank {rank} {rank % 4} of 8; node {rank // 4}; cores 1"
+        for rank in range(8)
+    )
+
+
+def test_torchrun_is_started_once_per_node(tmp_path: Path) -> None:
+    said = told("train.sh", "my training.py", at=tmp_path, cores=2)
+    assert len(said) == 2
+    for node, line in enumerate(said):
+        assert "torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-id=7 " in line
+        assert line.endswith(f"my training.py; rank   of ; node {node}; cores 2")
+
+
+def test_two_jobs_on_a_node_use_different_ports() -> None:
+    for script in ("train.sh", "train_ranks.sh", "convert.sh"):
+        assert "SLURM_JOB_ID % 1000" in (SCRIPTS / script).read_text()
+        assert "mem" in directives(script)
+
+
+@pytest.mark.parametrize("script", ["train.sh", "train_ranks.sh"])
+@pytest.mark.parametrize(("restarts", "queued"), [("19", True), ("20", False)])
+def test_job_is_queued_again_a_limited_number_of_times(
+    script: str, restarts: str, queued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    programs(tmp_path, python="touch started; sleep 2")
+    job = start(script, "my_training.py", at=tmp_path)
+    while not (tmp_path / "started").exists():
+        time.sleep(0.05)
+    job.send_signal(signal.SIGUSR1)
+    said, _ = job.communicate(timeout=60)
+    assert (tmp_path / "requeued").exists() == queued, said
+    assert job.returncode == 0
+    assert ("limit of 20 restarts" in said) != queued
+
+
+@pytest.mark.full
+def test_job_at_its_time_limit_requeues_and_serves_each_once(tmp_path: Path) -> None:
+    programs(tmp_path, python=f'exec {sys.executable} "$@"')
+    training, saved = STAND_INS / "training.py", tmp_path / "run.pt"
+    first = start("train.sh", training, saved, 0.5, at=tmp_path)
+    while not saved.exists() or len(load_checkpoint(saved)["served"]) < 40:  # type: ignore[index]
+        assert first.poll() is None, first.communicate()[0]
+        time.sleep(0.05)
+    first.send_signal(signal.SIGUSR1)  # Slurm sends it only to the script, 120 s before the end
+    while not (tmp_path / "requeued").exists():
+        time.sleep(0.05)
+    assert first.poll() is None  # the training continues until the limit
+    job = psutil.Process(first.pid)
+    for process in [job, *job.children(recursive=True)]:  # Slurm tracks all of them with a cgroup
+        process.kill()
+    first.communicate()
+    killed = load_checkpoint(saved)
+    second = start("train.sh", training, saved, 0, at=tmp_path)
+    said, _ = second.communicate(timeout=120)
+    assert second.returncode == 0, said
+
+    ended = load_checkpoint(saved)
+    assert killed is not None
+    assert ended is not None
+    assert 40 <= len(killed["served"]) < 240
+    assert (tmp_path / "requeued").read_text() == "7\n"
+    for epoch in range(2):
+        assert Counter(ended["served"][120 * epoch :][:120]) == Counter(range(120))
+    order = ResumableBatches(120, 8)  # batches of both ranks together
+    whole = []
+    for order.epoch.value in range(2):
+        whole += [one for batch in order for one in sorted(batch)]
+    assert ended["served"] == whole
