@@ -139,7 +139,8 @@ def _docs(rng: np.random.Generator) -> Iterator[str]:
 def _prose(rng: np.random.Generator) -> Iterator[str]:
     """Yield sections of READMEs and pages of the Python manual."""
     installed = {one.name: one.metadata.json for one in distributions() if one.metadata}
-    installed.pop("keepfed", None)  # our own README changes
+    for ours in ("fast-data-loaders", "keepfed"):  # our own READMEs change
+        installed.pop(ours, None)
     readmes = [str(installed[name].get("description", "")) for name in sorted(installed)]
     yield from _shuffled(chain(*map(_HEADING.split, readmes), topics.values()), rng)
 

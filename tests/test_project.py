@@ -90,7 +90,7 @@ def test_no_file_names_a_registry_or_a_local_path() -> None:
 
 OURS = re.compile(
     r"git clone \S+|git\+http[^\s\"'`\\]+|colab\.research\.google\.com/github[^\s)\"\\]*"
-    r"|ghcr\.io/[^\s\"]+|pip install [^\n`|&;]*?keepfed[^\n`]*"
+    r"|ghcr\.io/[^\s\"]+|pip install (?:-q )?\"?keepfed[^\n`]*"
     r"|[\w.-]*\.[a-z]{2,}/[\w./~-]*(?:fast-data-loaders|keepfed)\b|fast-data-loaders\.[a-z]+/\S*"
 )
 OTHERS = re.compile(r"[{$]|ghcr\.io/devcontainers/|example\.org/")  # templates, examples

@@ -17,7 +17,7 @@ from course_utils.errors import INSTALL_AGAIN
 from keepfed.errors import IMPORT_NAMES
 from keepfed.formatting import plural
 
-_PROJECT = "keepfed"
+_PROJECTS = ("fast-data-loaders", "keepfed")
 _READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
 _EXTRAS = ("", "colab", "course", "images", "later", "notebook")  # what the course needs
 
@@ -85,7 +85,7 @@ def line() -> str:
 
 def _python() -> str:
     version = ".".join(map(str, sys.version_info[:3]))
-    wanted = importlib.metadata.metadata(_PROJECT)["Requires-Python"]
+    wanted = importlib.metadata.metadata(_PROJECTS[0])["Requires-Python"]
     seen = f"{version} at {sys.executable}"
     if version not in Requirement(f"python{wanted}").specifier:
         raise _WrongError(seen)
@@ -93,8 +93,9 @@ def _python() -> str:
 
 
 def _required() -> list[Requirement]:
-    required = [Requirement(line) for line in importlib.metadata.requires(_PROJECT) or []]
-    return [package for package in required if package.name != _PROJECT and _belongs(package)]
+    lines = [line for project in _PROJECTS for line in importlib.metadata.requires(project) or []]
+    required = [package for package in map(Requirement, lines) if _belongs(package)]
+    return [package for package in required if package.name not in _PROJECTS]
 
 
 def _belongs(package: Requirement) -> bool:

@@ -23,7 +23,7 @@ DEPLOY = REPO / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 COMPOSE = (DEPLOY / "compose.yml").read_text("utf-8")
 CONFIG = (DEPLOY / "jupyterhub_config.py").read_text("utf-8")
-BINDER = (REPO / "binder" / "Dockerfile").read_text("utf-8")
+BINDER = (REPO / ".binder" / "Dockerfile").read_text("utf-8")
 PLACES = ("/opt/", "/src", "/learner")  # folders of the image that its steps write to
 
 

@@ -19,7 +19,7 @@ def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
 
 
 def test_a_change_of_a_package_makes_a_new_execution(tmp_path: Path) -> None:
-    module = tmp_path / "keepfed" / "words.py"
+    module = tmp_path / "course_utils" / "words.py"
     module.parent.mkdir()
     module.write_text("one")
     before = digest_of(tmp_path)

@@ -12,17 +12,18 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import course_utils
+import keepfed
 from keepfed.private_torch import PRIVATE, missing
 from tests.keepfed.measure.datasets import Numbers
 
-PACKAGE = Path(course_utils.__file__).parent
+PACKAGE = Path(keepfed.__file__).parent
 BY_NAME = ("getattr", "hasattr", "setattr", "attrgetter")
 # Private names of other libraries and of namedtuples, and attributes that keepfed adds to torch.
 ELSEWHERE = {
     "_exit", "_getframe", "_make", "_replace", "_render_traceback_", "_forkserver",
     "_forkserver_pid", "_preload_modules", "_process_children", "_pid", "_strip_protocol",
     "_emulated_pinned", "_trace_batch", "_asdict", "_step_timer", "_connections", "_showtraceback",
+    "_fix_co_filename", "_fields", "_cache", "_current_frames",
 }  # fmt: skip
 
 
