@@ -1,4 +1,4 @@
-"""The wheel works without its checkout."""
+"""The two wheels work without their checkout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ import keepfed
 from course_utils.paths import REPO
 from keepfed import private_torch
 
-PACKAGES = ("course_utils", "data_scripts", "keepfed")
 MOST_BYTES = 5_000_000
 ADDED = {"psutil", "threadpoolctl"}  # what pip installs with keepfed
 OLDEST = {"torch": private_torch.OLDEST, "numpy": "1.26"}
@@ -32,7 +31,7 @@ HEADER = (
 COURSE = """
 import importlib, pkgutil
 import course_utils as cu
-import course_utils.exercises, course_utils.stories, keepfed
+import keepfed
 from course_utils.paths import course_home, recording, shipped
 
 print(cu.check("02.1", 10_000_000, 1007.2, 10.07).status)
@@ -81,29 +80,29 @@ keepfed.diagnose(loader, step, seconds=2).cause
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy of the required files."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build the wheels of the course and of keepfed from a copy of the required files."""
     if importlib.util.find_spec("setuptools") is None and not os.environ.get("CI"):
-        pytest.skip("setuptools, which builds the wheel, is not installed")
+        pytest.skip("setuptools, which builds the wheels, is not installed")
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
-    leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*")
-    for name in (*PACKAGES, "notebooks"):
+    leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*", "tests")
+    for name in ("course_utils", "data_scripts", "keepfed", "notebooks"):
         shutil.copytree(REPO / name, source / name, ignore=leave)
-    names = ("pyproject.toml", "setup.py", "requirements.lock", "LICENSE", "LICENSE-texts")
-    for name in names:
+    names = ("pyproject.toml", "setup.py", "course_data.py", "README.md", "requirements.lock")
+    for name in (*names, "LICENSE", "LICENSE-texts"):
         shutil.copy(REPO / name, source)
     alone = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    run(folder, "-m", "pip", "wheel", "-q", *alone, "-w", str(folder), str(source))
-    (wheel,) = folder.glob("*.whl")
+    projects = [str(source), str(source / "keepfed")]
+    run(folder, "-m", "pip", "wheel", "-q", *alone, "-w", str(folder), *projects)
     shutil.rmtree(source)
-    return wheel
+    return {wheel.name.partition("-")[0]: wheel for wheel in folder.glob("*.whl")}
 
 
 @pytest.fixture(scope="module")
-def installed(built: Path) -> Path:
-    """Let pip install the wheel beside the oldest torch and NumPy, into a read-only folder."""
-    base = built.parent / "venv"
+def installed(built: dict[str, Path]) -> Path:
+    """Let pip install keepfed beside the oldest torch and NumPy, into a read-only folder."""
+    base = built["keepfed"].parent / "venv"
     venv.create(base, symlinks=os.name != "nt")
     folder = Path(sysconfig.get_path("purelib", "venv", {"base": str(base)}))
     versions = OLDEST | {name: importlib.metadata.version(name) for name in ADDED}
@@ -112,25 +111,30 @@ def installed(built: Path) -> Path:
         about.parent.mkdir()
         about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     pip = ["-m", "pip", "--python", str(base), "install", "-q", "--no-index", "--no-compile"]
-    run(folder, *pip, str(built))
+    run(folder, *pip, str(built["keepfed"]))
     found = {one.name: one.version for one in importlib.metadata.distributions(path=[str(folder)])}
     assert found == versions | {"keepfed": keepfed.__version__}
     for name, version in versions.items():  # the tests use the packages themselves
         shutil.rmtree(folder / f"{name}-{version}.dist-info")
+    run(folder, *pip, "--no-deps", str(built["fast_data_loaders"]))
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     return folder
 
 
 @pytest.mark.slow
-def test_wheel_is_small_and_installs_only_our_names(built: Path) -> None:
-    assert built.stat().st_size <= MOST_BYTES
-    tops = {name.partition("/")[0] for name in zipfile.ZipFile(built).namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+def test_wheels_are_small_and_install_only_their_own_names(built: dict[str, Path]) -> None:
+    names = {}
+    for project, wheel in built.items():
+        assert wheel.stat().st_size <= MOST_BYTES
+        tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+        names[project] = {top for top in tops if not top.endswith(".dist-info")}
+    course = {"course_utils", "data_scripts", "course_data.py"}
+    assert names == {"keepfed": {"keepfed"}, "fast_data_loaders": course}
 
 
 @pytest.mark.slow
-def test_course_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_course_runs_from_its_wheel(installed: Path, tmp_path: Path) -> None:
     libraries = [path for path in sys.path if path.endswith("-packages")]
     said = python(installed, libraries, COURSE, tmp_path)
     assert said.split() == ["right", "True", "True", "17"]
