@@ -101,7 +101,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def installed(built: dict[str, Path]) -> Path:
-    """Let pip install keepfed beside the oldest torch and NumPy, into a read-only folder."""
+    """Install both beside the oldest torch and NumPy, into a folder that is then read-only."""
     base = built["keepfed"].parent / "venv"
     venv.create(base, symlinks=os.name != "nt")
     folder = Path(sysconfig.get_path("purelib", "venv", {"base": str(base)}))
