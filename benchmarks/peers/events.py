@@ -14,19 +14,19 @@ import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
 
 from course_utils.stories.peers import formats
-from course_utils.stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches
+from course_utils.stories.peers.course import LIMIT, RECORDS, Mapped
 from course_utils.stories.peers.libraries import ALL, GRAIN
 from course_utils.stories.peers.peer import (
     Epoch,
     Package,
     Peers,
     Samples,
+    epochs,
     peer,
     places,
-    same,
     shuffled,
 )
 from keepfed.loaders.prefetch import ThreadPrefetcher
@@ -35,10 +35,8 @@ from keepfed.loaders.records import RecordLoader
 FFCV = Package("ffcv", "1.0.2", megabytes=300)
 TENSORSTORE = Package("tensorstore", "0.1.86", megabytes=60)
 PEERS: Peers = {**ALL}
-CONTIGUOUS = f"{RECORDS}, made contiguous"
 TWO_THREADS = f"{RECORDS}, 2 threads"
 THREE_LINES = "three lines: mapped .npy, index_select"
-SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
 SHAPE = 128, 4  # shape of one event
 
@@ -51,25 +49,14 @@ class MappedLists(Mapped):
         return list(torch.from_numpy(self._lazy.file[indices]))
 
 
-class MappedRecords(Mapped):
-    """The file of the record loader, mapped by numpy, read a batch at a time."""
-
-    file_name = "records.npy"
-
-    def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
-        """Copy a batch of records with one call."""
-        return torch.from_numpy(self._lazy.file[indices]["pulses"])
-
-
 @peer(PEERS, "TensorDataset in RAM", formats.npy)
 def tensor_dataset(folder: Path, batch_size: int) -> Epoch:
     pulses = torch.from_numpy(np.load(folder / "pulses.npy"))
-    loader = DataLoader(TensorDataset(pulses), batch_size, shuffle=True)
+    return shuffled(TensorDataset(pulses), batch_size, collate_fn=_first_fields)
 
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(pulses) for (pulses,) in loader)
 
-    return epoch
+def _first_fields(samples: Sequence[tuple[torch.Tensor]]) -> torch.Tensor:
+    return torch.stack([first for (first,) in samples])
 
 
 @peer(PEERS, "Parquet, row groups, 4 mixed", formats.parquet)
@@ -107,19 +94,9 @@ def _mixed(
     return epoch
 
 
-@peer(PEERS, SAME_FILE, formats.records)
-def memmap_records(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(MappedRecords(folder), batch_size, collate_fn=same)
-
-
 @peer(PEERS, LISTED, formats.npy)
 def memmap_lists(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedLists(folder), batch_size)
-
-
-@peer(PEERS, "np.memmap, batches at once, 2 workers", formats.npy, uses="2 processes")
-def memmap_workers(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(MappedBatches(folder), batch_size, collate_fn=same, num_workers=2)
 
 
 @peer(PEERS, THREE_LINES, formats.npy)
@@ -133,27 +110,10 @@ def three_lines(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(PEERS, CONTIGUOUS, formats.records)
-def records_contiguous(folder: Path, batch_size: int) -> Epoch:
-    loader = RecordLoader(folder / "records.npy", batch_size, contiguous=True)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        loader.set_epoch(number)
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
-
-
 @peer(PEERS, f"{RECORDS}, thread ahead", formats.records, uses="2 threads")
 def records_ahead(folder: Path, batch_size: int) -> Epoch:
     loader = RecordLoader(folder / "records.npy", batch_size)
-    batches = ThreadPrefetcher(loader, 1)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        loader.set_epoch(number)
-        return (places(batch["pulses"]) for batch in batches)
-
-    return epoch
+    return epochs(ThreadPrefetcher(loader, 1), loader)
 
 
 def _beton(folder: Path, samples: Samples) -> None:

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers import tables
 from benchmarks.peers.__main__ import main
 from benchmarks.peers.images import DECODER, OURS, ROUGH, V2
 from benchmarks.peers.report import BEST, print_bars, print_table
-from benchmarks.peers.rounds import Loaded, Trial, measure
-from benchmarks.peers.tables import TABLES, Table
+from benchmarks.peers.rounds import measure
+from benchmarks.peers.tables import TABLES
 from course_utils.stories.peers.course import LIMIT, RECORDS
 from course_utils.stories.peers.ledger import Ledger
 from course_utils.stories.peers.libraries import ALL
-from course_utils.stories.peers.measure import Measurement
-from course_utils.stories.peers.peer import Package, numbered, peer
+from course_utils.stories.peers.measure import Measurement, OpenLoader
+from course_utils.stories.peers.peer import Package
+from course_utils.stories.peers.trial import Trial
 
 EVENTS, IMAGES = 1200, 48  # complete batches, and more than the buffers hold
 SMALL = {"events": EVENTS, "images, float": IMAGES, "images, uint8": IMAGES}
@@ -23,8 +25,8 @@ SMALL = {"events": EVENTS, "images, float": IMAGES, "images, uint8": IMAGES}
 ALONE = {
     key: {
         name
-        for name, one in TABLES[key].peers.items()
-        if one.needs or "process" in one.uses or key != "events"
+        for name, peer in TABLES[key].peers.items()
+        if peer.needs or "process" in peer.uses or key != "events"
     }
     for key in SMALL
 }
@@ -34,48 +36,34 @@ BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
 APART = 3.0
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder in which formats are written once."""
-    return tmp_path_factory.mktemp("peers")
-
-
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "name"), [(k, n) for k in SMALL for n in sorted(ALONE[k])])
 def test_every_other_loader_serves_every_sample_once(key: str, name: str, tmp_path: Path) -> None:
     table = TABLES[key].cut(SMALL[key])
-    trial = Trial(key, name, table, tmp_path)
-    try:
-        if "install it" in trial.failed or "ModuleNotFoundError" in trial.failed:
-            pytest.skip(trial.failed)
-        for number in 1, 2:
-            trial.turn(number)
-        assert not trial.failed
-        found = trial.median()
-    finally:
-        trial.end()
-    assert found.books.complete
-    assert found.books.served == table.samples(table.peers[name])
-    assert found.cpu_s > 0
-    assert (found.pixels is None) == (key == "events" or name == DECODER)
-    assert found.pixels is None or found.pixels < APART
+    trial = Trial(tables.__name__, key, name, table, tmp_path)
+    epochs = [trial.run(number) for number in range(3)]
+    trial.close()
+    if "install it" in trial.failed or "ModuleNotFoundError" in trial.failed:
+        pytest.skip(trial.failed)
+    for epoch in epochs:
+        assert epoch is not None, trial.failed
+        assert epoch.books.complete
+        assert epoch.books.served == table.samples(table.peers[name])
+        assert epoch.cpu_s > 0
+        assert (epoch.pixels is None) == (key == "events" or name == DECODER)
+        assert epoch.pixels is None or epoch.pixels < APART
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", sorted(TABLES["events"].peers.keys() - ALONE["events"] - ALL.keys())
-)
-def test_every_event_loader_serves_every_event_once(name: str, folder: Path) -> None:
-    loaded = Loaded(name, TABLES["events"].cut(EVENTS), folder)
-    assert all(loaded.run(number).books.complete for number in (0, 1, 2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES["ROOT"].peers)
-def test_every_root_loader_serves_every_entry_once(name: str, folder: Path) -> None:
-    loaded = Loaded(name, TABLES["ROOT"].cut(EVENTS), folder)
-    assert all(loaded.run(number).books.complete for number in (0, 1, 2))
+def test_every_loader_of_events_serves_every_event_once(tmp_path: Path) -> None:
+    names = sorted(TABLES["events"].peers.keys() - ALONE["events"] - ALL.keys())
+    for key, name in [
+        *(("events", n) for n in names),
+        *(("ROOT", n) for n in TABLES["ROOT"].peers),
+    ]:
+        loader = OpenLoader(name, TABLES[key].cut(EVENTS), tmp_path)
+        assert all(loader.run(number).books.complete for number in range(3)), name
 
 
 @pytest.mark.full
@@ -87,31 +75,11 @@ def test_loaders_alternate_and_a_failing_one_is_named(tmp_path: Path) -> None:
     mine.peers["unknown"] = replace(bad, needs=None)  # missing in the table of its process
     found, left_out = measure("events", mine, tmp_path, rounds=1, quick_rounds=2)
 
-    assert [one.name for one in found] == [RECORDS]
+    assert [row.name for row in found] == [RECORDS]
     assert found[0].books.complete
     assert found[0].first_s > 0
     assert left_out["missing"] == "install it with `pip install no-such-package`"
     assert left_out["unknown"].startswith("KeyError")
-
-
-def test_shared_format_is_written_once_completely(tmp_path: Path) -> None:
-    table = Table("x", {}, 40, 8, 4, lambda folder, count: numbered(count, 2))
-    written: list[int] = []
-
-    @peer(table.peers, "a", write := lambda folder, samples: written.append(len(samples)))
-    def a(folder: Path, batch_size: int) -> None: ...
-
-    slow = replace(table.peers["a"], one_by_one=True)
-    places = {table.written(one, tmp_path) for one in (table.peers["a"], slow, table.peers["a"])}
-    assert written == [40, 8]
-    assert len(places) == 2
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in places}
-    assert write.__name__ in str(places)
-
-
-def test_first_batch_belongs_to_the_first_epoch(tmp_path: Path) -> None:
-    loaded = Loaded(LIMIT, TABLES["events"].cut(100), tmp_path)
-    assert [loaded.run(number).books.complete for number in (0, 1)] == [True, True]
 
 
 def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +102,9 @@ def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -
 def test_recording_has_the_fields_that_a_notebook_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Measurement(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
-    monkeypatch.setattr("benchmarks.peers.__main__.measure", lambda *given: ([one], {}))
+    row = Measurement(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
+    monkeypatch.setattr("benchmarks.peers.__main__.measure", lambda *given: ([row], {}))
     assert main(["large", "--record", str(tmp_path / "kept.json")]) == 0
     kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))
     assert kept["titles"]["large"] == "384 samples of 524 kB, batches of 8"
-    assert Measurement.from_row(kept["large"][0]) == one
+    assert Measurement.from_row(kept["large"][0]) == row

@@ -11,71 +11,79 @@ import pytest
 import torch
 
 from course_utils.stories.peers import LIBRARIES, LibraryForm, compare, recorded
+from course_utils.stories.peers import comparison as comparing
 from course_utils.stories.peers.comparison import Comparison, store
-from course_utils.stories.peers.environment import install, is_installed, measure_there
+from course_utils.stories.peers.environment import install, is_installed
 from course_utils.stories.peers.ledger import Ledger, ledger
 from course_utils.stories.peers.libraries import ALL, LITDATA, SPDL
-from course_utils.stories.peers.measure import TASKS, Measurement, Task, measure, threads
+from course_utils.stories.peers.measure import Measurement, measure, threads
+from course_utils.stories.peers.peer import numbered, peer
+from course_utils.stories.peers.tables import TABLES, Table
+from course_utils.stories.peers.trial import Trial
 from keepfed.errors import KeepfedError
 
-HERE = [name for name, peer in ALL.items() if peer.needs is None]
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
 ONE = Measurement("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, books=BOOKS)
 
 
-@pytest.mark.parametrize(
-    ("order", "served", "distinct", "neighbours"),
-    [
+def test_ledger_reveals_dropped_repeated_or_unshuffled_samples() -> None:
+    for order, served, distinct, neighbours in (
         (torch.randperm(20_000, generator=torch.Generator().manual_seed(0)), 20_000, 20_000, 1),
         (torch.arange(20_000), 20_000, 20_000, 20),  # disk order: each batch is one run
         (torch.arange(19_900), 19_900, 19_900, 20),
         (torch.arange(20_000) // 2, 20_000, 10_000, 10),
-    ],
-)
-def test_ledger_reveals_dropped_repeated_or_unshuffled_samples(
-    order: torch.Tensor, served: int, distinct: int, neighbours: float
-) -> None:
-    books = ledger(list(order.split(1000)), 20_000)  # type: ignore[no-untyped-call]
-
-    assert (books.served, books.distinct) == (served, distinct)
-    assert books.complete == (served == distinct == 20_000)
-    assert books.neighbours == pytest.approx(neighbours, rel=0.15)
-    assert books.shuffled == (neighbours == 1)
+    ):
+        books = ledger(list(order.split(1000)), 20_000)  # type: ignore[no-untyped-call]
+        assert (books.served, books.distinct) == (served, distinct)
+        assert books.complete == (served == distinct == 20_000)
+        assert books.neighbours == pytest.approx(neighbours, rel=0.15)
+        assert books.shuffled == (neighbours == 1)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves files open
-@pytest.mark.parametrize("name", HERE)
-def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_loader_serves_every_sample_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course_utils.stories.peers.measure.ENOUGH_S", 0)
-    for task in Task(2100, 300, rows=128, batch_size=64), Task(24, 24, rows=9000, batch_size=8):
-        found = measure(name, ALL[name], task)
-        assert found.books.complete
-        assert Measurement.from_row(json.loads(json.dumps(found.row()))) == found
+    before = torch.get_num_threads()
+    for name in (name for name, one in ALL.items() if one.needs is None):
+        for table in (
+            replace(TABLES["small"], count=2100, one_by_one=300, batch_size=64),
+            replace(TABLES["large"], count=24, one_by_one=24),
+        ):
+            found = measure(name, table)
+            assert found.books.complete, name
+            assert Measurement.from_row(json.loads(json.dumps(found.row()))) == found
+    assert torch.get_num_threads() == before
+    with threads(1):
+        assert torch.get_num_threads() == 1
     gc.collect()
 
 
-def test_number_of_torch_threads_is_restored() -> None:
-    before = torch.get_num_threads()
-    with threads(1):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+def test_shared_format_is_written_once_completely(tmp_path: Path) -> None:
+    table = Table("x", {}, 40, 8, 4, lambda folder, count: numbered(count, 2))
+    written: list[int] = []
+
+    @peer(table.peers, "a", write := lambda folder, samples: written.append(len(samples)))
+    def a(folder: Path, batch_size: int) -> None: ...
+
+    slow = replace(table.peers["a"], one_by_one=True)
+    places = {table.written(one, tmp_path) for one in (table.peers["a"], slow, table.peers["a"])}
+    assert written == [40, 8]
+    assert len(places) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in places}
+    assert write.__name__ in str(places)
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_every_loader_has_complete_recording(task: str) -> None:
-    found = recorded(task)
-    assert found.recorded.keys() == ALL.keys()
-    assert all(one.books.complete for one in found.recorded.values())
-    assert "cores" in found.where
-
-
-@pytest.mark.parametrize("table", ["events", "images, float", "images, uint8", "photographs"])
-def test_recorded_tables_of_other_libraries_are_complete(table: str) -> None:
-    found = recorded(table)
-    assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
-    assert {"record loader", "image loader"} & found.recorded.keys()
-    assert ("pixels" in repr(found)) == (table != "events")
+def test_recordings_are_complete() -> None:
+    for task in TABLES:
+        found = recorded(task)
+        assert found.recorded.keys() == ALL.keys()
+        assert "cores" in found.where
+    for table in (*TABLES, "events", "images, float", "images, uint8", "photographs"):
+        found = recorded(table)
+        assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
+        assert {"record loader", "image loader"} & found.recorded.keys()
+        assert ("pixels" in repr(found)) == (table not in (*TABLES, "events"))
 
 
 def test_comparison_shows_measured_and_recorded_rates() -> None:
@@ -93,9 +101,7 @@ def test_comparison_shows_measured_and_recorded_rates() -> None:
     (panel,) = found.picture().axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]
 
-
-def test_empty_columns_are_omitted() -> None:
-    image = replace(ONE, uses="2 threads", pixels=0.5)
+    image = replace(ONE, uses="2 threads", pixels=0.5)  # columns that are empty are left out
     found = Comparison("images", {}, {ONE.name: image}, "a machine")
     _, head, row, _ = repr(found).splitlines()
     assert head.split()[:4] == ["loader", "recorded", "uses", "cores"]
@@ -106,70 +112,48 @@ def test_empty_columns_are_omitted() -> None:
 def test_measurement_from_separate_environment_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_utils.stories.peers.comparison.measure_all", lambda task: [])
+    monkeypatch.setattr(comparing, "_measure_all", lambda task: [])
     assert not compare("small", tmp_path).here
     store("small", ONE, tmp_path)
     assert compare("small", tmp_path).here == {"LitData": ONE}
     assert not compare("large", tmp_path).here
 
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def ends(code: int, out: str = "", said: str = "") -> Run:
-    return lambda *call, **limits: subprocess.CompletedProcess(call, code, out, said)
-
-
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Record the environments that would be created, without creating them."""
-    made: list[Path] = []
-    monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
-    monkeypatch.setattr("course_utils.stories.peers.environment._share", lambda folder: None)
-    return made
+def pip_says(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Path]]:
+    """Let pip fail with a message. Return the environments that would be created."""
+
+    def fail(message: str) -> list[Path]:
+        made: list[Path] = []
+        monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
+        monkeypatch.setattr("course_utils.stories.peers.environment._share", lambda folder: None)
+        monkeypatch.setattr(
+            "course_utils.stories.peers.environment.subprocess.run",
+            lambda call, **options: subprocess.CompletedProcess(call, 1, "", message),
+        )
+        return made
+
+    return fail
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        (
-            "WARNING: NewConnectionError('...: Failed')\nERROR: No matching",
-            "index is not reachable",
-        ),
+def test_failed_installation_raises_clear_error(
+    tmp_path: Path, pip_says: Callable[[str], list[Path]]
+) -> None:
+    for message, sentence in (
+        ("WARNING: NewConnectionError('...: Failed')\nERROR: No matching", "index is not reach"),
         ("ERROR: No matching distribution found for litdata", "No matching distribution found"),
         ("", "no message"),
-    ],
-)
-def test_failed_installation_raises_clear_error(
-    said: str,
-    sentence: str,
-    tmp_path: Path,
-    made: list[Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(1, said=said))
-    with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
-        install(LITDATA, tmp_path)
-    assert made == [tmp_path / "litdata"]
-
-
-def test_crashing_library_raises_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "course_utils.stories.peers.environment._run", ends(-11, said="one\nSegfault")
-    )
-    with pytest.raises(
-        KeepfedError, match=r"Measuring LitData failed \(Segfault\)\. Use our recorded"
     ):
-        measure_there("small", "LitData", LITDATA, tmp_path)
+        made = pip_says(message)
+        with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
+            install(LITDATA, tmp_path)
+        assert made == [tmp_path / "litdata"]
 
 
-def test_form_installs_only_after_button_press(
-    tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_form_installs_only_after_button_press_and_says_what_failed(
+    tmp_path: Path, pip_says: Callable[[str], list[Path]]
 ) -> None:
-    row = "progress\n" + json.dumps(ONE.row())
-    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(0, out=row))
+    made = pip_says("ProxyError")
     form = LibraryForm(tmp_path)
     assert form.boxes.keys() == {name for name in LIBRARIES if LIBRARIES[name].needs}
     form.button.click()
@@ -179,34 +163,57 @@ def test_form_installs_only_after_button_press(
     form.boxes["LitData"].value = True
     form.button.click()
     assert made == [tmp_path / "litdata"]
-    assert "LitData: 200 small and 200 large samples per second" in form.said.value
+    assert "LitData: Cannot download litdata==" in form.said.value
     assert not form.button.disabled
-    monkeypatch.setattr("course_utils.stories.peers.comparison.measure_all", lambda task: [])
-    assert compare("large", tmp_path).here == {"LitData": ONE}
 
 
-def test_form_shows_installation_error(
-    tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_form_stores_what_a_process_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_utils.stories.peers.environment._run", ends(1, said="ProxyError"))
+    monkeypatch.setattr("course_utils.stories.peers.form.install", lambda package, home: None)
+    monkeypatch.setattr(Trial, "__init__", _of_this_environment(Trial.__init__))
     form = LibraryForm(tmp_path)
     form.boxes["LitData"].value = True
     form.button.click()
-    assert "LitData: Cannot download litdata==" in form.said.value
-    assert "Check your network" in form.said.value
-    assert not form.button.disabled
+    assert "LitData: " in form.said.value
+    assert " small and " in form.said.value
+    monkeypatch.setattr(comparing, "_measure_all", lambda task: [])
+    (stored,) = compare("large", tmp_path).here.values()
+    assert stored.books.complete
+
+    monkeypatch.setattr(
+        "course_utils.stories.peers.form.TABLES", {"no such table": TABLES["small"]}
+    )
+    form.button.click()
+    assert "Measuring failed (KeyError: " in form.said.value
+
+
+def _of_this_environment(start: Callable[..., None]) -> Callable[..., None]:
+    """Let a trial measure a loader of the course instead of LitData."""
+
+    def init(trial: Trial, tables: str, key: str, name: str, *others: object) -> None:
+        start(trial, tables, key, "np.memmap, batches at once", *others)
+
+    return init
 
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_library_is_installed_separately_and_measured(tmp_path: Path) -> None:
+def test_library_is_installed_separately_and_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     try:
         install(SPDL, tmp_path)
     except KeepfedError as error:
         pytest.skip(str(error))
     assert is_installed(SPDL, tmp_path)
-    found = measure_there("large", "SPDL, threads over a memmap", SPDL, tmp_path)
-    assert found.package == f"spdl-core {SPDL.version}"
-    assert found.books.complete
+    form = LibraryForm(tmp_path)
+    form.boxes["SPDL, threads over a memmap"].value = True
+    form.button.click()
+    monkeypatch.setattr(comparing, "_measure_all", lambda task: [])
+    (stored,) = compare("large", tmp_path).here.values()
+    assert stored.package == f"spdl-core {SPDL.version}"
+    assert stored.books.complete
     brought = {path.name for path in tmp_path.rglob("site-packages/*")}
     assert "torch" not in brought

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from course_utils.paths import recording
 from course_utils.stories.figures import drawing
 from course_utils.stories.peers.environment import HOME
-from course_utils.stories.peers.libraries import ALL
-from course_utils.stories.peers.measure import TASKS, Measurement, measure
+from course_utils.stories.peers.measure import Measurement, measure
+from course_utils.stories.peers.tables import TABLES
 from course_utils.teaching.notebook import card
 from keepfed.files import replace_file
 
@@ -121,8 +121,8 @@ class Comparison:
 def compare(task: str, home: Path = HOME) -> Comparison:
     """Measure the installed loaders, and compare them with results in `home` and recordings."""
     kept = [Measurement.from_row(row) for row in _stored(home).get(task, {}).values()]
-    here = {one.name: one for one in [*kept, *measure_all(task)]}
-    return replace(recorded(task), here=here, sample_bytes=TASKS[task].sample_bytes)
+    here = {one.name: one for one in [*kept, *_measure_all(task)]}
+    return replace(recorded(task), here=here, sample_bytes=TABLES[task].sample_bytes)
 
 
 def recorded(table: str) -> Comparison:
@@ -133,11 +133,11 @@ def recorded(table: str) -> Comparison:
     return Comparison(kept["titles"][table], {}, {one.name: one for one in rows}, where)
 
 
-def measure_all(task: str) -> Iterator[Measurement]:
+def _measure_all(task: str) -> Iterator[Measurement]:
     """Measure all loaders that the course installs, one at a time."""
-    for name, peer in ALL.items():
+    for name, peer in TABLES[task].peers.items():
         if peer.needs is None:
-            yield measure(name, peer, TASKS[task])
+            yield measure(name, TABLES[task])
 
 
 def store(task: str, one: Measurement, home: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from course_utils.stories.peers import formats
-from course_utils.stories.peers.peer import Epoch, Peers, peer, places, same, shuffled
+from course_utils.stories.peers.peer import Epoch, Peers, epochs, peer, places, same, shuffled
 from keepfed.loaders.records import RecordLoader
 from keepfed.loaders.workers import LazyFile
 
@@ -106,15 +106,10 @@ def memmap_batches(folder: Path, batch_size: int) -> Epoch:
 
 
 @peer(COURSE, RECORDS, formats.records)
-def records(folder: Path, batch_size: int, **options: Any) -> Epoch:
+def records(folder: Path, batch_size: int) -> Epoch:
     """Copy each batch of records with torch."""
-    loader = RecordLoader(folder / "records.npy", batch_size, **options)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        loader.set_epoch(number)
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
+    loader = RecordLoader(folder / "records.npy", batch_size)
+    return epochs(loader, loader)
 
 
 @peer(COURSE, LIMIT, formats.npy)

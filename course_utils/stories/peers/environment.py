@@ -8,7 +8,6 @@ of them.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,15 +16,12 @@ import venv
 from pathlib import Path
 
 from course_utils.errors import CourseError
-from course_utils.paths import REPO, course_home
-from course_utils.stories.peers.measure import Measurement
+from course_utils.paths import course_home
 from course_utils.stories.peers.peer import Package
 from keepfed.files import require_free_space
 
 HOME = course_home() / ".peers"
 _SHARED = "course.pth"
-_LONGEST_S = 900.0  # time limit of a download on a slow connection
-_LONGEST_TRIAL_S = 120.0
 _OFFLINE = re.compile(r"NewConnectionError|NameResolution|ConnectTimeout|ProxyError|SSLError")
 
 
@@ -45,10 +41,9 @@ def install(package: Package, home: Path = HOME) -> None:
         _share(folder)
     wanted = f"{package.name}=={package.version}"
     # only wheels, because compiling needs a compiler and much time
-    options = ("--no-input", "--retries", "1", "--only-binary", ":all:")
-    done = _run(
-        python_of(package, home), "-m", "pip", "install", *options, wanted, seconds=_LONGEST_S
-    )
+    options = ("--no-input", "--retries", "1", "--timeout", "60", "--only-binary", ":all:")
+    pip = [str(python_of(package, home)), "-m", "pip", "install", *options, wanted]
+    done = subprocess.run(pip, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise CourseError(_why_not(wanted, done.stderr))
 
@@ -57,20 +52,6 @@ def is_installed(package: Package, home: Path = HOME) -> bool:
     """Return whether a library is installed in the version that we tested."""
     called = f"{package.name.replace('-', '_')}-{package.version}.dist-info"
     return any((home / package.name).rglob(called))
-
-
-def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> Measurement:
-    """Measure a loader in a process of its environment.
-
-    Raises:
-        CourseError: If the process fails or runs too long.
-    """
-    call = ("-m", "course_utils.stories.peers", task, name)
-    done = _run(python_of(package, home), *call, seconds=_LONGEST_TRIAL_S)
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise CourseError(f"Measuring {name} failed ({said[-1]}). Use our recorded results.")
-    return Measurement.from_row(json.loads(done.stdout.splitlines()[-1]))
 
 
 def python_of(package: Package, home: Path = HOME) -> Path:
@@ -83,24 +64,6 @@ def _share(folder: Path) -> None:
     own = next(folder.rglob("site-packages"))
     ours = [path for path in sys.path if path.endswith("-packages")]  # Debian has dist-packages
     (own / _SHARED).write_text("\n".join(ours) + "\n", "utf-8")
-
-
-def _run(python: Path, *arguments: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            [str(python), *arguments],
-            cwd=REPO,
-            # no library may contact its hub
-            env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(arguments, 1, "", f"it took more than {seconds:.0f} s")
 
 
 def _why_not(wanted: str, said: str) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ipywidgets as widgets
 
+from course_utils.errors import CourseError
+from course_utils.stories.peers import tables
 from course_utils.stories.peers.comparison import store
-from course_utils.stories.peers.environment import HOME, install, measure_there
+from course_utils.stories.peers.environment import HOME, install
 from course_utils.stories.peers.libraries import LIBRARIES
-from course_utils.stories.peers.measure import TASKS
-from course_utils.stories.peers.peer import Peer
+from course_utils.stories.peers.measure import Measurement, fastest
+from course_utils.stories.peers.peer import Package
+from course_utils.stories.peers.tables import TABLES
+from course_utils.stories.peers.trial import Trial
 from course_utils.teaching.notebook import card
 from keepfed.errors import KeepfedError, sentence
 
@@ -22,10 +28,10 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
     def __init__(self, home: Path = HOME):
         """Offer all libraries that are not part of the course."""
         self.home = home
+        self.packages = {name: peer.needs for name, peer in LIBRARIES.items() if peer.needs}
         self.boxes = {
-            name: widgets.Checkbox(description=_label(name, peer), indent=False)
-            for name, peer in LIBRARIES.items()
-            if peer.needs
+            name: widgets.Checkbox(description=_label(name, package), indent=False)
+            for name, package in self.packages.items()
         }
         for box in self.boxes.values():
             box.layout.width = "auto"
@@ -50,15 +56,13 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
 
     def _try(self, name: str) -> str:
         """Install and measure a library, and return a message."""
-        package = LIBRARIES[name].needs
-        assert package is not None
         rates = []
         try:
-            install(package, self.home)
-            for task in TASKS:
-                one = measure_there(task, name, package, self.home)
-                store(task, one, self.home)
-                rates.append(f"{one.rate:,.0f} {task}")
+            install(self.packages[name], self.home)
+            for task in TABLES:
+                measured = _measured(task, name, self.home)
+                store(task, measured, self.home)
+                rates.append(f"{measured.rate:,.0f} {task}")
         except (KeepfedError, OSError) as error:
             return f"{name}: " + sentence(error)
         return f"{name}: {' and '.join(rates)} samples per second. Run the comparison to see more."
@@ -67,7 +71,24 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
         self.said.value = card("plain", "Libraries", *lines) if lines else ""
 
 
-def _label(name: str, peer: Peer) -> str:
-    package = peer.needs
-    assert package is not None
+def _measured(task: str, name: str, home: Path) -> Measurement:
+    """Measure a loader in a process of its environment.
+
+    Raises:
+        CourseError: If the process fails.
+    """
+
+    def run(number: int) -> Measurement:
+        if (epoch := trial.run(number)) is None:
+            raise CourseError(f"Measuring failed ({trial.failed}). Use our recorded results.")
+        return epoch
+
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        closing(Trial(tables.__name__, task, name, TABLES[task], Path(folder), home)) as trial,
+    ):
+        return fastest(run)
+
+
+def _label(name: str, package: Package) -> str:
     return f"{name} ({package.name} {package.version}, {package.megabytes:,} MB)"

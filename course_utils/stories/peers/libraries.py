@@ -21,6 +21,7 @@ from course_utils.stories.peers.peer import (
     Package,
     Peers,
     Samples,
+    epochs,
     peer,
     places,
     same,
@@ -73,13 +74,7 @@ def hf_stream(folder: Path, batch_size: int) -> Epoch:
 
     stream = load_from_disk(folder / "arrow").to_iterable_dataset(num_shards=8)
     mixed: Any = stream.shuffle(0, buffer_size=BUFFER).with_format("torch")
-    loader = DataLoader(mixed, batch_size)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        mixed.set_epoch(number)
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
+    return epochs(DataLoader(mixed, batch_size), mixed)
 
 
 @peer(LIBRARIES, "HF datasets, by index", _arrow)
@@ -87,13 +82,7 @@ def hf_by_index(folder: Path, batch_size: int) -> Epoch:
     """Map Arrow files into memory, and read samples by index."""
     from datasets import load_from_disk
 
-    data = load_from_disk(folder / "arrow").with_format("torch")
-    loader = DataLoader(data, batch_size, shuffle=True)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
+    return shuffled(load_from_disk(folder / "arrow").with_format("torch"), batch_size)
 
 
 def _mds(folder: Path, samples: Samples) -> None:
@@ -105,24 +94,13 @@ def _mds(folder: Path, samples: Samples) -> None:
             writer.write({"pulses": sample})
 
 
-@peer(
-    LIBRARIES,
-    "MosaicML Streaming",
-    _mds,
-    needs=MOSAIC,
-    one_by_one=True,
-)
+@peer(LIBRARIES, "MosaicML Streaming", _mds, needs=MOSAIC, one_by_one=True)
 def mosaic(folder: Path, batch_size: int) -> Epoch:
     """Read existing MDS shards."""
     from streaming import StreamingDataset
 
     data = StreamingDataset(local=str(folder), batch_size=batch_size, shuffle=True)
-    loader = DataLoader(data, batch_size)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(batch["pulses"]) for batch in loader)  # the loader counts its epochs itself
-
-    return epoch
+    return epochs(DataLoader(data, batch_size))  # it counts its epochs itself
 
 
 def _chunks(folder: Path, samples: Samples) -> None:
@@ -135,23 +113,13 @@ def _chunks(folder: Path, samples: Samples) -> None:
     writer.merge()
 
 
-@peer(
-    LIBRARIES,
-    "LitData",
-    _chunks,
-    needs=LITDATA,
-    one_by_one=True,
-)
+@peer(LIBRARIES, "LitData", _chunks, needs=LITDATA, one_by_one=True)
 def litdata(folder: Path, batch_size: int) -> Epoch:
     """Read existing chunks."""
     from litdata import StreamingDataLoader, StreamingDataset
 
-    loader = StreamingDataLoader(StreamingDataset(str(folder), shuffle=True), batch_size=batch_size)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return map(places, loader)
-
-    return epoch
+    dataset = StreamingDataset(str(folder), shuffle=True)
+    return epochs(StreamingDataLoader(dataset, batch_size=batch_size))
 
 
 @peer(LIBRARIES, "grain, over a memmap", formats.npy, needs=GRAIN, uses="16 threads")
@@ -203,32 +171,15 @@ def _tensordict(folder: Path, samples: Samples) -> None:
     TensorDict({"pulses": pulses}, batch_size=[len(pulses)]).memmap(folder / "pulses")
 
 
-@peer(
-    LIBRARIES,
-    "tensordict, memory-mapped",
-    _tensordict,
-    needs=TENSORDICT,
-)
+@peer(LIBRARIES, "tensordict, memory-mapped", _tensordict, needs=TENSORDICT)
 def tensordict(folder: Path, batch_size: int) -> Epoch:
     """Index memory-mapped tensors."""
     from tensordict import TensorDict
 
-    dataset: Any = TensorDict.load_memmap(folder / "pulses")
-    loader = DataLoader(dataset, batch_size, shuffle=True, collate_fn=same)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
+    return shuffled(TensorDict.load_memmap(folder / "pulses"), batch_size, collate_fn=same)
 
 
-@peer(
-    LIBRARIES,
-    "SPDL, threads over a memmap",
-    formats.npy,
-    needs=SPDL,
-    uses="2 threads",
-)
+@peer(LIBRARIES, "SPDL, threads over a memmap", formats.npy, needs=SPDL, uses="2 threads")
 def spdl(folder: Path, batch_size: int) -> Epoch:
     """Copy batches in two threads."""
     from spdl.pipeline import PipelineBuilder

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import torch
 
 from course_utils.stories.peers.ledger import Ledger, ledger
-from course_utils.stories.peers.peer import Epoch, Peer, numbered
+from course_utils.stories.peers.tables import Table
 
 MOST_EPOCHS, ENOUGH_S = 15, 0.3
-
-
-@dataclass(frozen=True)
-class Task:
-    """The size of the data set, and of the part that slow loaders read."""
-
-    count: int
-    one_by_one: int
-    rows: int
-    batch_size: int
-
-    @property
-    def sample_bytes(self) -> int:
-        """Return the bytes of a sample."""
-        return self.rows * 4 * 4
-
-
-SMALL = Task(count=16_384, one_by_one=2_048, rows=128, batch_size=256)  # samples of 2 KiB
-LARGE = Task(count=384, one_by_one=384, rows=32_768, batch_size=8)  # samples of 512 KiB
-TASKS = {"small": SMALL, "large": LARGE}
 
 
 @dataclass(frozen=True)
@@ -72,21 +53,57 @@ class Measurement:
         return cls(**{**row, "books": Ledger(**row["books"])})
 
 
-def measure(name: str, peer: Peer, task: Task) -> Measurement:
-    """Write the files of a loader, and measure some epochs."""
-    count = task.one_by_one if peer.one_by_one else task.count
-    with TemporaryDirectory(ignore_cleanup_errors=True) as place, threads(1):
-        folder = Path(place)
-        peer.write(folder, numbered(count, task.rows))
+class OpenLoader:
+    """A loader with its files, which is measured epoch by epoch."""
+
+    def __init__(self, name: str, table: Table, folder: Path):
+        """Write the files if they do not exist, open the loader, and take the first batch."""
+        self.name, self.peer = name, table.peers[name]
+        self.count = table.samples(self.peer)
+        files = table.written(self.peer, folder)
         start = time.perf_counter()
-        epoch = peer.load(folder, task.batch_size)
-        first = epoch(0)
-        batches = [next(first)]
-        first_s = time.perf_counter() - start
-        books = ledger([*batches, *first], count)
-        seconds, cpu_s = min(_timed(epoch, number) for number in _rounds())
-    package = f"{peer.needs.name} {version(peer.needs.name)}" if peer.needs else ""
-    return Measurement(name, package, seconds, cpu_s, first_s, books, peer.uses)
+        self.epoch = self.peer.load(files, table.batch_size)
+        self.begun = self.epoch(0)
+        self.batches = [next(self.begun)]
+        self.first_s = time.perf_counter() - start
+        self.pixels = None
+        if self.peer.pixels:
+            with tempfile.TemporaryDirectory() as other:
+                self.pixels = self.peer.pixels(Path(other))
+
+    def run(self, number: int) -> Measurement:
+        """Run an epoch; number 0 is the one that has already started."""
+        batches, epoch = ([], self.epoch(number)) if number else (self.batches, self.begun)
+        cpu_s, start = _cpu_seconds(), time.perf_counter()
+        batches.extend(epoch)
+        seconds = time.perf_counter() - start
+        needs = self.peer.needs
+        return Measurement(
+            self.name,
+            f"{needs.name} {version(needs.name)}" if needs else "",
+            seconds,
+            _cpu_seconds() - cpu_s,
+            self.first_s,
+            ledger(batches, self.count),
+            self.peer.uses,
+            self.pixels,
+        )
+
+
+def measure(name: str, table: Table) -> Measurement:
+    """Write the files of a loader, and measure some epochs in this process."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, threads(1):
+        return fastest(OpenLoader(name, table, Path(folder)).run)
+
+
+def fastest(run: Callable[[int], Measurement]) -> Measurement:
+    """Run epochs until enough were measured, and return the fastest one after the first."""
+    run(0)
+    end = time.perf_counter() + ENOUGH_S
+    epochs = [run(1)]
+    while len(epochs) < 2 or (len(epochs) < MOST_EPOCHS and time.perf_counter() < end):
+        epochs.append(run(len(epochs) + 1))
+    return min(epochs, key=lambda epoch: (epoch.books.complete, epoch.seconds))
 
 
 @contextmanager
@@ -100,18 +117,11 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _rounds() -> Iterator[int]:
-    """Yield epoch numbers until enough epochs were measured."""
-    end = time.perf_counter() + ENOUGH_S
-    for number in range(1, MOST_EPOCHS + 1):
-        yield number
-        if number >= 2 and time.perf_counter() > end:
-            return
-
-
-def _timed(epoch: Epoch, number: int) -> tuple[float, float]:
-    """Return the wall time and the CPU time of an epoch, in seconds."""
-    start, cpu = time.perf_counter(), time.process_time()
-    for _ in epoch(number):
-        pass
-    return time.perf_counter() - start, time.process_time() - cpu
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of all its children, running or ended."""
+    own = psutil.Process()
+    total = time.process_time() + sum(own.cpu_times()[2:4])  # children that have ended
+    for process in own.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total

@@ -6,7 +6,7 @@ positions in the batches show which samples were dropped, repeated or not shuffl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,19 +48,11 @@ class Peer:
 Peers = dict[str, Peer]
 
 
-def peer(
-    peers: Peers,
-    name: str,
-    write: Write,
-    *,
-    needs: Package | None = None,
-    one_by_one: bool = False,
-    uses: str = "1 thread",
-) -> Callable[[L], L]:
+def peer(peers: Peers, name: str, write: Write, **options: Any) -> Callable[[L], L]:
     """Register a loader for the files of `write` in `peers`, under `name`."""
 
     def register(load: L) -> L:
-        peers[name] = Peer(write, load, needs, one_by_one, uses)
+        peers[name] = Peer(write, load, **options)
         return load
 
     return register
@@ -74,7 +66,9 @@ def numbered(count: int, rows: int) -> Samples:
 
 
 def places(batch: Any) -> torch.Tensor:
-    """Return a copy of the positions of a batch's samples."""
+    """Return a copy of the positions of a batch's samples, or of its field `pulses`."""
+    if hasattr(batch, "keys"):
+        batch = batch["pulses"]
     samples = torch.as_tensor(batch)
     return samples.reshape(len(samples), -1)[:, 0].clone()
 
@@ -84,11 +78,17 @@ def same(samples: Any) -> Any:
     return samples
 
 
-def shuffled(dataset: Any, batch_size: int, **options: Any) -> Epoch:
-    """Load a dataset of arrays in shuffled batches."""
-    loader = DataLoader(dataset, batch_size, shuffle=True, **options)
+def epochs(loader: Iterable[Any], counted: Any = None) -> Epoch:
+    """Return the epochs of a loader, after `counted.set_epoch` if that is given."""
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
+        if counted is not None:
+            counted.set_epoch(number)
         return map(places, loader)
 
     return epoch
+
+
+def shuffled(dataset: Any, batch_size: int, **options: Any) -> Epoch:
+    """Load a dataset of arrays in shuffled batches."""
+    return epochs(DataLoader(dataset, batch_size, shuffle=True, **options))
