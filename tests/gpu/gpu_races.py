@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(REPO)]
+sys.path[:0] = [str(Path(__file__).parent), str(REPO), str(REPO / "keepfed/src")]
 
 from gpu_loops import noise, stage  # noqa: E402
 

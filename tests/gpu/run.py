@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the parts one at a time, and return the number of failures as exit status."""
     options = parse(arguments)
     if options.here:
-        sys.path[:0] = [str(HERE), str(REPO)]
+        sys.path[:0] = [str(HERE), str(REPO), str(REPO / "keepfed/src")]
         from gpu_parts import run_parts  # imports torch, which the parent process should not do
 
         return run_parts(options)

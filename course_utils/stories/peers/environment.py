@@ -15,8 +15,9 @@ import sys
 import venv
 from pathlib import Path
 
+import keepfed
 from course_utils.errors import CourseError
-from course_utils.paths import course_home
+from course_utils.paths import REPO, course_home
 from course_utils.stories.peers.peer import Package
 from keepfed.files import require_free_space
 
@@ -63,6 +64,7 @@ def _share(folder: Path) -> None:
     """Make the packages of this environment importable in a new one, after its own."""
     own = next(folder.rglob("site-packages"))
     ours = [path for path in sys.path if path.endswith("-packages")]  # Debian has dist-packages
+    ours += [str(REPO), str(Path(keepfed.__file__).parents[1])]  # of an editable installation
     (own / _SHARED).write_text("\n".join(ours) + "\n", "utf-8")
 
 
