@@ -11,12 +11,12 @@ from __future__ import annotations
 import platform
 from datetime import date
 
-from benchmarks import model, storage, timeline, tracing
+from benchmarks import model, storage, tracing
 from benchmarks.claims import __main__ as claims
 from benchmarks.diagnose import __main__ as diagnose
 from benchmarks.peers import __main__ as peers
 
-BENCHMARKS = (tracing, model, storage, peers, timeline, diagnose, claims)
+BENCHMARKS = (tracing, model, storage, peers, diagnose, claims)
 
 
 def main() -> None:

@@ -1,8 +1,4 @@
-"""Measure the emulated storage: shared bandwidth and latency, and the page cache.
-
-The important figures are ratios. Parallel reads must not exceed the preset's bandwidth, and the hit
-rate must drop when the data outgrow the page cache.
-"""
+"""Measure whether parallel reads of the emulated storage exceed what its preset allows."""
 
 from __future__ import annotations
 
@@ -12,11 +8,10 @@ import tempfile
 from dataclasses import replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from statistics import median
-from time import perf_counter, perf_counter_ns
-from typing import IO, Any
+from time import perf_counter_ns
+from typing import Any
 
-from course_utils.hardware.storage import BLOCK, PRESETS, UNLIMITED, SlowFileSystem, slow_storage
+from course_utils.hardware.storage import PRESETS, UNLIMITED, SlowFileSystem, slow_storage
 
 PIECE = 256 * 1024
 INSTANT = replace(UNLIMITED, requests_at_once=32, readahead=True, cache_mb=1_000)
@@ -28,8 +23,6 @@ def main() -> None:
         for name in ("NFS", "busy Lustre"):
             print_bandwidth(Path(folder), name)
         print_latency(Path(folder))
-        print_cliff(Path(folder))
-        print_overhead(Path(folder))
 
 
 def print_bandwidth(folder: Path, preset: str) -> None:
@@ -55,29 +48,6 @@ def print_latency(folder: Path) -> None:
         rate = rate_together(fs, processes, total=1024 * reads, piece=1024, shuffled=True) / 1024
         most = min(processes, preset.requests_at_once) * 1e3 / preset.request_ms
         print(f"  {processes:2} processes {rate:8.1f} reads/s  {rate / most:6.1%} of {most:.0f}")
-
-
-def print_cliff(folder: Path) -> None:
-    """Print the hit share in the third epoch, for data around the size of the page cache."""
-    cache_mb = 64 * BLOCK * 8 / 1e6
-    print(f"\nPage cache of {cache_mb:.1f} MB: hit share in the third epoch")
-    for times in (0.9, 1.0, 1.1, 1.5):
-        for order in ("sequential", "shuffled"):
-            share = hit_share(folder, cache_mb, times=times, shuffled=order == "shuffled")
-            print(f"  data {times:.1f}x the cache, {order:10}  {share:6.1%}")
-
-
-def print_overhead(folder: Path) -> None:
-    """Print the overhead of one request in addition to its sleep, and the cost of a local read."""
-    path = make_file(folder / "overhead", 64 * BLOCK)
-    fs = slow_storage(folder, INSTANT)
-    with fs.open(path.name) as file:
-        cold = _per_read_us(file)
-        warm = _per_read_us(file)
-    with path.open("rb") as local:
-        bare = _per_read_us(local)
-    print(f"\nOne read of 1 kB: {cold:.1f} µs on a miss, {warm:.1f} µs on a hit (bar 100)")
-    print(f"  the local file only {bare:.1f} µs")
 
 
 def rate_together(
@@ -126,24 +96,6 @@ def _read(
         queue.put((start, perf_counter_ns()))
 
 
-def hit_share(folder: Path, cache_mb: float, *, times: float, shuffled: bool) -> float:
-    """Return the hit share in the third epoch over data `times` as large as the page cache."""
-    blocks = int(times * cache_mb * 1e6) // BLOCK
-    make_file(folder / "epochs", blocks * BLOCK)
-    fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
-    order = list(range(blocks))
-    rng = random.Random(0)
-    with fs.open("epochs") as file:
-        for _ in range(3):
-            fs.reset_counters()
-            if shuffled:
-                rng.shuffle(order)
-            for block in order:
-                file.seek(block * BLOCK)
-                file.read(BLOCK)
-    return fs.counters().hit_share
-
-
 def make_file(path: Path, size: int) -> Path:
     """Create a file of zeros that uses no disk space, and read it once.
 
@@ -155,16 +107,6 @@ def make_file(path: Path, size: int) -> Path:
         while file.read(2**20):
             pass
     return path
-
-
-def _per_read_us(file: IO[bytes]) -> float:
-    times = []
-    for block in range(64):
-        start = perf_counter()
-        file.seek(block * BLOCK)
-        file.read(1024)
-        times.append((perf_counter() - start) * 1e6)
-    return median(times)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.diagnose.loops import (
+    Counted,
     FromStorage,
     InMemory,
     Loop,
@@ -41,17 +42,13 @@ class PythonTransform(InMemory):
         return self.rows[int(index)]
 
 
-class Multiplying(Dataset[torch.Tensor]):
+class Multiplying(Counted):
     """Dataset with six numpy matrix products per sample."""
 
-    def __init__(self, samples: int = 4000):
-        """Create the matrix."""
-        self.matrix = np.random.default_rng(0).random((256, 256), np.float32)
-        self.samples = samples
+    count = 4000
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return self.samples
+    def __init__(self) -> None:
+        self.matrix = np.random.default_rng(0).random((256, 256), np.float32)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         """Multiply, and return one row."""
@@ -61,28 +58,24 @@ class Multiplying(Dataset[torch.Tensor]):
         return torch.from_numpy(product[0].copy())
 
 
-class Trees(Dataset[dict[str, Any]]):
+class Trees(Counted):
     """Dataset whose samples consist of many small dicts."""
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return 4000
+    count = 4000
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return the hits of one event, one dict per hit."""
         return {"hits": [{"x": i, "t": 0.5 * i, "name": f"s{i}"} for i in range(500)]}
 
 
-class Large(Dataset[torch.Tensor]):
+class Large(Counted):
     """Dataset of samples of several megabytes that are cheap to create."""
+
+    count = 4000
 
     def __init__(self, dtype: torch.dtype = torch.float32):
         """Use elements of type `dtype`."""
         self.dtype = dtype
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return 4000
 
     def __getitem__(self, index: int) -> torch.Tensor:
         """Return 2,000,000 elements (8 MB as float32)."""
@@ -93,13 +86,11 @@ class Paths(Dataset[int]):
     """Dataset over a list of two million strings, each read once."""
 
     def __init__(self) -> None:
-        """Create the list."""
         self.paths: Sequence[str] = [
             f"/data/train/{i % 1000:04d}/image_{i:08d}.jpg" for i in range(2_000_000)
         ]
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self.paths)
 
     def __getitem__(self, index: int) -> int:
@@ -120,7 +111,6 @@ class NoneIsSlow(OneIsSlow):
     """The same dataset, with huge samples made smaller before training."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Compute for a short time."""
         use_cpu(0.2)
         return self.rows[int(index)]
 

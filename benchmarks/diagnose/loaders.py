@@ -46,11 +46,9 @@ class MappedBatches(IterableDataset[Any]):
         self.lengths = np.memmap(folder / "l.npy", np.float32, "w+", shape=shape[:1])
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return len(self.x) // self.size
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches."""
         starts = np.arange(0, len(self.x), self.size)
         np.random.shuffle(starts)
         for start in starts:
@@ -88,11 +86,9 @@ class Pool:
     """Batches from a separate pool of processes, in order."""
 
     def __init__(self, processes: int):
-        """Store the number of processes. The pool starts with the iteration."""
         self.processes = processes
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Yield the batches that the processes build."""
         context = multiprocessing.get_context("fork")
         with context.Pool(self.processes) as pool:
             for batch in pool.imap(_made, range(3000)):
@@ -131,7 +127,6 @@ class Standardised(InMemory):
     """Rows that are standardised one at a time."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return one row."""
         row = self.rows[int(index)].double()
         for _ in range(4):
             row = (row - row.mean()) / (row.std() + 1)
@@ -142,7 +137,6 @@ class StandardisedTogether(Standardised):
     """The same rows, standardised a batch at a time."""
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        """Return the rows of a batch."""
         rows = self.rows[indices].double()
         for _ in range(4):
             rows = (rows - rows.mean(1, keepdim=True)) / (rows.std(1, keepdim=True) + 1)
@@ -175,11 +169,9 @@ class Sequence:
     """A sequence of batches by index, as in Keras."""
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return 400
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Return one batch, from slow storage."""
         if number >= len(self):
             raise IndexError(number)
         time.sleep(0.012)

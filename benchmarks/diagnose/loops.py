@@ -93,6 +93,15 @@ class Sleep:
         time.sleep(self.ms / 1e3)
 
 
+class Counted(Dataset[Any]):
+    """A dataset with a fixed number of samples."""
+
+    count = ROWS
+
+    def __len__(self) -> int:
+        return self.count
+
+
 class InMemory(Dataset[torch.Tensor]):
     """Dataset of the rows of a tensor."""
 
@@ -101,11 +110,9 @@ class InMemory(Dataset[torch.Tensor]):
         self.rows = torch.arange(rows * width, dtype=torch.float32).reshape(rows, width)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.rows)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return one row."""
         return self.rows[index]
 
 
@@ -120,11 +127,9 @@ class FromStorage(Dataset[torch.Tensor]):
         self.storage = slow_storage(folder, limits)
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return self.files
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Read one sample."""
         with self.storage.open("sample") as file:
             return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
 

@@ -65,15 +65,12 @@ class Landmarks(Dataset[Any]):
     """Images read and resized by scikit-image, as in PyTorch's tutorial on loading data."""
 
     def __init__(self) -> None:
-        """Find the files."""
         self.files = sorted(Path(data_path("images")).rglob("*.jpg"))
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return len(self.files)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Return an image and its points."""
         from skimage import io, transform
 
         image = io.imread(self.files[int(index)])

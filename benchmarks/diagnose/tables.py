@@ -9,9 +9,18 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.diagnose.loops import ROWS, InMemory, Loop, fixed, identity_collate, known, step_of
+from benchmarks.diagnose.loops import (
+    ROWS,
+    Counted,
+    InMemory,
+    Loop,
+    fixed,
+    identity_collate,
+    known,
+    step_of,
+)
 
 
 def _hugging_face(folder: Path) -> Any:
@@ -38,7 +47,6 @@ class TensorBatches(TensorDataset):
     """Rows of tensors, with one access per batch."""
 
     def __getitems__(self, indices: list[int]) -> list[tuple[torch.Tensor, ...]]:
-        """Return the rows of a batch."""
         return list(zip(*(tensor[indices] for tensor in self.tensors), strict=True))
 
 
@@ -57,7 +65,7 @@ def _tensors_by(kind: type[TensorDataset]) -> Loop:
     return DataLoader(data, batch_size=256, shuffle=True), lambda batch: gpu(batch[0])
 
 
-class Rows(Dataset[torch.Tensor]):
+class Rows(Counted):
     """Rows of an HDF5 file, opened in `__init__`."""
 
     def __init__(self, folder: Path):
@@ -66,12 +74,7 @@ class Rows(Dataset[torch.Tensor]):
             file["x"] = np.ones((ROWS, 128), np.float32)
         self.file = h5py.File(folder / "rows.h5")
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return ROWS
-
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return one row."""
         return torch.from_numpy(self.file["x"][index])
 
 
@@ -89,7 +92,6 @@ class RowsOfBatch(Rows):
     """The same rows with one access per batch, for which HDF5 needs sorted indices."""
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        """Return the rows of a batch."""
         order, back = np.unique(indices, return_inverse=True)
         return list(torch.from_numpy(self.file["x"][order][back]))
 
@@ -99,18 +101,13 @@ def _rows_of_batch(folder: Path) -> Loop:
     return DataLoader(RowsOfBatch(folder), batch_size=128, shuffle=True), step_of(5)
 
 
-class Frame(Dataset[Any]):
+class Frame(Counted):
     """Rows of a table read with `iloc`, as in most competition notebooks."""
 
     def __init__(self) -> None:
-        """Create the table."""
         import pandas
 
         self.table = pandas.DataFrame(np.ones((ROWS, 20), np.float32))
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return ROWS
 
     def __getitem__(self, index: int) -> Any:
         """Return features and label of one row."""
@@ -139,8 +136,10 @@ def _columns(folder: Path) -> Loop:
     return DataLoader(Columns(), batch_size=64, shuffle=True), lambda batch: gpu(batch[0])
 
 
-class Pulses(Dataset[torch.Tensor]):
+class Pulses(Counted):
     """One database query per event, as in GraphNeT's SQLite dataset."""
+
+    count = 4000
 
     def __init__(self, folder: Path):
         """Write 4,000 events of 50 pulses."""
@@ -152,12 +151,7 @@ class Pulses(Dataset[torch.Tensor]):
             base.execute("create index by_event on pulses (event)")
         self.base: sqlite3.Connection | None = None
 
-    def __len__(self) -> int:
-        """Return the number of events."""
-        return 4000
-
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return the pulses of one event."""
         if self.base is None:
             self.base = sqlite3.connect(self.path)
         query = "select t, q from pulses where event = ?"
@@ -169,19 +163,15 @@ def _sqlite(folder: Path) -> Loop:
     return DataLoader(Pulses(folder), batch_size=64, shuffle=True), step_of(3)
 
 
-class Archives(Dataset[torch.Tensor]):
+class Archives(Counted):
     """One compressed file per event."""
 
+    count = 40_000
+
     def __init__(self, folder: Path):
-        """Store the folder."""
         self.folder = folder
 
-    def __len__(self) -> int:
-        """Return the number of events."""
-        return 40_000
-
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return one event."""
         return torch.from_numpy(np.load(self.folder / f"{index % 400}.npz")["x"])
 
 
@@ -197,15 +187,10 @@ def _unpacked(folder: Path) -> Loop:
     return DataLoader(InMemory(40_000, 800), batch_size=32, num_workers=1), step_of(2)
 
 
-class Hits(Dataset[list[dict[str, float]]]):
+class Hits(Counted):
     """Events as lists of hits, each hit a dict."""
 
-    def __len__(self) -> int:
-        """Return the number of events."""
-        return ROWS
-
     def __getitem__(self, index: int) -> list[dict[str, float]]:
-        """Return the hits of one event."""
         return [{"x": float(i), "y": 0.5, "t": 0.1 * i, "q": 1.0} for i in range(60)]
 
 

@@ -21,7 +21,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from benchmarks.diagnose.loops import InMemory, Loop, Sleep, fixed, known, step_of
+from benchmarks.diagnose.loops import Counted, InMemory, Loop, Sleep, fixed, known, step_of
 
 
 class TokenChunks(Dataset[torch.Tensor]):
@@ -32,11 +32,9 @@ class TokenChunks(Dataset[torch.Tensor]):
         self.tokens, self.length = torch.arange(3_000_000), length
 
     def __len__(self) -> int:
-        """Return the number of chunks."""
         return len(self.tokens) // self.length - 1
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return one chunk."""
         start = index * self.length + random.randrange(self.length)
         return self.tokens[start : start + self.length]
 
@@ -45,7 +43,6 @@ class TokenBatches(TokenChunks):
     """The same chunks, with one access per batch."""
 
     def __getitem__(self, indices: Any) -> torch.Tensor:
-        """Return the chunks of a batch."""
         windows = sliding_window_view(self.tokens.numpy(), self.length)
         starts = np.array(indices) * self.length
         starts += np.random.randint(self.length, size=len(indices))
@@ -58,7 +55,6 @@ class TokenLists(TokenBatches):
     __getitem__ = TokenChunks.__getitem__
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        """Return the chunks of a batch."""
         return list(TokenBatches.__getitem__(self, indices))
 
 
@@ -126,15 +122,12 @@ def _collated_text(texts: list[str]) -> torch.Tensor:
     return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
 
 
-class Texts(Dataset[str]):
+class Texts(Counted):
     """Lines of text."""
 
-    def __len__(self) -> int:
-        """Return the number of lines."""
-        return 8000
+    count = 8000
 
     def __getitem__(self, index: int) -> str:
-        """Return one line."""
         return "the quick brown fox jumps over the lazy dog " * (8 + index % 9)
 
 

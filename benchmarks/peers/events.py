@@ -45,7 +45,6 @@ class MappedLists(Mapped):
     """A mapped array, read a batch at a time as a list of samples, which DataLoader expects."""
 
     def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
-        """Copy a batch with one call."""
         return list(torch.from_numpy(self._lazy.file[indices]))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.peers import tables
 from course_utils.stories.peers.measure import Measurement
 from course_utils.stories.peers.tables import Table
-from course_utils.stories.peers.trial import Trial
+from course_utils.stories.peers.trial import LoaderProcess
 
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # an epoch below QUICK_S is repeated QUICK_ROUNDS times
 
@@ -28,10 +28,10 @@ def measure(
     Returns:
         The measurements, and the reason for each loader that was left out.
     """
-    trials: list[Trial] = []
+    trials: list[LoaderProcess] = []
     try:
         for name in table.peers:
-            trials.append(Trial(tables.__name__, key, name, table, folder))
+            trials.append(LoaderProcess(tables.__name__, key, name, table, folder))
             trials[-1].run(0)  # one at a time, because the first one writes the files
         for number in range(1, max(rounds, quick_rounds) + 1):
             for trial in trials:

@@ -6,7 +6,6 @@ from functools import partial
 
 from benchmarks.peers import events
 from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
-from benchmarks.peers.root import ROOT_PEERS
 from course_utils.stories.peers import tables as course
 from course_utils.stories.peers.peer import Peers
 from course_utils.stories.peers.tables import Table, make_numbered
@@ -27,14 +26,6 @@ TABLES = course.TABLES | {
         one_by_one=4_096,
         batch_size=1_024,
         make=partial(make_numbered, rows=128),
-    ),
-    "ROOT": Table(
-        "entries of 32 x 4 float32 in ROOT files",
-        ROOT_PEERS,
-        count=20_000,
-        one_by_one=20_000,
-        batch_size=256,
-        make=partial(make_numbered, rows=32),
     ),
     "images, float": _images(_FLOATS, 400, 350, 4_096, 128),
     "images, uint8": _images(_BYTES, 400, 350, 4_096, 128),

@@ -19,7 +19,7 @@ from course_utils.stories.peers.libraries import ALL, LITDATA, SPDL
 from course_utils.stories.peers.measure import Measurement, measure, threads
 from course_utils.stories.peers.peer import numbered, peer
 from course_utils.stories.peers.tables import TABLES, Table
-from course_utils.stories.peers.trial import Trial
+from course_utils.stories.peers.trial import LoaderProcess
 from keepfed.errors import KeepfedError
 
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
@@ -172,7 +172,7 @@ def test_form_stores_what_a_process_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_utils.stories.peers.form.install", lambda package, home: None)
-    monkeypatch.setattr(Trial, "__init__", _of_this_environment(Trial.__init__))
+    monkeypatch.setattr(LoaderProcess, "__init__", _of_this_environment(LoaderProcess.__init__))
     form = LibraryForm(tmp_path)
     form.boxes["LitData"].value = True
     form.button.click()
@@ -192,7 +192,7 @@ def test_form_stores_what_a_process_measures(
 def _of_this_environment(start: Callable[..., None]) -> Callable[..., None]:
     """Let a trial measure a loader of the course instead of LitData."""
 
-    def init(trial: Trial, tables: str, key: str, name: str, *others: object) -> None:
+    def init(trial: LoaderProcess, tables: str, key: str, name: str, *others: object) -> None:
         start(trial, tables, key, "np.memmap, batches at once", *others)
 
     return init

@@ -26,15 +26,12 @@ class Npz(Dataset[torch.Tensor]):
     """One file per sample."""
 
     def __init__(self, folder: Path):
-        """List the files."""
         self.paths = np.array(sorted(map(str, folder.iterdir())))
 
     def __len__(self) -> int:
-        """Count the files."""
         return len(self.paths)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Read one sample."""
         with np.load(self.paths[index]) as arrays:
             return torch.from_numpy(arrays["pulses"])
 
@@ -45,15 +42,12 @@ class Mapped(Dataset[Any]):
     file_name = "pulses.npy"
 
     def __init__(self, folder: Path):
-        """Open the file separately in each process."""
         self._lazy: LazyFile[Any] = LazyFile(np.load, str(folder / self.file_name), mmap_mode="r")
 
     def __len__(self) -> int:
-        """Count the samples."""
         return len(self._lazy.file)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Copy one sample."""
         return torch.from_numpy(self._lazy.file[index].copy())
 
 
@@ -61,7 +55,6 @@ class MappedBatches(Mapped):
     """A memory-mapped array, read one batch at a time."""
 
     def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
-        """Copy a batch with one call."""
         return torch.from_numpy(self._lazy.file[indices])
 
 
@@ -69,11 +62,9 @@ class Hdf5Batches(Dataset[Any]):
     """An HDF5 dataset, read one batch at a time with sorted indices."""
 
     def __init__(self, folder: Path):
-        """Open the file separately in each process."""
         self._lazy: LazyFile[Any] = LazyFile(h5py.File, str(folder / "pulses.h5"), "r")
 
     def __len__(self) -> int:
-        """Count the samples."""
         return len(self._lazy.file["pulses"])
 
     def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:

@@ -17,7 +17,7 @@ from course_utils.stories.peers.libraries import LIBRARIES
 from course_utils.stories.peers.measure import Measurement, fastest
 from course_utils.stories.peers.peer import Package
 from course_utils.stories.peers.tables import TABLES
-from course_utils.stories.peers.trial import Trial
+from course_utils.stories.peers.trial import LoaderProcess
 from course_utils.teaching.notebook import card
 from keepfed.errors import KeepfedError, sentence
 
@@ -85,7 +85,9 @@ def _measured(task: str, name: str, home: Path) -> Measurement:
 
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        closing(Trial(tables.__name__, task, name, TABLES[task], Path(folder), home)) as trial,
+        closing(
+            LoaderProcess(tables.__name__, task, name, TABLES[task], Path(folder), home)
+        ) as trial,
     ):
         return fastest(run)
 

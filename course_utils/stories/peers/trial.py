@@ -28,7 +28,7 @@ from course_utils.stories.peers.tables import Table
 LONGEST_S = 600.0  # time limit of one epoch
 
 
-class Trial:
+class LoaderProcess:
     """A loader in a separate process, its measured epochs, and the reason for a failure."""
 
     def __init__(

@@ -42,7 +42,7 @@ TEXT = {
 }
 
 
-class Page(NamedTuple):
+class _Page(NamedTuple):
     """Colours of a page, named as the CSS variables."""
 
     fg: str
@@ -59,5 +59,5 @@ class Page(NamedTuple):
         return ";".join(f"--{name}:{value}" for name, value in self._asdict().items())
 
 
-LIGHT = Page("#1b1f24", "#5b6570", WHITE, "#c9ced5", "#dfe3e8", "#f3f5f7", IDLE, BLUE)
-DARK = Page("#f2f4f7", "#a8b0ba", "#15181c", "#4a525c", "#363c44", "#20252b", "#ff8a8a", SKY)
+LIGHT = _Page("#1b1f24", "#5b6570", WHITE, "#c9ced5", "#dfe3e8", "#f3f5f7", IDLE, BLUE)
+DARK = _Page("#f2f4f7", "#a8b0ba", "#15181c", "#4a525c", "#363c44", "#20252b", "#ff8a8a", SKY)
