@@ -164,7 +164,7 @@ def _prefix(name: ast.expr, constants: Mapping[str, object]) -> str:
 
 
 def report(project: Mapping[str, Module]) -> Iterator[str]:
-    """Yield the sizes of layers and packages, cycles, upward imports and unused definitions."""
+    """Yield the sizes of layers, cycles, upward imports and unused definitions."""
     layers: dict[str, list[Module]] = defaultdict(list)
     for module in project.values():
         layers[_layer(module.name)].append(module)
@@ -176,14 +176,6 @@ def report(project: Mapping[str, Module]) -> Iterator[str]:
     for root in ROOTS:
         found = [module for name, module in project.items() if name.split(".")[0] == root]
         yield f"{root + ', all':28}{len(found):8}{sum(m.lines for m in found):8,}"
-    yield ""
-    sizes: dict[str, int] = defaultdict(int)
-    for module in project.values():
-        sizes[module.package] += 1
-    yield f"{'package':36}{'modules':>8}"
-    for package, count in sorted(sizes.items()):
-        yield f"{package:36}{count:8}"
-    yield ""
     files = {name: set(module.imports) for name, module in project.items()}
     packages = package_imports(project)
     yield f"circular imports of modules:  {' -> '.join(find_cycle(files)) or 'none'}"
