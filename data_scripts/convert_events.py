@@ -1,13 +1,13 @@
 """Write events in more file formats, or import the public IceCube data.
 
     python -m data_scripts.convert_events data/events-L --to npz sqlite
-    python -m data_scripts.convert_events data/events-L --to npz tar --engine ray --ray node1:6379
+    RAY_ADDRESS=node1:6379 python -m data_scripts.convert_events data/events-L --to tar --engine ray
     python -m data_scripts.convert_events data/icecube --kaggle DOWNLOADED --batches 1 2
 
 The second form writes the same bytes on a Ray cluster, with the parts of a format in parallel. All
-nodes must see the folder under the same path. The third form creates data/icecube from files of the
-Kaggle competition "IceCube - Neutrinos in Deep Ice": train_meta.parquet, train/batch_N.parquet and
-sensor_geometry.csv.
+nodes must see the folder under the same path. Without RAY_ADDRESS, it joins or starts a cluster on
+this machine. The third form creates data/icecube from files of the Kaggle competition "IceCube -
+Neutrinos in Deep Ice": train_meta.parquet, train/batch_N.parquet and sensor_geometry.csv.
 """
 
 import argparse
@@ -30,34 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="events to convert, or to create with --kaggle")
     parser.add_argument("--to", nargs="+", choices=CONVERTED, default=[], help="formats to add")
-    parser.add_argument(
-        "--kaggle", type=Path, metavar="PATH", help="folder of the public IceCube data to import"
-    )
+    parser.add_argument("--kaggle", type=Path, metavar="PATH", help="public IceCube data to import")
     parser.add_argument("--batches", nargs="+", type=int, help="only these batches (default: all)")
-    parser.add_argument(
-        "--engine",
-        choices=["here", "ray"],
-        default="here",
-        help="where to write the formats of --to",
-    )
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="address of a running cluster (default: join or start one here)",
-    )
-    parser.add_argument(
-        "--workers", type=int, help="start a cluster here, with this number of workers"
-    )
+    parser.add_argument("--engine", choices=["here", "ray"], default="here", help="where to write")
     return guarded(lambda: _run(parser.parse_args(argv)))
 
 
-def add_formats(
-    folder: Path, names: Sequence[str], engine: Engine = write_here
-) -> dict[str, float]:
+def add_formats(folder: Path, names: Sequence[str], engine: Engine = write_here) -> None:
     """Write formats from CONVERTED next to the events in `folder`, unless they exist already.
-
-    Returns:
-        Seconds for each format that was written.
 
     Raises:
         CourseError: If the folder contains no complete data set, or the disk has too little space.
@@ -77,24 +57,17 @@ def add_formats(
         if missing:
             # Otherwise corrupted data would be converted and get valid checksums.
             check(folder, but={FORMATS[name].entry for name in missing})
-        return {name: _add(folder, name, engine) for name in missing}
+        for name in missing:
+            _add(folder, name, engine)
 
 
-def _add(folder: Path, name: str, engine: Engine) -> float:
-    events, entry = EventArrays.load(folder), FORMATS[name].entry
-    seconds = 0.0
-
-    def timed(path: Path) -> None:
-        nonlocal seconds
-        start = time.perf_counter()
-        engine(folder, name, path)
-        seconds = time.perf_counter() - start
-
+def _add(folder: Path, name: str, engine: Engine) -> None:
+    events, entry, start = EventArrays.load(folder), FORMATS[name].entry, time.perf_counter()
     room = 4 * events.pulses.nbytes + 8192 * len(events)
-    files.add_entry(folder, entry, timed, room=room)
+    files.add_entry(folder, entry, lambda path: engine(folder, name, path), room=room)
+    seconds = time.perf_counter() - start
     megabytes = (files.read_manifest(folder) or {})["sizes"][entry] / 1e6
     print(f"{folder / entry}: {len(events):,} events, {megabytes:,.1f} MB, in {seconds:.1f} s.")
-    return seconds
 
 
 def _from_kaggle(folder: Path, source: Path, batches: Sequence[int] | None) -> None:
@@ -117,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.kaggle:
         _from_kaggle(arguments.folder, arguments.kaggle, arguments.batches)
     if arguments.engine == "ray":
-        with ray_engine(arguments.ray, arguments.workers) as engine:
+        with ray_engine() as engine:
             add_formats(arguments.folder, arguments.to, engine)
     else:
         add_formats(arguments.folder, arguments.to)

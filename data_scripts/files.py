@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from keepfed.files import require_free_space
-
-if sys.platform != "win32":
-    import fcntl
+from keepfed.files import replace_file, require_free_space
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
@@ -94,19 +90,18 @@ def sweep(folder: Path) -> None:
         former.rename(folder)
     _remove(former)
     _remove(_beside(folder, "unfinished"))
-    for entry in folder.glob(".*.unfinished"):
-        _remove(entry)
+    for leftover in (*folder.glob(".*.unfinished"), *folder.glob(".*.part")):
+        _remove(leftover)
 
 
 def seal(folder: Path, facts: Facts) -> None:
     """Write the checksums of all files, then the manifest that marks the folder as complete."""
     lines = [f"{_sha256(folder / name)}  {name}\n" for name in _file_names(folder)]
-    _write(folder / CHECKSUMS, "".join(lines))
-    sizes = {path.name: _bytes_below(path) for path in sorted(folder.iterdir())}
-    for seal_itself in (MANIFEST, CHECKSUMS):
-        sizes.pop(seal_itself, None)
+    replace_file(folder / CHECKSUMS, "".join(lines))
+    entries = sorted(path for path in folder.iterdir() if path.name not in (MANIFEST, CHECKSUMS))
+    sizes = {path.name: _bytes_below(path) for path in entries}
     manifest = {**facts, "bytes": sum(sizes.values()), "sizes": sizes}
-    _write(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    replace_file(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -125,8 +120,8 @@ def sizes_match(folder: Path, manifest: Facts) -> bool:
 
 def size_matches(folder: Path, manifest: Facts, name: str) -> bool:
     """Return whether one file or folder is in the manifest, and exists with the right size."""
-    there = (folder / name).exists()
-    return there and _bytes_below(folder / name) == manifest["sizes"].get(name)
+    path = folder / name
+    return path.exists() and _bytes_below(path) == manifest["sizes"].get(name)
 
 
 def corrupted(folder: Path) -> list[str]:
@@ -135,19 +130,11 @@ def corrupted(folder: Path) -> list[str]:
         return [CHECKSUMS]
     lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
     sealed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    return [name for name in sorted(sealed) if not _is(folder / name, sealed[name])]
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether another process holds a lock on a file, as HDF5 does while it writes."""
-    if sys.platform == "win32" or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+    return [
+        name
+        for name in sorted(sealed)
+        if not (folder / name).is_file() or _sha256(folder / name) != sealed[name]
+    ]
 
 
 def _remove(path: Path) -> None:
@@ -155,10 +142,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and _sha256(path) == digest
 
 
 def _sha256(path: Path) -> str:
@@ -174,13 +157,6 @@ def _file_names(folder: Path) -> list[str]:
 def _bytes_below(path: Path) -> int:
     files = [path] if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file atomically."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8", newline="\n")
-    new.replace(path)
 
 
 def _beside(folder: Path, what: str) -> Path:

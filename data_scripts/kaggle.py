@@ -10,8 +10,8 @@ Charges are float64 there and float32 here. All other values are copied exactly.
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from course_utils.loading.events import EVENT, Block, read_sensors, write_events
-from keepfed.formatting import plural
+from course_utils.loading.events import EVENT, Block, write_events
+from data_scripts import files
 
 UNKNOWN = 255
 
@@ -34,18 +34,10 @@ def read_meta(source: Path, batches: Sequence[int] | None) -> pa.Table:
     """Return the events of `batches` (None: all), in the order of their pulses."""
     path = source / "train_meta.parquet"
     wanted = None if batches is None else [("batch_id", "in", batches)]
-    _open(path, _META).close()
-    meta = pq.read_table(path, columns=_META, filters=wanted)
+    with _whole(path):
+        meta = pq.read_table(path, columns=_META, filters=wanted).select(_META)
     if not len(meta):
         raise CourseError(f"{path} does not contain batch {batches}. Choose others with --batches.")
-    for name in _META:
-        _check(path, name, meta[name])
-    first, last = meta["first_pulse_index"].to_numpy(), meta["last_pulse_index"].to_numpy()
-    if (last < first).any():
-        raise CourseError(
-            f"{path} has an event whose last_pulse_index is before its first_pulse_index. Download "
-            "the file again."
-        )
     return meta.sort_by([("batch_id", "ascending"), ("first_pulse_index", "ascending")])
 
 
@@ -54,7 +46,7 @@ def room(meta: pa.Table) -> int:
     return 16 * int(_counts(meta).sum()) + 100 * len(meta)
 
 
-def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int]]:
+def build(folder: Path, source: Path, meta: pa.Table) -> files.Facts:
     """Write the events of `meta` into an empty folder in our layout, and return their counts."""
     table = np.zeros(len(meta), EVENT)
     for name in ("event_id", "azimuth", "zenith"):
@@ -63,9 +55,7 @@ def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int
     table["energy_gev"] = np.nan
     table["kind"] = UNKNOWN
     shutil.copyfile(source / "sensor_geometry.csv", folder / "sensor_geometry.csv")
-    counts = _counts(meta)
-    sensors = len(read_sensors(folder))
-    pulses = write_events(folder, table, _blocks(source, table, counts, sensors))
+    pulses = write_events(folder, table, _blocks(source, table, _counts(meta)))
     return {"counts": {"events": len(table), "pulses": pulses}}
 
 
@@ -74,65 +64,34 @@ def _counts(meta: pa.Table) -> NDArray[np.int64]:
     return np.asarray(last - first + 1, np.int64)
 
 
-def _blocks(
-    source: Path, table: NDArray[np.void], counts: NDArray[np.int64], sensors: int
-) -> Iterator[Block]:
+def _blocks(source: Path, table: NDArray[np.void], counts: NDArray[np.int64]) -> Iterator[Block]:
     """Yield the pulses batch by batch, a bounded number at a time."""
     for batch in tqdm(np.unique(table["run_id"]), desc="kaggle", unit="batch", disable=None):
         of_batch = table["run_id"] == batch
         expected = np.repeat(table["event_id"][of_batch], counts[of_batch])
         path = source / "train" / f"batch_{batch}.parquet"
         yield np.empty((0, 4), np.float32), counts[of_batch]
-        with _open(path, _PULSES) as file:
-            if file.metadata.num_rows != len(expected):
-                raise _disagreement(path)
+        with _whole(path), pq.ParquetFile(path) as file:
             for rows in file.iter_batches(_PULSES_AT_ONCE, columns=_PULSES):
-                for name in _PULSES:
-                    _check(path, name, rows[name])
-                ids, *columns = (rows[name].to_numpy(zero_copy_only=False) for name in _PULSES)
-                if columns[2].min() < 0 or columns[2].max() >= sensors:
-                    raise CourseError(
-                        f"{path} has a pulse of a sensor that is not in sensor_geometry.csv, which "
-                        f"has {sensors}. Download both files again."
-                    )
-                if not np.array_equal(ids, expected[: len(ids)]):
-                    raise _disagreement(path)
-                expected = expected[len(ids) :]
-                yield np.column_stack(columns).astype(np.float32), np.empty(0, np.int64)
+                event_id, *columns = (rows[name].to_numpy(zero_copy_only=False) for name in _PULSES)
+                if not np.array_equal(event_id, expected[: len(event_id)]):
+                    raise ValueError("its events are not those of train_meta.parquet")
+                with np.errstate(over="ignore"):  # the next line finds them
+                    pulses = np.column_stack(columns).astype(np.float32)
+                if not np.isfinite(pulses).all():
+                    raise ValueError("a value is missing, or too large for float32")
+                expected = expected[len(event_id) :]
+                yield pulses, np.empty(0, np.int64)
+            if len(expected):
+                raise ValueError("it has fewer pulses than train_meta.parquet says")
 
 
-def _check(path: Path, name: str, column: Any) -> None:
-    """Raise an error that names the column if a value is missing or no finite float32."""
-    if not pa.types.is_primitive(column.type):
-        problem = f"has the type {column.type} instead of numbers"
-    elif column.null_count:
-        problem = f"has {plural(column.null_count, 'missing value')} (null)"
-    else:
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        values = pa.chunked_array(chunks).to_numpy()
-        if values.dtype.kind != "f":
-            return
-        most = np.finfo(np.float32).max
-        if not (broken := np.flatnonzero(~(np.abs(values) <= most))).size:
-            return
-        problem = f"has a value that is NaN or too large, {values[broken[0]]}, in row {broken[0]}"
-    raise CourseError(
-        f"The column {name} of {path} {problem}. Download the file again, or correct the value."
-    )
-
-
-def _open(path: Path, columns: list[str]) -> pq.ParquetFile:
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Turn what pyarrow or a check says about a file into the next step."""
     try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise CourseError(f"{path} is not a complete Parquet file. Download it again.") from error
-    missing = [name for name in columns if name not in file.schema_arrow.names]
-    if missing:
+        yield
+    except (ValueError, KeyError) as error:  # those of pyarrow are among them
         raise CourseError(
-            f"{path} has no column {missing[0]}. Download the file of the competition again."
-        )
-    return file
-
-
-def _disagreement(path: Path) -> CourseError:
-    return CourseError(f"{path} and train_meta.parquet do not match. Download both files again.")
+            f"{path} does not fit the competition: {error}. Download the file again."
+        ) from error

@@ -16,7 +16,6 @@ The same seed gives the same jets, but not the same bytes, because ROOT stores t
 """
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts import files
-from data_scripts.command import DatasetScript, run
+from data_scripts.command import DatasetScript
 
+FORMS = ("ttree", "rntuple")
 COUNTS = {"S": 8_000, "M": 40_000, "L": 400_000}
 FILES = {"signal": 2, "background": 6}  # files of equal size
 CLUSTER = 125  # jets, but real clusters have megabytes
@@ -36,22 +36,17 @@ PARTICLES = {"signal": 45, "background": 35}  # in the mean
 Columns = dict[str, Any]  # name -> array, ragged for the particles
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Create the jets that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__)
-
-
 def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with the jets of `size`, in both formats."""
     each = COUNTS[size] // sum(FILES.values())
     names = [(kind, number) for kind, count in FILES.items() for number in range(count)]
-    for entry in WRITERS:
-        (folder / entry).mkdir()
+    for form in FORMS:
+        (folder / form).mkdir()
     for place, (kind, number) in enumerate(tqdm(names, unit="file", disable=None)):
         jets = draw_jets(kind, each, np.random.default_rng([seed, place]))
         jets["weight"] *= EXPECTED[kind] / (FILES[kind] * each * (1 - 2 * NEGATIVE[kind]))
-        for entry, write in WRITERS.items():
-            write(folder / entry / f"{kind}_{number}.root", jets)
+        for form in FORMS:
+            write_jets(folder / form / f"{kind}_{number}.root", jets, form)
     return {"counts": {kind: count * each for kind, count in FILES.items()}}
 
 
@@ -81,29 +76,21 @@ def draw_jets(kind: str, count: int, rng: np.random.Generator) -> Columns:
     }
 
 
-def write_ttree(path: Path, jets: Columns) -> None:
-    """Write a TTree in which a basket of each column has CLUSTER jets."""
-    # all columns of particles share a counter
-    options = {"counter_name": lambda _: "jet_nparticles"}
-    _write(path, jets, lambda file, types: file.mktree("tree", types, **options))
-
-
-def write_rntuple(path: Path, jets: Columns) -> None:
-    """Write an RNTuple whose clusters have CLUSTER jets."""
-    _write(path, jets, lambda file, types: file.mkrntuple("tree", types))
-
-
-def _write(path: Path, jets: Columns, make: Callable[[Any, Columns], Any]) -> None:
+def write_jets(path: Path, jets: Columns, form: str = "ttree") -> None:
+    """Write a TTree in which a basket of each column has CLUSTER jets, or such an RNTuple."""
     import awkward
     import uproot
 
+    types = {name: awkward.type(column).content for name, column in jets.items()}
     with uproot.recreate(path, compression=uproot.LZ4(4)) as file:
-        tree = make(file, {name: awkward.type(column).content for name, column in jets.items()})
+        if form == "rntuple":
+            tree = file.mkrntuple("tree", types)
+        else:  # all columns of particles share a counter
+            tree = file.mktree("tree", types, counter_name=lambda _: "jet_nparticles")
         for first in range(0, len(jets["weight"]), CLUSTER):
             tree.extend({name: column[first : first + CLUSTER] for name, column in jets.items()})
 
 
-WRITERS = {"ttree": write_ttree, "rntuple": write_rntuple}
 SCRIPT = DatasetScript(
     name="collisions",
     version=1,
@@ -111,8 +98,9 @@ SCRIPT = DatasetScript(
     bytes_each=dict.fromkeys("SML", 1_500),
     seconds={"S": 1, "M": 2, "L": 19},
     build=build,
+    usage=__doc__,
 )
-
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ Size L omits the folder with one file per event. `convert_events` adds it, and m
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +19,12 @@ from tqdm import tqdm
 
 from course_utils.loading.events import FORMATS, Block, EventArrays, write_events, write_sensors
 from data_scripts import files
-from data_scripts.command import DatasetScript, run
+from data_scripts.command import DatasetScript
 from data_scripts.telescope.detector import sensor_positions
 from data_scripts.telescope.simulate import Runs, draw_events, simulate
 
 COUNTS = {"S": 2_000, "M": 20_000, "L": 200_000}
-FORMATS_OF = {
-    "S": ("npz", "hdf5", "parquet"),
-    "M": ("npz", "hdf5", "parquet"),
-    "L": ("hdf5", "parquet"),
-}
 EVENTS_AT_ONCE = 500
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Create the events that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -44,7 +34,7 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     with threadpool_limits(1):  # waiting threads would take three quarters of the CPU time
         pulses = write_events(folder, table, _simulated(table, runs, seed))
     events = EventArrays.load(folder)
-    for name in FORMATS_OF[size]:
+    for name in ("hdf5", "parquet") if size == "L" else ("npz", "hdf5", "parquet"):
         FORMATS[name].write(events, folder / FORMATS[name].entry)
     return {"counts": {"events": len(events), "pulses": pulses}}
 
@@ -65,8 +55,9 @@ SCRIPT = DatasetScript(
     bytes_each={"S": 8_500, "M": 8_500, "L": 5_000},
     seconds={"S": 2, "M": 8, "L": 32},
     build=build,
+    usage=__doc__,
 )
-
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

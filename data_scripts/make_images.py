@@ -9,7 +9,6 @@ gives the same bytes as long as scikit-image and Pillow stay the same.
 """
 
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -21,35 +20,20 @@ from tqdm import tqdm
 
 from course_utils.errors import CourseError
 from data_scripts import files
-from data_scripts.command import DatasetScript, run
+from data_scripts.command import DatasetScript
 
 SIDE = 256
 QUALITY = 90
-SHARES = {
-    "cat": 0.30,
-    "coffee": 0.22,
-    "motorcycle": 0.16,
-    "astronaut": 0.12,
-    "rocket": 0.08,
-    "galaxies": 0.06,
-    "tissue": 0.04,
-    "retina": 0.02,
+CLASSES = {  # name -> photograph of scikit-image, share of the images
+    "cat": ("chelsea.png", 0.30),
+    "coffee": ("coffee.png", 0.22),
+    "motorcycle": ("motorcycle_left.png", 0.16),
+    "astronaut": ("astronaut.png", 0.12),
+    "rocket": ("rocket.jpg", 0.08),
+    "galaxies": ("hubble_deep_field.jpg", 0.06),
+    "tissue": ("ihc.png", 0.04),
+    "retina": ("retina.jpg", 0.02),
 }
-PHOTOGRAPHS = {
-    "cat": "chelsea.png",
-    "coffee": "coffee.png",
-    "motorcycle": "motorcycle_left.png",
-    "astronaut": "astronaut.png",
-    "rocket": "rocket.jpg",
-    "galaxies": "hubble_deep_field.jpg",
-    "tissue": "ihc.png",
-    "retina": "retina.jpg",
-}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Create the images that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -101,17 +85,16 @@ def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 
 
 def class_counts(total: int) -> dict[str, int]:
     """Return the number of images of each class. The classes differ in size on purpose."""
-    borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)
-    return dict(zip(SHARES, np.diff(borders).tolist(), strict=True))
+    shares = [share for _, share in CLASSES.values()]
+    borders = np.rint(np.cumsum([0, *shares]) * total).astype(int)
+    return dict(zip(CLASSES, np.diff(borders).tolist(), strict=True))
 
 
 def _photograph(name: str) -> Image.Image:
-    package = find_spec("skimage")
-    path = Path(package.origin or "").parent / "data" / PHOTOGRAPHS[name] if package else None
+    package, file = find_spec("skimage"), CLASSES[name][0]
+    path = Path(package.origin or "").parent / "data" / file if package else None
     if path is None or not path.is_file():
-        raise CourseError(
-            f"scikit-image has no {PHOTOGRAPHS[name]} here. Run `pip install scikit-image`."
-        )
+        raise CourseError(f"scikit-image has no {file} here. Run `pip install scikit-image`.")
     with Image.open(path) as photograph:
         return photograph.convert("RGB")
 
@@ -122,7 +105,7 @@ def _cut(
     """Write one random crop, with its own seed, so that the order of threads is irrelevant."""
     name, index = job
     photograph = photographs[name]
-    rng = np.random.default_rng([seed, list(SHARES).index(name), index])
+    rng = np.random.default_rng([seed, list(CLASSES).index(name), index])
     side = rng.uniform(0.4, 1.0) * min(photograph.size)
     left, top = rng.uniform(0, 1, 2) * (np.array(photograph.size) - side)
     box = (left, top, left + side, top + side)
@@ -139,8 +122,9 @@ SCRIPT = DatasetScript(
     bytes_each=dict.fromkeys("SML", 25_000),
     seconds={"S": 2, "M": 7, "L": 53},
     build=build,
+    usage=__doc__,
 )
-
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,7 +37,7 @@ from tqdm import tqdm
 from course_utils.errors import CourseError
 from course_utils.loading.tokens import END, END_TEXT
 from data_scripts import files
-from data_scripts.command import DatasetScript, run
+from data_scripts.command import DatasetScript
 
 COUNTS = {"S": 300_000, "M": 3_000_000, "L": 10_000_000}
 SHARES = {"code": 0.77, "docs": 0.20, "prose": 0.03}  # unequal, like real corpora
@@ -50,11 +50,6 @@ _LEFT_OUT = {"dist-packages", "site-packages", "test", "tests"}
 _HEADING = re.compile(r"\n(?=##+ |.+\n[=~-]{4,}\n)")  # Markdown headings, or underlined ones
 
 T = TypeVar("T")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Create the tokens that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -189,8 +184,9 @@ SCRIPT = DatasetScript(
     bytes_each=dict.fromkeys("SML", 5),  # with a tokenizer as large as a small corpus
     seconds={"S": 5, "M": 10, "L": 32},
     build=build,
+    usage=__doc__,
 )
-
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

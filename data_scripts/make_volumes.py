@@ -11,7 +11,6 @@ planes. The same seed gives the same arrays as long as numpy stays the same.
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from data_scripts import files
-from data_scripts.command import DatasetScript, run
+from data_scripts.command import DatasetScript
 
 Shape = tuple[int, int, int]
 _SMALL, _MEDIUM, _LARGE = (128, 128, 128), (128, 256, 256), (600, 256, 256)  # 8, 32, 150 MiB
@@ -31,11 +30,6 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
     "L": (_LARGE,) * 8,
 }
 CONTRAST = 1.0  # standard deviation of the logarithm of the density
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Create the volumes that the arguments specify, and return the exit code."""
-    return run(SCRIPT, argv, usage=__doc__)
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -86,8 +80,9 @@ SCRIPT = DatasetScript(
     bytes_each={size: _bytes_each(size) for size in SHAPES},
     seconds={"S": 1, "M": 4, "L": 18},
     build=build,
+    usage=__doc__,
 )
-
+main = SCRIPT.main
 
 if __name__ == "__main__":
     sys.exit(main())

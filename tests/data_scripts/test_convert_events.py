@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,22 +52,15 @@ def public(tmp_path: Path) -> Path:
     return source
 
 
-@pytest.fixture
-def folder(tmp_path: Path, events_folder: Path) -> Path:
-    """Return a copy of the events that a test may change."""
-    return Path(shutil.copytree(events_folder, tmp_path / "events"))
-
-
-def take_in(public: Path, *options: str) -> tuple[int, Path]:
-    folder = public.parent / "icecube"
+def take_in(public: Path, *options: str, to: str = "icecube") -> tuple[int, Path]:
+    folder = public.parent / to
     return main([str(folder), "--kaggle", str(public), *options]), folder
 
 
-@pytest.mark.parametrize("at_once", [3, 1_000_000])
 def test_public_data_are_imported_into_our_layout(
-    public: Path, at_once: int, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    public: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", at_once)
+    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", 3)
     truth = pa.concat_tables(
         pq.read_table(public / f"train/batch_{batch}.parquet") for batch in COUNTS
     )
@@ -88,134 +80,70 @@ def test_public_data_are_imported_into_our_layout(
     assert (folder / "sensor_geometry.csv").read_text().startswith("sensor_id,x,y,z\n0,1.5")
     assert files.corrupted(folder) == []
 
+    assert take_in(public, "--batches", "99", to="none")[0] == 1
+    assert "does not contain batch [99]" in capsys.readouterr().err
+    code, second = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet", to="second")
+    assert (code, len(EventArrays.load(second))) == (0, 2)
+    assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in second.iterdir()}
+
     shutil.rmtree(public)
     assert take_in(public)[0] == 0
     assert "already exists" in capsys.readouterr().out
 
 
-def test_one_batch_can_be_selected_and_unknown_ones_are_rejected(
-    public: Path, capsys: Said
-) -> None:
-    assert take_in(public, "--batches", "99")[0] == 1
-    assert "does not contain batch [99]" in capsys.readouterr().err
-    code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
-    assert code == 0
-    assert len(EventArrays.load(folder)) == 2
-    assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
-    assert main([str(public), "--to", "npz"]) == 1
-    assert capsys.readouterr().err.endswith("Run make_events first.\n")
-
-
-@pytest.mark.parametrize(
-    ("damage", "sentence"),
-    [
-        (
-            lambda table: table.drop_columns("charge"),
-            " has no column charge. Download the file of the competition",
-        ),
-        (lambda table: batch_table(1, [1, 2, 3]), " and train_meta.parquet do not match"),
-        (lambda table: table.slice(0, 5), " and train_meta.parquet do not match. Download"),
-        (None, " is not a complete Parquet file. Download it again."),
-    ],
-)
-def test_invalid_public_files_are_named(
-    public: Path, damage: Callable[[pa.Table], pa.Table] | None, sentence: str, capsys: Said
-) -> None:
+def test_invalid_public_files_are_named(public: Path, capsys: Said) -> None:
     path = public / "train/batch_1.parquet"
-    if damage:
-        pq.write_table(damage(pq.read_table(path)), path)
-    else:
-        path.write_bytes(b"PAR1 and not much more")
-    code, folder = take_in(public)
-    (said,) = capsys.readouterr().err.splitlines()
+    whole = pq.read_table(path)
 
-    assert code == 1
-    assert f"batch_1.parquet{sentence}" in said
-    assert not folder.exists()
+    def charged(value: float | None) -> pa.Table:
+        charges = pa.array([value, *whole["charge"].to_pylist()[1:]])
+        return whole.set_column(whole.column_names.index("charge"), "charge", charges)
+
+    problems: dict[str, Callable[[], object]] = {
+        "charge": lambda: pq.write_table(whole.drop_columns("charge"), path),
+        "not those of train_meta": lambda: pq.write_table(batch_table(1, [1, 2, 3]), path),
+        "fewer pulses": lambda: pq.write_table(whole.slice(0, 5), path),
+        "a value is missing": lambda: pq.write_table(charged(None), path),
+        "too large": lambda: pq.write_table(charged(1e300), path),
+        "": lambda: path.write_bytes(b"PAR1 and not much more"),
+    }
+    for problem, damage in problems.items():
+        damage()
+        code, folder = take_in(public)
+        (said,) = capsys.readouterr().err.splitlines()
+        assert code == 1, problem
+        assert f"{path} does not fit" in said
+        assert problem in said
+        assert said.endswith("Download the file again.")
+        assert not folder.exists()
 
 
-def with_value(table: pa.Table, name: str, value: Any) -> pa.Table:
-    """Return the table with another first value in a column."""
-    column = pa.array([value, *table[name].to_pylist()[1:]])
-    return table.set_column(table.column_names.index(name), name, column)
-
-
-@pytest.mark.parametrize(
-    ("file", "name", "value", "problem"),
-    [
-        ("train/batch_1", "charge", None, "has 1 missing value (null)"),
-        (
-            "train/batch_1",
-            "charge",
-            1e300,
-            "has a value that is NaN or too large, 1e+300, in row 0",
-        ),
-        ("train_meta", "first_pulse_index", None, "has 1 missing value (null)"),
-        (
-            "train_meta",
-            "azimuth",
-            float("nan"),
-            "has a value that is NaN or too large, nan, in row",
-        ),
-    ],
-)
-def test_values_that_cannot_be_stored_are_named(
-    file: str, name: str, value: Any, problem: str, public: Path, capsys: Said
+def test_missing_truncated_and_corrupted_formats_are_written_again(
+    tmp_path: Path, events_folder: Path, capsys: Said
 ) -> None:
-    path = public / f"{file}.parquet"
-    pq.write_table(with_value(pq.read_table(path), name, value), path)
-    code, folder = take_in(public)
-    assert code == 1
-    assert f"The column {name} of {path} {problem}" in capsys.readouterr().err
-    assert not folder.exists()
-
-
-def test_lists_and_unknown_sensors_are_named(public: Path, capsys: Said) -> None:
-    path = public / "train/batch_1.parquet"
-    table = pq.read_table(path)
-    pq.write_table(with_value(table, "sensor_id", 20_000), path)
-    assert take_in(public)[0] == 1
-    assert "a sensor that is not in sensor_geometry.csv, which has 5160" in capsys.readouterr().err
-    lists = pa.array([[charge] for charge in table["charge"].to_pylist()])
-    pq.write_table(table.set_column(2, "charge", lists), path)
-    assert take_in(public)[0] == 1
-    assert "charge of" in (said := capsys.readouterr().err)
-    assert "double> instead of numbers" in said
-
-
-def test_missing_or_truncated_format_is_written_again(
-    folder: Path, events_folder: Path, capsys: Said
-) -> None:
+    folder = Path(shutil.copytree(events_folder, tmp_path / "events"))
     (folder / "events.h5").unlink()
     (folder / "npz/000/000300.npz").write_bytes(b"")
-    assert list(add_formats(folder, ["npz", "hdf5", "parquet"])) == ["npz", "hdf5"]
-
+    add_formats(folder, ["npz", "hdf5", "parquet"])
     assert "pulses.parquet: already exists" in capsys.readouterr().out
     for name in (files.CHECKSUMS, files.MANIFEST):
         assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
     assert files.corrupted(folder) == []
 
-
-def test_corrupted_format_can_be_replaced_alone(folder: Path, capsys: Said) -> None:
     for name in ("events.h5", "npz/000/000300.npz"):
         content = bytearray((folder / name).read_bytes())
         content[-1] ^= 1
         (folder / name).write_bytes(content)
-
     assert make_events.main(["--check", "--size", "S", "--out", str(folder)]) == 1
     assert capsys.readouterr().err.endswith(
         "(events.h5, npz/000/000300.npz). Delete events.h5, npz there, and write it again with "
         f"`python -m data_scripts.convert_events {folder} --to npz hdf5`.\n"
     )
 
-
-def test_corrupted_events_are_not_converted(public: Path, capsys: Said) -> None:
-    _, folder = take_in(public)
+    assert main([str(tmp_path / "nothing"), "--to", "npz"]) == 1
+    assert capsys.readouterr().err.endswith("Run make_events first.\n")
     pulses = folder / "npy/pulses.npy"
     pulses.write_bytes(pulses.read_bytes()[:-1] + b"x")
-    capsys.readouterr()
-
-    assert main([str(folder), "--to", "npz"]) == 1
-    assert "(npy/pulses.npy). Delete" in capsys.readouterr().err
-    assert files.corrupted(folder) == ["npy/pulses.npy"]
-    assert not (folder / "npz").exists()
+    assert main([str(folder), "--to", "sqlite"]) == 1
+    assert "npy/pulses.npy" in capsys.readouterr().err
+    assert not (folder / "events.db").exists()

@@ -1,10 +1,11 @@
+"""Folders of data: sealed, moved into place, restored, and locked."""
+
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from data_scripts import files
 from data_scripts.make_events import SCRIPT
@@ -26,21 +27,25 @@ def things(tmp_path: Path) -> Path:
     return make(tmp_path / "things")
 
 
-def test_manifest_has_facts_sizes_and_checksums(
-    things: Path,
-) -> None:
+def test_manifest_has_facts_sizes_and_checksums_also_of_an_added_entry(things: Path) -> None:
     facts = {"data": "things", "count": 1, "bytes": 5, "sizes": {"sub": 5}}
     assert files.read_manifest(things) == facts
     assert (things / files.CHECKSUMS).read_text() == (
         "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
     )
+    (things / ".more.unfinished").write_text("of a killed run")
+    (things / "more").write_text("of a run that was killed before it sealed")
+    files.add_entry(things, "more", lambda path: path.write_text("abc"), room=1)
+    assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
+    assert files.corrupted(things) == []
+    assert not (things / ".more.unfinished").exists()
     for content in ("", "{", "[]"):
         (things / files.MANIFEST).write_text(content)
         assert files.read_manifest(things) is None
 
 
-def test_leftovers_of_a_killed_run_are_cleaned_up(
-    things: Path,
+def test_leftovers_are_cleaned_up_and_moved_data_are_restored(
+    things: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things.rename(things.with_name(".things.former"))
     (things.parent / ".things.unfinished/half").mkdir(parents=True)
@@ -51,10 +56,6 @@ def test_leftovers_of_a_killed_run_are_cleaned_up(
         make(things)
     assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
 
-
-def test_moved_data_are_restored_if_replacing_fails(
-    things: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     rename = Path.rename
 
     def in_use(path: Path, target: Path) -> Path:
@@ -66,17 +67,7 @@ def test_moved_data_are_restored_if_replacing_fails(
     with pytest.raises(PermissionError):
         make(things)
     assert files.corrupted(things) == []
-    assert [path.name for path in things.parent.iterdir()] == ["things"]
-
-
-def test_entry_is_added_and_sealed(things: Path) -> None:
-    (things / ".more.unfinished").write_text("of a killed run")
-    (things / "more").write_text("of a run that was killed before it sealed")
-
-    files.add_entry(things, "more", lambda path: path.write_text("abc"), room=1)
-    assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
-    assert files.corrupted(things) == []
-    assert not (things / ".more.unfinished").exists()
+    assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
 
 
 def test_one_process_waits_for_another(tmp_path: Path) -> None:
@@ -97,23 +88,6 @@ def test_one_process_waits_for_another(tmp_path: Path) -> None:
             assert second.stdout.readline() == "mine\n"
             second.communicate("\n")
         first.communicate()
-
-
-def test_interrupt_while_locking_leaves_the_folder_unlocked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    acquire = FileLock.acquire
-
-    def interrupted(lock: FileLock, **how: float) -> None:
-        acquire(lock, **how)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FileLock, "acquire", interrupted)
-        with pytest.raises(KeyboardInterrupt) as kept, files.locked(tmp_path / "data"):
-            pass
-    with files.locked(tmp_path / "data"):  # the traceback still refers to the first lock
-        assert kept.tb
 
 
 AS_NOBODY = """

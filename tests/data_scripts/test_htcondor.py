@@ -34,13 +34,11 @@ def commands(**given: str) -> dict[str, str]:
     return {name: expand(value) for name, value in values.items()}
 
 
-def test_values_have_no_comments_because_htcondor_would_keep_them() -> None:
+@pytest.mark.full
+def test_job_starts_a_rank_per_gpu_with_one_thread(tmp_path: Path) -> None:
+    # HTCondor would keep a comment as part of the value
     assert not [value for value in commands().values() if "#" in value]
     assert len(commands()) == len(KNOWN)
-
-
-@pytest.mark.slow
-def test_job_starts_a_rank_per_gpu_with_one_thread(tmp_path: Path) -> None:
     script = tmp_path / "my_training.py"
     script.write_text(
         "import os, sys\n"

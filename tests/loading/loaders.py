@@ -63,7 +63,7 @@ def prepare(folder: Path, events: Path) -> None:
     write_shards(event_samples(events), folder / "shards", per_shard=90)
     for number in range(3):
         jets = make_collisions.draw_jets("signal", 200, np.random.default_rng(number))
-        make_collisions.write_ttree(folder / f"jets_{number}.root", jets)
+        make_collisions.write_jets(folder / f"jets_{number}.root", jets)
     for name, first in {"low": 0, "high": 20_000}.items():
         (folder / name).mkdir()
         tokens = np.arange(first + 1, first + 2 + N * LENGTH).astype(np.uint16)

@@ -26,7 +26,7 @@ def paths(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp(request.param)
     for kind in ("signal", "background"):
         jets = make_collisions.draw_jets(kind, JETS, np.random.default_rng([7, len(kind)]))
-        make_collisions.WRITERS[request.param](folder / f"{kind}.root", jets)
+        make_collisions.write_jets(folder / f"{kind}.root", jets, request.param)
     return [folder / "signal.root", folder / "background.root"]
 
 

@@ -15,7 +15,7 @@ from keepfed.loaders.ragged import RaggedCollate
 def test_random_jets_need_more_requests_and_mix_better_than_clusters(tmp_path: Path) -> None:
     for number, kind in enumerate(("signal", "background")):
         jets = make_collisions.draw_jets(kind, 500, np.random.default_rng(number))
-        make_collisions.write_ttree(tmp_path / f"{kind}.root", jets)
+        make_collisions.write_jets(tmp_path / f"{kind}.root", jets)
     storage, signal = slow_storage(tmp_path, "XRootD"), np.arange(1_000) >= 500
     VirtualClock(storage)
     files = RootFiles(sorted(tmp_path.glob("*.root")), ["part_energy"], fs=storage)
