@@ -31,7 +31,8 @@ test-all: $(DEVELOP) ## everything, under every way to start workers, every note
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
 test-keepfed: $(DEVELOP) ## the tests of keepfed alone
-	@$(VENV) -m pytest $(PROCESSES) keepfed/tests -m "not full"
+	@cd keepfed && ../$(VENV) -m pytest $(PROCESSES) --dist loadfile -m "not full and not alone"
+	@cd keepfed && ../$(VENV) -m pytest -m "alone and not full"
 
 test-unit: $(DEVELOP) ## what `make test` tries without notebooks and browser
 	@$(VENV) -m pytest $(PROCESSES) --ignore=tests/notebooks --ignore=tests/browser -m "not full and not alone"

@@ -1,69 +1,28 @@
-"""Shared fixtures and hooks: small data, start methods of workers, durations and retries."""
+"""Fixtures of the course's tests: small data, the scratch folder, and seconds for the summary."""
 
-import gc
 import multiprocessing
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FunctionType
-from typing import TypeVar
-from zlib import crc32
 
 import pytest
 
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import cleanup_workers
 from course_utils.teaching.notebook.start import PRELOAD
-from keepfed import limits
 
 os.environ.setdefault("COURSE_SIZE", "S")
-os.environ.setdefault("MPLBACKEND", "Agg")
-os.unsetenv("COLUMNS")  # pytest imports readline, which sets it for child processes
-if "PYTEST_XDIST_WORKER" in os.environ:  # spinning torch threads take cores from other processes
-    os.environ["OMP_WAIT_POLICY"] = "passive"
 # jsonschema, which reads every notebook, needs over a second to build its grammar of addresses.
 sys.modules.setdefault("rfc3987_syntax", None)
-pytest_plugins = ["tests.hangs", "tests.schedule"]
-
-FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
-METHODS = multiprocessing.get_all_start_methods()
-# A spawned process imports torch, which takes seconds, so a short run spawns few processes.
-TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
-_SECONDS = "seconds per notebook, size S"
-_RETRIES = "retries on a busy machine"
-T = TypeVar("T")
+# tests.fixtures is in keepfed/tests; both folders are one namespace
+pytest_plugins = ["tests.fixtures", "tests.hangs", "tests.schedule"]
 
 
 def pytest_sessionstart() -> None:
-    """Enable interrupts, and let the forkserver preload the same modules as in the notebooks."""
-    # background processes of a shell ignore interrupts, and so do their children
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # until all tests are collected, because imported modules stay in memory anyway
-    if "forkserver" in METHODS:
+    """Let the forkserver preload the same modules as in the notebooks."""
+    if "forkserver" in multiprocessing.get_all_start_methods():
         multiprocessing.set_forkserver_preload(list(PRELOAD))
-
-
-def pytest_collection_finish() -> None:
-    """Restore the OpenMP wait policy for child processes, after torch has read it here."""
-    os.environ.pop("OMP_WAIT_POLICY", None)
-    gc.freeze()  # else each full collection scans all of torch and all tests
-    gc.enable()
-
-
-def pytest_make_parametrize_id(val: object) -> str | None:
-    """Identify a function by name, because all test processes need the same IDs."""
-    return val.__name__ if isinstance(val, FunctionType) else None
-
-
-@pytest.fixture(autouse=True)
-def _restore_start_method() -> Iterator[None]:
-    """Restore process-wide settings that a test has changed."""
-    before = multiprocessing.get_start_method(allow_none=True)
-    yield
-    if multiprocessing.get_start_method(allow_none=True) != before:
-        multiprocessing.set_start_method(before, force=True)
 
 
 @pytest.fixture
@@ -76,40 +35,10 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def emulate_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that emulates control groups, with 8 of 16 cores usable."""
-
-    def enter(files: Mapping[str, str], own: str = "0::/\n") -> None:
-        for name, text in {"own": own, **{f"groups/{name}": files[name] for name in files}}.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        monkeypatch.setattr(limits, "CGROUPS", tmp_path / "groups")
-        monkeypatch.setattr(limits, "_OWN_CGROUP", tmp_path / "own")
-        monkeypatch.setattr(limits, "all_cores", lambda: 16)
-        monkeypatch.setattr(limits.os, "sched_getaffinity", lambda _: range(8), raising=False)
-
-    return enter
-
-
-@pytest.fixture
 def end_loops() -> Iterator[None]:
     """End the leftovers of a test's loops, because torch would wait ten seconds for them."""
     yield
     cleanup_workers()
-
-
-@pytest.fixture(params=METHODS if FULL else None)
-def start_method(request: pytest.FixtureRequest) -> str:
-    """Return a start method; pass it on as `multiprocessing_context=start_method`.
-
-    The name of a test determines its start method, independent of process and order. With
-    COURSE_TEST_MATRIX=full, each test runs with all start methods.
-    """
-    turns = TURNS
-    if request.node.get_closest_marker("many_workers"):
-        turns = TURNS[:-1] or TURNS
-    turn = turns[crc32(request.node.name.encode()) % len(turns)]
-    return str(getattr(request, "param", turn))
 
 
 @pytest.fixture(scope="session")
@@ -124,54 +53,10 @@ def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Yield a folder from which this process and its workers can import modules."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path])
-        patch.setenv("PYTHONPATH", "")
-        yield tmp_path_factory.mktemp("cells")
-
-
 @pytest.fixture
 def record_seconds(
     record_property: Callable[[str, object], None],
 ) -> Callable[[str, float], None]:
     """Return a function that records seconds by name for the summary."""
-    return lambda name, seconds: record_property(_SECONDS, f"{seconds:7.1f}  {name}")
-
-
-@pytest.fixture
-def record_retry(
-    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
-) -> Callable[[], None]:
-    """Return a function that counts second attempts on a busy machine for the summary."""
-    name = request.node.nodeid.partition("@")[0]
-    return lambda: record_property(_RETRIES, name)
-
-
-@pytest.fixture
-def retry(
-    record_retry: Callable[[], None],
-) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
-    """Return a function that calls `attempt`, and once more if the result is not `good`."""
-
-    def run(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:
-        result = attempt()
-        if good(result):
-            return result
-        record_retry()
-        return attempt()
-
-    return run
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the duration of each notebook, and the tests that needed a second attempt."""
-    reports = [report for group in terminalreporter.stats.values() for report in group]
-    properties = {pair for report in reports for pair in getattr(report, "user_properties", ())}
-    for title in (_SECONDS, _RETRIES):
-        lines = sorted(line for name, line in properties if name == title)
-        if lines:
-            terminalreporter.section(f"{title}: {len(lines)}")
-            terminalreporter.write_line("\n".join(lines))
+    title = "seconds per notebook, size S"
+    return lambda name, seconds: record_property(title, f"{seconds:7.1f}  {name}")

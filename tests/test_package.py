@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import course_utils
+from course_utils.errors import INSTALL_AGAIN
 from course_utils.paths import REPO
 from docs.import_graph import (
     ROOTS,
@@ -181,3 +182,11 @@ def plain_imports(node: ast.AST) -> set[str]:
     elif isinstance(node, ast.ImportFrom):
         modules = [node.module or ""]
     return {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.slow
+def test_course_without_its_packages_names_its_installation() -> None:
+    code = "import sys; sys.modules['IPython'] = None; import course_utils; course_utils.ready"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = f"The package IPython is not installed: {INSTALL_AGAIN}."
+    assert run.stderr.strip().endswith(f"KeepfedError: {said}")

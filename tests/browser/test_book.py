@@ -22,7 +22,7 @@ _WIDTHS = """[document.scrollingElement, ...document.querySelectorAll(".bd-artic
     block => block.scrollWidth - block.clientWidth)"""
 SOURCE = HERE / "source"
 POSTED = tomllib.loads(
-    (REPO / "tests/keepfed/field_guide_messages.toml").read_text("utf-8"),
+    (REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8"),
 )["posted"]
 
 

@@ -14,7 +14,7 @@ from course_utils.teaching.explorer import explorer
 from keepfed.measure.watch.report import write
 from keepfed.measure.watch.timing.ring_file import ProgramRun
 from tests.browser.lab_page import GuardedPage
-from tests.keepfed.measure.watch.handmade import loop
+from tests.measure.watch.handmade import loop
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -3,6 +3,7 @@
 import re
 
 from course_utils.paths import REPO
+from docs import draw_timeline
 
 SVG = (REPO / "docs/timeline.svg").read_text("utf-8")
 WIDTH, PHONE = 960, 390 - 2 * 16  # units of the picture, and pixels of a phone
@@ -20,3 +21,9 @@ def test_motion_starts_with_the_complete_picture_and_plays_once() -> None:
     first = re.search(r"@keyframes pass\{0%,16%[^{]*\{transform:translateX\((\d+)px\)", SVG)
     assert first
     assert int(first[1]) >= WIDTH
+
+
+def test_picture_of_readme_is_up_to_date(tmp_path):
+    drawing = tmp_path / "timeline.svg"
+    assert draw_timeline.main([str(drawing)]) == 0
+    assert drawing.read_text("utf-8") == SVG

@@ -1,7 +1,6 @@
-"""A forked process gets free locks, and an interrupt during a fork is delivered after it."""
+"""A forked process gets free locks of the emulated devices."""
 
 import multiprocessing
-import subprocess
 import sys
 import threading
 
@@ -43,23 +42,3 @@ def test_locks_of_other_threads_are_free_after_a_fork():
     thread.join()
     assert code == 0
     use()
-
-
-INTERRUPTED = """
-import os, signal, time
-os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
-import keepfed.forks
-try:
-    child = os.fork()
-    if not child:
-        os._exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
-    time.sleep(30)
-except KeyboardInterrupt:
-    print("interrupted, child", os.waitpid(child, 0)[1])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
-def test_interrupt_during_a_fork_is_delivered_after_it():
-    run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("interrupted, child 0\n", "")

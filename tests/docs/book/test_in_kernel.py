@@ -7,7 +7,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from docs.book.in_kernel import FORM, load_ipython_extension
 from keepfed.measure.picture import Timeline
-from tests.keepfed.measure.handmade import naive
+from tests.measure.handmade import naive
 
 
 @pytest.fixture

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from keepfed.measure.advice import Cause, Trial, candidates, recommend, with_arguments
+from keepfed.measure.advice.gains import gain, iteration_ms, pipeline
+from tests.measure.handmade import changed, hungry
+
+IPC: Cause = "collate or IPC"
+BIG = 10**8
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes", "says"),
+    [
+        ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
+        ("storage", {"computing_s": 0.01, "delay_s": 0.04}, "60 ms .* to itself, .* 50 ms and"),
+        ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*precompute the samples before"),
+        (
+            "CPU",
+            {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
+            "decode, which takes 90 % of a fetch: .*'",
+        ),
+        # the longest part of this fetch has no name
+        ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),
+        ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices. that reads all"),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": BIG, "kind": "batches of samples"},
+            "batch_size=None., with a __getitem__ that takes the indices of a batch",
+        ),
+        (  # 6 us per sample, and putting samples into a list would leave more than half of it
+            "CPU",
+            {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
+            "__getitem__ that takes the indices of a batch",
+        ),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "has_getitems": True},
+            "precompute the samples",
+        ),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "kind": "stream"},
+            "precompute the samples",
+        ),
+        ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
+        (
+            "CPU",
+            {"one_thread_gain": 3.0},
+            "2 workers x 1 thread compete.*=keepfed.loaders.workers",
+        ),
+        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
+        (IPC, {"workers": 4, "collate_s": 0.09}, "Collate: .*torch.stack"),
+        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "moving a batch.*one tensor per field"),
+        (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "moving a batch.*float16"),
+        (
+            IPC,
+            {"collate_s": 0.09, "batch_bytes": BIG, "narrower": "uint8"},
+            "copying the batch of 100 MB.*uint8",
+        ),
+        ("transfer", {"transfer_s": 0.02}, "computes nothing for 20 ms, .*pin_memory=True"),
+        ("main process", {"host_s": 0.02}, "nothing to do for 20 ms.*every 50 steps"),
+        (
+            "start-up",
+            {"start_up_s": 10.0, "epoch": 20},
+            "each epoch of 20.*persistent_workers=True",
+        ),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20, "workers": 0}, "once, before training"),
+        ("memory", {"grown_bytes": 2e8}, "grew by 200 MB, from 0 B.*PackedStrings"),
+        ("memory", {"batch_bytes": BIG}, "2 x 2 . 1 batches of 100 MB.*prefetch_factor=1"),
+        ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*why the slow samples are slow"),
+        ("GPU-bound", {"together_s": 0.021}, "Bound by the step, leave.* 1.1 times.*leave the lo"),
+        ("GPU-bound", {"together_s": 0.021, "has_device": True}, "^GPU-bound, leave the loader"),
+        (
+            "GPU-bound",
+            {"wait_s": 0.001},
+            "step, probably: .*other programs or the workers",
+        ),
+    ],
+)
+def test_each_cause_has_one_sentence_and_one_change(
+    cause: Cause, changes: dict[str, Any], says: str
+) -> None:
+    found = recommend(hungry(**changes), cause, [])
+    assert re.search(says, f"{found.verdict} {found.change}")
+    assert found.verdict.endswith(".")
+    assert ". " not in found.verdict
+    assert found.gain >= 1
+
+
+def test_simplest_good_trial_is_recommended() -> None:
+    few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
+    waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
+    found = recommend(
+        waits, "storage", [Trial("more-workers", few, 0.031), Trial("more-workers", many, 0.03)]
+    )
+    assert (found.change, found.how, found.at_most) == ("num_workers=2", few, False)
+    assert found.gain == pytest.approx(0.06 / 0.031)
+    assert (
+        recommend(
+            waits, "storage", [Trial("more-workers", few, 0.04), Trial("more-workers", many, 0.03)]
+        ).how
+        is many
+    )
+    assert (
+        recommend(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how
+        is None
+    )
+    stream = changed(waits, kind="stream")
+    shared = recommend(stream, "storage", [Trial("more-workers", many, 0.03)]).change
+    assert "if __iter__ gives each worker its own share" in shared
+    for iteration_s in (0.1, 0.058):  # slower, or gaining too little
+        found = recommend(waits, "storage", [Trial("more-workers", few, iteration_s)])
+        assert (found.how, found.at_most) == (None, True)
+    assert 1 <= found.gain <= waits.headroom
+    stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # a code change would gain far more
+    assert recommend(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
+
+
+def test_trial_of_the_advised_change_counts_despite_a_small_gain() -> None:
+    pinned = hungry(worker_cores=1, together_s=0.2)
+    ((_, all_cores),) = candidates(pinned, "CPU")
+    for iteration_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
+        found = recommend(pinned, "CPU", [Trial("all-cores", all_cores, iteration_s)])
+        assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
+
+
+@pytest.mark.parametrize("batch_size", [1024, BIG])  # with __getitems__, and with whole batches
+def test_trial_of_whole_batches_replaces_the_prediction(
+    batch_size: int,
+) -> None:
+    rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
+    (_, whole), *_, (_, workers) = candidates(rows, "CPU")
+    for iteration_s in (rows.iteration_s, 2 * rows.iteration_s):
+        found = recommend(
+            rows,
+            "CPU",
+            [
+                Trial("whole-batches", whole, iteration_s),
+                Trial("more-workers", workers, iteration_s),
+            ],
+        )
+        assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
+    much = changed(rows, step_s=rows.iteration_s / 50)  # the model predicts 50
+    assert recommend(
+        much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
+    ).gain == pytest.approx(2)
+    assert recommend(
+        rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
+    ).at_most  # the advised change was not tried
+
+
+def test_faster_run_counts_if_threads_compete_irregularly() -> None:
+    for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
+        fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
+        ((_, one_thread),) = candidates(fits, "CPU")
+        assert recommend(
+            fits, "CPU", [Trial("one-thread", one_thread, 0.02)]
+        ).gain == pytest.approx(3)
+
+
+def test_more_workers_are_advised_without_trials() -> None:
+    found = recommend(hungry(workers=0, step_s=0.05), "CPU")
+    assert (found.change, found.at_most) == ("num_workers=4", True)
+    quick = hungry(workers=0, fetch_s=3e-4, computing_s=3e-4, collate_s=1e-4, step_s=3e-4)
+    assert recommend(quick, "CPU").how is None  # moving such a batch takes longer than loading it
+    assert recommend(hungry(workers=4), "CPU").how is None
+
+
+def test_prediction_matches_the_formula() -> None:
+    waits = hungry(workers=1, fetch_s=0.08, computing_s=0.0, collate_s=0.0, sending_s=0.0)
+    assert iteration_ms(pipeline(waits)) == pytest.approx(80, rel=0.01)
+    assert gain(waits, num_workers=2) == pytest.approx(2, rel=0.02)
+    assert gain(waits, num_workers=8) == pytest.approx(4, rel=0.02)  # then the step is the limit
+    computes = hungry(fetch_s=0.1, computing_s=0.1, collate_s=0.0, cores=2, worker_cores=2)
+    assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # both cores are busy already
+    # each batch pays as much for the start-up as for loading, with every change
+    restarts = changed(waits, start_up_s=0.8, epoch=10)
+    assert gain(restarts, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
+
+
+@pytest.mark.parametrize(("start_up_s", "persistent"), [(0.01, False), (2.0, True)])
+def test_untried_workers_are_persistent_if_their_start_is_slow(
+    start_up_s: float, persistent: bool
+) -> None:
+    waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
+    found = recommend(waits, "storage")
+    assert found.change.startswith("num_workers=")
+    assert found.change.endswith(", persistent_workers=True") == persistent
+    without = recommend(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
+    assert without.change == "num_workers=4, persistent_workers=True"
+    quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
+    assert recommend(quick, "CPU").how is None
+
+
+@pytest.mark.parametrize(
+    ("method", "epochs", "change"),
+    [
+        ("fork", 1, "num_workers=4"),  # without a second epoch, persistent workers gain nothing
+        ("fork", 10, "num_workers=4, persistent_workers=True"),
+        ("spawn", 100, "num_workers=4, persistent_workers=True"),
+        ("spawn", 1, "precompute the samples"),  # starting workers costs more than they gain
+    ],
+)
+def test_start_of_workers_counts_at_least_once_per_run(
+    method: str, epochs: int, change: str
+) -> None:
+    run = {"epoch": 40, "epochs": epochs, "start_method": method}
+    found = recommend(hungry(workers=0, step_s=0.05, **run), "CPU")
+    assert found.change.startswith(change)
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "change"),
+    [
+        (4, 1.0, "num_workers=4"),
+        (4, 1.9, "num_workers=2"),
+        (2, 1.9, "precompute the samples"),
+        (4, 3.8, "precompute the samples"),
+    ],
+)
+def test_untried_workers_leave_cores_to_a_multi_threaded_step(
+    cores: int, threads: float, change: str
+) -> None:
+    m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
+    assert recommend(m, "CPU").change.startswith(change)
+    waits = changed(m, computing_s=0.01)  # waiting for storage needs no core
+    assert recommend(waits, "storage").change.startswith("num_workers=")
+
+
+def test_custom_loader_may_wait_for_its_own_threads() -> None:
+    found = recommend(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
+    assert found.verdict.startswith("Storage, or the loader's own threads or processes: of the")
+    assert found.change.startswith("run `diagnose(loader, step)` to find out which, and if it is")

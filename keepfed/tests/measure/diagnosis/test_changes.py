@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+from torch.utils.data import DataLoader, TensorDataset
+
+from keepfed.limits import affinity
+from keepfed.measure.advice import Change, with_arguments, with_persistent_workers
+from keepfed.measure.diagnosis.changes import OneAhead, applied, same
+from tests.measure.datasets import Numbers
+
+ONE_THREAD = Change("", "one thread")
+
+
+def loader(**options: Any) -> DataLoader[Any]:
+    return DataLoader(TensorDataset(torch.arange(4000.0)), batch_size=8, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "expected"),
+    [
+        ({}, with_arguments(num_workers=1), {"num_workers": 1, "prefetch_factor": 2}),
+        (
+            {"num_workers": 1},
+            with_arguments(num_workers=0),
+            {"prefetch_factor": None, "timeout": 0},
+        ),
+        ({}, Change("", "whole batches"), {"batch_size": None, "batch_sampler": None}),
+        (
+            {"num_workers": 1},
+            with_persistent_workers(Change("", "whole batches")),
+            {"batch_size": None, "persistent_workers": True},
+        ),
+    ],
+)
+def test_applied_yields_equal_batches_and_restores_the_loader(
+    options: dict[str, Any], change: Change, expected: dict[str, Any]
+) -> None:
+    ours = loader(**options)
+    before = dict(vars(ours))
+    with applied(ours, change) as changed:
+        assert {name: getattr(ours, name) for name in expected} == expected
+        assert same(list(changed), list(loader()))
+    assert vars(ours) == before
+
+
+class Computing(Numbers):
+    """A dataset that computes and returns the size of the thread pools."""
+
+    def __getitem__(self, index: int) -> float:
+        np.ones((400, 400)) @ np.ones((400, 400))
+        return float(max(pool["num_threads"] for pool in threadpool_info()))
+
+
+def begin(worker_id: int) -> None:
+    torch.manual_seed(worker_id)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_thread_pools_are_limited_temporarily(workers: int) -> None:
+    threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
+    init = begin if workers else None
+    ours = DataLoader(Computing(12), 3, num_workers=workers, worker_init_fn=init)
+    with applied(ours, ONE_THREAD) as changed:
+        assert {int(most) for batch in changed for most in batch} == {1}
+    assert ours.worker_init_fn is init
+    assert torch.get_num_threads() == threads
+    assert [pool["num_threads"] for pool in threadpool_info()] == pools
+
+
+class Cores(Numbers):
+    """A dataset that returns the number of cores its process may use."""
+
+    def __getitem__(self, index: int) -> float:
+        return float(len(affinity()))
+
+
+def on_one_core(worker_id: int) -> None:
+    os.sched_setaffinity(0, {min(affinity())})
+
+
+@pytest.mark.skipif(len(affinity()) < 2, reason="only one core")
+def test_pinned_workers_use_all_cores_temporarily() -> None:
+    ours = DataLoader(
+        Cores(12),
+        3,
+        num_workers=2,
+        worker_init_fn=on_one_core,
+        multiprocessing_context="forkserver",  # the change must be picklable
+    )
+    with applied(ours, Change("", "all cores")) as changed:
+        assert {int(cores) for batch in changed for cores in batch} == {len(affinity())}
+    assert {int(cores) for batch in ours for cores in batch} == {1}
+
+
+def test_prefetch_thread_yields_equal_batches_and_ends() -> None:
+    ahead = OneAhead([1, 2, 3])
+    assert (list(ahead), len(ahead)) == ([1, 2, 3], 3)
+    batches = iter(ahead)
+    assert next(batches) == 1
+    batches.close()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (torch.ones(2), torch.ones(2), True),
+        (torch.ones(2), torch.ones(2).double(), False),
+        ({"x": [torch.ones(1), 2]}, {"x": [torch.ones(1), 2]}, True),
+        ({"x": 1}, {"y": 1}, False),
+        ([1], (1,), False),
+        (np.ones(2), np.ones(2), False),  # arrays are not compared
+    ],
+)
+def test_batches_are_equal_if_their_contents_are(one: Any, other: Any, equal: bool) -> None:
+    assert same(one, other) is equal

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from keepfed.errors import KeepfedError
+from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
+from keepfed.measure.diagnosis.differential import preserved
+from keepfed.measure.hook import end
+from tests.measure import datasets as data
+from tests.measure.diagnosis import parallel_kernels
+
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+ROWS = data.KINDS["map-style"]
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    """Fail a test that leaves a process, apart from the helpers of multiprocessing."""
+    before = psutil.Process().children()
+    yield
+    new = [child for child in psutil.Process().children() if child not in before]
+    commands = [" ".join(child.cmdline()) for child in new]
+    assert not [line for line in commands if not any(helper in line for helper in HELPERS)]
+
+
+def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any) -> Diagnosis:
+    return diagnose(loader, step, **{"seconds": 0.2, **options})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [*((kind, 0) for kind in data.KINDS), *((kind, 1) for kind in list(data.KINDS)[:4])],
+)
+def test_diagnose_restores_every_kind_of_loader(kind: str, workers: int) -> None:
+    loader = data.KINDS[kind](num_workers=workers)
+    before = dict(getattr(loader, "__dict__", {}))
+    found = quick(loader, seconds=1 if workers else 0.2).measurements
+    assert found.paces.loader_s > 0
+    assert found.setting.workers == workers
+    samples = data.BATCH if kind == "without batching" else 1
+    if kind != "iterable":  # the length of a stream is known only after an epoch
+        assert found.paces.epoch == data.BATCHES * samples
+    assert dict(getattr(loader, "__dict__", {})) == before
+
+
+@pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
+def test_errors_are_raised_and_the_loader_is_restored(
+    error: type[BaseException], workers: int
+) -> None:
+    def step(batch: Any) -> None:
+        raise error("of the step")
+
+    loader = data.KINDS["persistent"](num_workers=workers)
+    before = dict(vars(loader))
+    with pytest.raises(error, match="of the step"):
+        quick(loader, step, seconds=1)
+    assert vars(loader) == before
+    with pytest.raises(LookupError, match="sample 5 is corrupt"):
+        quick(DataLoader(data.Broken(), 8, num_workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("loader", "step", "says"),
+    [
+        (iter([torch.zeros(4)]), print, "instead of `iter"),
+        (3, print, "`loader` has type int, which cannot be iterated"),
+        ([], print, "yields no batch"),
+        ([torch.zeros(4)], print, "too short for a diagnosis"),
+        ([torch.zeros(4)] * 9, "step", "`step` has type str, but must be a function"),
+        (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0` to see the reason"),
+    ],
+)
+def test_unsuitable_loader_or_step_raises_an_error(
+    loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeepfedError, match=says):
+        quick(loader, step, seconds=0.5)
+    with pytest.raises(KeepfedError, match="must be greater than 0, but is -1"):
+        quick(ROWS(), seconds=-1)
+    monkeypatch.setattr(runs, "GRACE_S", 0.0)
+    with pytest.raises(KeepfedError, match="too few for a diagnosis"):
+        quick(ROWS(), seconds=1e-9)
+
+
+class Wrapped:
+    """A loader that passes on the batches of a `DataLoader`, like webdataset's WebLoader."""
+
+    def __init__(self, loader: DataLoader[Any]):
+        self.stages = [loader]
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.stages[0]
+
+
+def test_diagnose_finds_the_workers_of_a_wrapped_loader() -> None:
+    wrapped = Wrapped(ROWS(num_workers=1))
+    before = dict(vars(wrapped.stages[0]))
+    found = quick(wrapped, prove=True).measurements
+    assert (found.setting.workers, found.setting.kind) == (1, "samples")
+    assert vars(wrapped.stages[0]) == before
+
+
+def test_error_in_the_step_is_raised_with_the_first_batch() -> None:
+    served: list[int] = []
+
+    def loader() -> Iterator[int]:
+        for number in range(1000):
+            served.append(number)
+            yield number
+
+    class Loader:
+        __iter__ = staticmethod(loader)
+
+    with pytest.raises(ZeroDivisionError):
+        quick(Loader(), lambda batch: 1 // 0)
+    assert served == [0]
+
+
+def test_running_persistent_workers_survive_a_diagnosis() -> None:
+    loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
+    list(loader)
+    theirs, before = loader._iterator, dict(vars(loader))
+    with preserved(loader):
+        assert (loader._iterator, loader.timeout) == (None, 60)
+        list(loader)
+        assert len(multiprocessing.active_children()) == 2
+    assert vars(loader) == before
+    assert len(multiprocessing.active_children()) == 1
+    assert len(list(loader)) == 40
+    assert loader._iterator is theirs
+    end(theirs, orderly=False)
+
+
+def test_diagnose_does_not_change_the_random_numbers() -> None:
+    generator = torch.Generator()
+    loader = DataLoader(data.Numbers(40), shuffle=True, generator=generator)
+
+    def seed() -> None:
+        for start in (torch.manual_seed, np.random.seed, random.seed, generator.manual_seed):
+            start(1)
+
+    def draw() -> list[float]:
+        order = [float(batch) for batch in loader]
+        return [*order, float(torch.rand(())), float(np.random.rand()), random.random()]
+
+    seed()
+    expected = draw()
+    seed()
+    with preserved(loader):
+        draw()
+    assert draw() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_multi_threaded_workers_do_not_hang() -> None:
+    run = subprocess.run(
+        [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
+    )
+    assert (run.stdout, run.returncode) == ("1\n", 0), run.stderr

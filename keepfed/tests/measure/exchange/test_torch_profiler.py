@@ -1,0 +1,118 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.data import DataLoader, TensorDataset
+
+from keepfed.measure.exchange import load_profile
+
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def host(name: str, start: float, end: float, *, cat: str = "user_annotation", **args: Any) -> Any:
+    """Return an event of the main thread. Times are microseconds."""
+    place = {"ph": "X", "cat": cat, "name": name, "pid": 77, "tid": 77}
+    return {**place, "ts": 5e9 + start, "dur": end - start, "args": args}
+
+
+def device(name: str, start: float, end: float, launch: int, *, cat: str = "kernel") -> Any:
+    """Return an event of GPU 0, with the stream as its thread."""
+    return {**host(name, start, end, cat=cat, correlation=launch), "pid": 0, "tid": 7}
+
+
+def call(name: str, start: float, launch: int) -> Any:
+    return host(name, start, start + 5, cat="cuda_runtime", correlation=launch)
+
+
+# Handmade events with the categories, names and arguments of Kineto, which writes such files. See
+# libkineto/src/output_json.cpp and docs/traces/after_fix_trace.json in pytorch/kineto.
+TWO_STEPS = (
+    {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "ts": 5e9, "args": {"labels": "GPU"}},
+    host("ProfilerStep#3", 0, 1000),
+    host(NEXT, 10, 400),
+    call("cudaMemcpyAsync", 410, 1),
+    device("Memcpy HtoD (Pinned -> Device)", 420, 500, 1, cat="gpu_memcpy"),
+    host("aten::linear", 510, 540, cat="cpu_op"),
+    call("cudaLaunchKernel", 520, 2),
+    device("ampere_sgemm_128x64_tn", 530, 700, 2),
+    call("cudaLaunchKernel", 550, 3),
+    device("Memset (Device)", 705, 706, 3, cat="gpu_memset"),
+    call("cudaMemcpyAsync", 560, 4),
+    device("Memcpy DtoD (Device -> Device)", 800, 900, 4, cat="gpu_memcpy"),
+    {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 4, "pid": 77, "tid": 77, "ts": 5e9 + 560},
+    call("cudaLaunchKernel", 990, 5),
+    host("ProfilerStep#4", 1000, 2000),
+    host(NEXT, 1010, 1100),
+    device("vectorized_elementwise_kernel", 1150, 1200, 5),
+    call("cudaLaunchKernel", 1300, 6),
+    device("vectorized_elementwise_kernel", 1310, 1400, 6),
+    device("ProfilerStep#4", 1310, 1400, 0, cat="gpu_user_annotation"),
+)
+ON_A_GPU = [
+    ("main", "wait", 0, 0),
+    ("copy", "transfer", 410, 0),
+    ("gpu", "compute", 520, 0),  # a gap of 5 µs is not idle time
+    ("gpu", "compute", 790, 0),
+    ("main", "wait", 1000, 1),
+    ("gpu", "compute", 1140, 0),  # launched by the first step, but executed in the second
+    ("gpu", "compute", 1300, 1),
+]
+WITHOUT_A_LOADER = (  # the profiler marks the steps
+    host("ProfilerStep#0", 0, 100),
+    host("aten::mm", 10, 30, cat="cpu_op"),
+    host("aten::inner", 12, 20, cat="cpu_op"),
+    host("ProfilerStep#1", 100, 200),
+    host("aten::mm", 110, 130, cat="cpu_op"),
+)
+WITHOUT_WORKERS = (  # computing of the loader in the main process counts as waiting
+    host(NEXT.replace("Multi", "Single"), 0, 100),
+    host("aten::stack", 10, 30, cat="cpu_op"),
+    host("aten::mm", 400, 500, cat="cpu_op"),
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "spans"),
+    [
+        (TWO_STEPS, ON_A_GPU),
+        (WITHOUT_A_LOADER, [("cpu", "compute", 0, 0), ("cpu", "compute", 100, 1)]),
+        (WITHOUT_WORKERS, [("main", "wait", 0, 0), ("cpu", "compute", 400, 0)]),
+    ],
+    ids=["GPU", "without a loader", "without workers"],
+)
+def test_events_become_lanes_with_batch_indices(events: Any, spans: Any, tmp_path: Path) -> None:
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    trace = load_profile(tmp_path / "profile.json")
+    assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans
+    assert trace.note.startswith("recorded by torch.profiler, without workers")
+    assert ("no GPU" in trace.note) == (events is not TWO_STEPS)
+    # A schedule skipped the earlier steps, so the first wait is not a start-up.
+    assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS)
+
+
+def test_error_names_a_file_without_a_profile(tmp_path: Path) -> None:
+    cut_short = gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200]
+    for content in (b"no JSON", b"[]", b'{"traceEvents": []}', cut_short):
+        (tmp_path / "broken.json").write_bytes(content)
+        with pytest.raises(ValueError, match=r"broken\.json does not contain a profile\. Write"):
+            load_profile(tmp_path / "broken.json")
+
+
+@pytest.mark.slow
+def test_new_profile_has_waiting_and_computing(tmp_path: Path) -> None:
+    numbers, model = TensorDataset(torch.randn(96, 64)), torch.nn.Linear(64, 64)
+    steps = schedule(wait=1, warmup=1, active=4, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=steps, acc_events=True) as profiler:
+        for (batch,) in DataLoader(numbers, batch_size=16, num_workers=2):
+            with record_function("train"):
+                model(batch).sum().backward()
+            profiler.step()
+    profiler.export_chrome_trace(str(tmp_path / "fresh.json.gz"))
+    trace = load_profile(tmp_path / "fresh.json.gz")
+    assert {*trace.lanes} == {"main", "cpu"}
+    for stage in ("wait", "compute"):
+        assert {s.batch for s in trace.spans if s.stage == stage} >= {0, 1, 2, 3}

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset
+
+from keepfed import private_torch
+from keepfed.errors import KeepfedError
+from keepfed.measure.hook.loader_hook import (
+    Listener,
+    end,
+    get_listeners,
+    listen,
+    missing,
+    reads_whole_batches,
+)
+from tests.measure.datasets import Noted, Numbers, Stream, note_worker
+
+
+class Diary(Listener):
+    """A listener that logs its calls and returns the log with the batch."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name, self.told = name, []
+
+    def worker_started(self, worker_id: int) -> None:
+        self.told = [f"worker {worker_id}"]
+
+    def fetch_begins(self, index: Any) -> None:
+        self.told += [f"fetch {index}"]
+
+    def samples_made(self, samples: Any) -> None:
+        self.told += ["collate"]
+
+    def batch_made(self, batch: Any) -> Any:
+        told, self.told = [*self.told, "made"], []
+        return self.name, told, batch
+
+
+def test_missing_finds_every_name_without_random_numbers() -> None:
+    missing.cache_clear()
+    torch.manual_seed(1)
+    expected = torch.rand(())
+    torch.manual_seed(1)
+    assert missing() == (), "see keepfed/src/keepfed/private_torch.py for the use of each name"
+    assert torch.rand(()) == expected
+
+
+def test_listen_names_what_torch_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = private_torch.Private("its iterator", "_gone.away", "ends well")
+    monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
+    missing.cache_clear()
+    with pytest.raises(KeepfedError, match=r"has no _gone\.away \(ends well\).*newer keepfed"):
+        listen(DataLoader(Numbers(2)), [])
+    missing.cache_clear()
+
+
+@pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_listeners_run_in_the_worker_and_nest(dataset: Any, workers: int) -> None:
+    loader = DataLoader(dataset, batch_size=2, num_workers=workers)
+    ((outer, told, (inner, _, _)),) = listen(loader, [Diary("a"), Diary("b")])
+    assert [word.split()[0] for word in told] == ["worker"] * workers + ["fetch", "collate", "made"]
+    assert (outer, inner) == ("a", "b")
+
+
+def test_listen_calls_and_restores_the_loader_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(loader: Any) -> Iterator[Any]:
+        raise OSError("no more processes")
+
+    loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
+    before = dict(vars(loader))
+    batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
+    assert batches == [[0.0] * 6, [1.0] * 6]
+    assert vars(loader) == before
+    assert [batch.tolist() for batch in loader] == batches  # without listeners
+    monkeypatch.setattr(DataLoader, "__iter__", full)
+    with pytest.raises(OSError, match="no more processes"):
+        listen(loader, [Diary()])
+    assert vars(loader) == before
+
+
+def test_persistent_workers_keep_their_first_listeners() -> None:
+    loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
+    assert get_listeners(loader) == ()
+    diary = Diary()
+    list(listen(loader, [diary]))
+    assert get_listeners(loader) == (diary,)
+    assert [told[-1] for _, told, _ in listen(loader, [])] == ["made", "made"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_end_stops_an_epoch_and_its_workers(workers: int) -> None:
+    batches = iter(DataLoader(Numbers(40), num_workers=workers))
+    next(batches)
+    end(batches)
+    assert not multiprocessing.active_children()
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+def test_subset_reads_whole_batches_if_its_dataset_does() -> None:
+    class Whole(Numbers):
+        def __getitems__(self, indices: list[int]) -> list[float]:
+            return [float(index) for index in indices]
+
+    rows = Whole()
+    parts = [Numbers(), Subset(Numbers(), [1, 2]), rows, Subset(Subset(rows, [1, 2]), [0])]
+    assert [reads_whole_batches(DataLoader(one)) for one in parts] == [False, False, True, True]
+    assert not reads_whole_batches([1, 2])

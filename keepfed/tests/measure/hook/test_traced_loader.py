@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from keepfed.measure.hook import attach_report, detach_report
+from keepfed.measure.hook.traced_loader import traced_batches
+from keepfed.measure.records import Fetch, Row, Sink
+from keepfed.measure.trace import record
+from tests.measure import datasets as data
+
+
+def traced(loader: Any, ids: Any = None) -> tuple[list[Any], Any]:
+    with record() as trace:
+        batches = list(trace.batches(loader, ids=ids))
+    return batches, trace
+
+
+def stages(trace: Any, lane: str) -> set[str]:
+    return {span.stage for span in trace.spans if span.lane == lane}
+
+
+def test_stages_without_workers_are_inside_the_wait_of_main() -> None:
+    batches, trace = traced(DataLoader(data.Marked(), batch_size=4))
+    assert len(batches) == 3
+    assert stages(trace, "main") == {"wait", "read", "decode", "collate"}
+    waits = {s.batch: s for s in trace.spans if s.stage == "wait"}
+    for span in trace.spans:
+        wait = waits[span.batch]
+        assert wait.start_ns <= span.start_ns <= span.end_ns <= wait.end_ns
+    _, unmarked = traced(DataLoader(data.Numbers(), batch_size=4))
+    assert stages(unmarked, "main") == {"wait", "read", "collate"}
+
+
+def test_time_of_another_sink_is_not_collating() -> None:
+    class Slow(Sink):
+        now = 0
+
+        def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
+            self.now += 1000
+            return batch
+
+    slow = Slow()
+    with record(clock=lambda: slow.now) as trace:
+        list(traced_batches(trace, DataLoader(data.Numbers(), 4), sinks=[slow]))
+    collating = [span for span in trace.spans if span.stage == "collate"]
+    assert [span.duration_ns for span in collating] == [0, 0, 0]
+
+
+@pytest.mark.slow
+def test_worker_spans_travel_with_the_batch(start_method: str) -> None:
+    loader = DataLoader(data.Marked(), 4, num_workers=2, multiprocessing_context=start_method)
+    batches, trace = traced(loader)
+    assert [batch.ravel().tolist() for batch in batches] == [[*range(n, n + 4)] for n in (0, 4, 8)]
+    assert stages(trace, "worker 0") == stages(trace, "worker 1") == {"read", "decode", "collate"}
+    assert trace.summary().complete
+    assert sorted(s.batch for s in trace.spans if s.stage == "collate") == [0, 1, 2]
+
+
+EVENTS: Any = {"batch_size": 4, "collate_fn": data.to_dict}
+
+
+@pytest.mark.parametrize(
+    ("loader", "ids", "distinct"),
+    [
+        (DataLoader(data.Stream(), num_workers=2, **EVENTS), None, None),  # unknown
+        (DataLoader(data.Stream(), num_workers=2, **EVENTS), "event_id", 12),
+        (DataLoader(data.Numbers(), **EVENTS), lambda batch: batch["event_id"] % 3, 3),
+        (DataLoader(data.Numbers(), batch_size=None, num_workers=2), None, 12),
+        (DataLoader(data.Numbers(), 4, collate_fn=data.to_slotted, num_workers=2), None, 12),
+        ([list(range(12))], lambda batch: [torch.tensor(7) for _ in batch], 1),
+    ],
+    ids=["iterable", "a key", "a function", "no batching", "slots", "tensors"],
+)
+def test_ledger_counts_samples_and_distinct_ids(
+    loader: Any, ids: Any, distinct: int | None
+) -> None:
+    _, trace = traced(loader, ids)
+    assert (trace.samples, trace.summary().distinct) == (12, distinct)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "sampling"),
+    [
+        (0, {"sampler": torch.tensor([1, 2, 1, 2]), "batch_size": 2}),
+        (2, {"sampler": np.array([1, 2, 1, 2]), "batch_size": 2}),
+        (2, {"batch_sampler": [torch.tensor([1, 2]), torch.tensor([1, 2])]}),
+        (0, {"batch_sampler": np.array([[1, 2], [1, 2]])}),
+    ],
+    ids=["tensors", "numpy integers", "batches of tensors", "batches of numpy"],
+)
+def test_repeated_samples_are_counted_for_every_type_of_index(
+    sampling: dict[str, Any], num_workers: int
+) -> None:
+    _, trace = traced(DataLoader(data.Numbers(), num_workers=num_workers, **sampling))
+    assert (trace.samples, trace.summary().distinct) == (4, 2)
+
+
+def test_persistent_workers_send_spans_only_to_recordings() -> None:
+    loader = DataLoader(data.Marked(), 4, num_workers=2, persistent_workers=True)
+    with record() as first:
+        next(first.batches(loader))
+    assert all(
+        isinstance(batch, torch.Tensor) for batch in loader
+    )  # no reports outside a recording
+    _, second = traced(loader)
+    assert second.summary().complete
+    assert sum(s.stage == "decode" for s in second.spans) == 12
+    older = DataLoader(data.Marked(), 4, num_workers=1, persistent_workers=True)
+    list(older)
+    batches, trace = traced(older)
+    assert [len(batch) for batch in batches] == [4, 4, 4]
+    assert (trace.samples, trace.lanes) == (12, ["main"])
+
+
+@pytest.mark.usefixtures("end_loops")
+def test_error_in_the_dataset_is_raised() -> None:
+    with pytest.raises(LookupError, match="sample 5 is corrupt"):
+        traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))
+
+
+@pytest.mark.parametrize("batch", [(1, ["a"]), ["no mark", 2, 3], torch.ones(3)], ids=str)
+def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *device: tensor + 1)
+    pin_memory: Any = torch.utils.data._utils.pin_memory.pin_memory
+    about = [("a span", 1)], {(1, 2): 3.0}
+    assert detach_report(attach_report(batch, about)) == (batch, about)
+    pinned, told = detach_report(pin_memory(attach_report(batch, about)))
+    assert (str(pinned), told) == (str(pin_memory(batch)), about)
+    assert detach_report(batch) == (batch, None)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batch_numbers_continue_and_notes_appear_once(
+    num_workers: int,
+) -> None:
+    loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)
+    with record() as trace:
+        trace.mention("emulated GPU")
+        for _epoch in range(2):
+            batches = [batch.tolist() for batch in trace.batches(loader)]
+    assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert trace.note == "emulated GPU, emulated tape"
+    assert sorted({s.batch for s in trace.spans if s.stage == "collate"}) == list(range(6))
+    assert trace.summary().distinct == 12

@@ -1,0 +1,72 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
+from keepfed.measure.picture.static import LEFT, LETTERS, MARGIN, RIGHT, WIDTH
+from keepfed.measure.simulate import Pipeline, simulate
+from tests.measure.handmade import naive, span, trace_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(picture):
+    return ElementTree.fromstring(as_svg(picture))
+
+
+def test_svg_has_description_and_correct_widths():
+    picture = Picture([naive(steps=1, load_ms=30, step_ms=10)])
+    root = drawn(picture)
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert title.text.startswith("Naive: the GPU computes 25 %")
+    assert "naive (made by hand): main busy 75 %, gpu busy 25 %." in description.text
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "made by hand" in [element.text for element in root.iter(f"{SVG}text")]
+    patterns = {one.get("id")[8:] for one in root.iter(f"{SVG}pattern")}
+    assert patterns == {*LOOKS, "idle"}
+    for share in (0.75, 0.25):
+        assert f"h{(WIDTH - LEFT - RIGHT) * share:.1f}v" in as_svg(picture)
+
+
+def test_svg_escapes_names_and_has_unique_ids():
+    pages = [drawn(Picture([naive()], [name])) for name in ('<script>"&', "other")]
+    assert '<script>"&' in "".join(pages[0].itertext())
+    one, other = ({element.get("id") for element in page.iter()} - {None} for page in pages)
+    assert not one & other
+
+
+def test_grid_line_does_not_cross_label():
+    parts = list(drawn(Picture([naive(steps=1), naive(steps=3)])))
+    words = next(n for n, part in enumerate(parts) if (part.text or "").startswith("done after"))
+    box, grid = parts[words - 1], [n for n, part in enumerate(parts) if part.get("class") == "line"]
+    assert box.get("class") == "paper"
+    assert max(grid) < words
+    assert 0 < float(parts[words].get("x")) - float(box.get("x")) < float(box.get("width"))
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        trace_of(span("main", "read", 0, 5)),
+        trace_of(),
+        trace_of(span("main", "read", 0, 1), span("gpu", "compute", 1, 2_000)),
+        simulate(Pipeline(read_ms=7, step_ms=4, num_workers=6, steps=2_000, jitter=0.5)),
+    ],
+    ids=["no steps", "nothing", "a lane below 1 %", "many steps"],
+)
+def test_svg_of_any_trace_is_small(trace):
+    drawn(Picture([trace]))
+    assert len(as_svg(Picture([trace]))) < 80_000
+
+
+def test_text_shows_main_stage_of_each_column():
+    slow = naive(steps=1, load_ms=LETTERS // 4 * 3, step_ms=LETTERS // 4)
+    fast = naive(steps=1, load_ms=LETTERS // 4, step_ms=LETTERS // 4)
+    lines = as_text(Picture([slow, fast])).splitlines()
+    assert lines[0].startswith("Naive: the GPU computes 25 %")
+    assert lines[3] == "naive · made by hand"
+    rows = [line[MARGIN:].strip() for line in lines if line.startswith(("main", "gpu"))]
+    assert rows[:2] == ["r" * 43 + "d" * 11, "." * 54 + "#" * 18]
+    assert rows[3] == "." * 18 + "#" * 18  # on the same axis
+    assert "r read" in lines[-1]
+    assert ". GPU idle" in lines[-1]

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.spans import STAGES, busy_share, busy_shares, idle_gaps, lanes
+from keepfed.measure.spans.lanes import MAX_ROWS, place
+from tests.measure.handmade import MS, naive, span, trace_of
+
+
+@pytest.mark.parametrize(
+    ("spans", "places"),
+    [
+        ([("compute", 0, 5), ("compute", 5, 9)], [(0, 0, ""), (0, 0, "")]),
+        (
+            [("wait", 0, 10), ("read", 1, 9), ("decode", 2, 3)],
+            [(0, 0, ""), (0, 1, "wait"), (0, 2, "read")],
+        ),
+        ([("read", 0, 10), ("read", 2, 5)], [(0, 0, ""), (1, 0, "")]),  # two simultaneous reads
+        ([("read", 0, 6), ("decode", 4, 10), ("read", 6, 8)], [(0, 0, ""), (1, 0, ""), (0, 0, "")]),
+    ],
+    ids=["sequential", "nested twice", "same stage", "partial overlap"],
+)
+def test_overlapping_spans_are_nested_or_get_new_rows(spans, places):
+    placed = place([span("main", *one) for one in spans])
+    assert [(p.row, p.depth, p.under) for p in placed] == places
+    many = place([span("storage", "read", start, 100) for start in range(50)])
+    assert max(p.row for p in many) == MAX_ROWS - 1
+
+
+def test_idle_gaps_and_column_shares_match_the_summary():
+    trace = simulate(Pipeline(read_ms=20, step_ms=15, num_workers=2, steps=20, jitter=0.3))
+    summary = trace.summary()
+    idle = sum(end - start for start, end in idle_gaps(trace)) / 1e9
+    assert idle == pytest.approx(summary.idle * summary.total_s)
+    for lane in lanes(trace):
+        shares = busy_shares(lane, (0, trace.end_ns), 97)
+        work = np.delete(shares, STAGES.index("wait"), axis=1)
+        assert work.sum() / 97 * trace.end_ns == pytest.approx(lane.busy_ns())
+        assert lane.name != "gpu" or busy_share(trace, lane) == summary.utilisation
+    assert idle_gaps(trace_of(span("main", "read", 0, 5))) == idle_gaps(trace_of()) == []
+
+
+def test_busy_shares_give_the_time_of_each_stage():
+    main, gpu = lanes(naive(steps=2, load_ms=30, step_ms=10))
+    assert busy_share(naive(steps=2, load_ms=30, step_ms=10), main) == pytest.approx(0.75)
+    busy = busy_shares(gpu, (0, 80 * MS), 4)
+    assert busy.shape == (1, len(STAGES), 4)
+    np.testing.assert_allclose(busy[0, STAGES.index("compute")], [0, 0.5, 0, 0.5])
+    loading = busy_shares(main, (0, 40 * MS), 4)[0]
+    np.testing.assert_allclose(loading[STAGES.index("read")], [1, 1, 0.4, 0])
+    np.testing.assert_allclose(loading[STAGES.index("decode")], [0, 0, 0.6, 0])
+    np.testing.assert_allclose(
+        loading[STAGES.index("wait")], 0, atol=1e-9
+    )  # other spans cover the wait

@@ -1,0 +1,54 @@
+"""`watch` and `diagnose` work even if a script changes the defaults of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from keepfed.measure.diagnosis.differential import diagnose
+from keepfed.measure.diagnosis.fetch_ring import FetchRing
+from keepfed.measure.hook.loader_hook import missing
+from keepfed.measure.watch.loop import watch
+from keepfed.measure.watch.timing import writer
+from keepfed.measure.watch.timing.ring_file import records_folder
+from tests.measure.datasets import Numbers
+
+
+class OnCpu(DataLoader[Any]):
+    """DataLoader with its own tensors on the CPU, because torch cannot read them on "meta"."""
+
+    def _get_iterator(self) -> Any:
+        with torch.device("cpu"):
+            return super()._get_iterator()
+
+
+@pytest.fixture(autouse=True)
+def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(writer, "_writers", [])
+    records_folder.cache_clear()
+    missing.cache_clear()
+    torch.set_default_device("meta")
+    yield
+    torch.set_default_device(None)
+    records_folder.cache_clear()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_default_device_does_not_break_watch(workers: int) -> None:
+    persistent = workers > 0
+    loader = OnCpu(Numbers(), 4, num_workers=workers, persistent_workers=persistent, collate_fn=sum)
+    assert list(watch(loader)) == [6.0, 22.0, 38.0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_default_device_does_not_break_diagnose(workers: int) -> None:
+    loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
+    assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers == workers
+
+
+def test_shared_memory_of_workers_is_on_cpu() -> None:
+    assert FetchRing(2).rows.shape[0] == 2

@@ -1,0 +1,155 @@
+"""Errors in keepfed never reach the watched program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.torch_version import TorchVersion
+from torch.utils.data import DataLoader
+
+from keepfed.measure import hook
+from keepfed.measure.watch.attach import prepare
+from keepfed.measure.watch.loop import watch
+from keepfed.measure.watch.timing import failsafe, step_timer, watching, writer
+from keepfed.measure.watch.timing.ring_file import Observation, RingFile
+from tests.measure.datasets import Broken, Numbers
+from tests.measure.watch.test_step_timer import seen  # noqa: F401  a fixture
+
+TORCH = """
+import sys
+class DataLoader:
+    def _get_iterator(self): return iter([1, 2])
+    def __iter__(self): return self._get_iterator()
+"""
+ITERATORS = """
+class _BaseDataLoaderIter:
+    def __next__(self): return 0
+"""
+LOOP = "from torch.utils.data import dataloader as d\nprint([*d.DataLoader()]); raise SystemExit(3)"
+FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+REMOVED = "import os, shutil\nshutil.rmtree(os.environ['KEEPFED_WATCH'])\n"
+
+
+def _fails(*args: Any, **options: Any) -> Any:
+    raise ZeroDivisionError("a bug in keepfed")
+
+
+@pytest.fixture(autouse=True)
+def _no_error_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failsafe, "_errors", [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+@pytest.mark.parametrize(
+    ("before", "torch", "said"),
+    [
+        (FULL, TORCH + ITERATORS, "File too large"),
+        (REMOVED, TORCH + ITERATORS, "No such file or directory"),
+        ("", TORCH, "_BaseDataLoaderIter"),
+    ],
+    ids=["full", "removed", "other torch"],
+)
+def test_unwatchable_torch_is_imported(before: str, torch: str, said: str, tmp_path: Path) -> None:
+    package = tmp_path / "path" / "torch" / "utils" / "data"
+    package.mkdir(parents=True)
+    (package / "dataloader.py").write_text(torch)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").touch()
+    (tmp_path / "records").mkdir()
+    environment = prepare(tmp_path / "records")
+    environment["PYTHONPATH"] += f":{tmp_path / 'path'}"
+    code = [sys.executable, "-B", "-c", before + LOOP]
+    run = subprocess.run(code, env=environment, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("[1, 2]\n", 3)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("keepfed watch: The program continues unwatched (")
+    assert said in line
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (watching, "get_writer"),
+        (watching, "_meter_of"),
+        (watching, "listen"),
+        (step_timer, "pause"),
+        (step_timer.StepTimer, "_prepare_next"),
+        (step_timer.StepTimer, "_start_iteration"),
+        (step_timer.StepTimer, "_write"),
+        (step_timer.StepTimer, "_skip"),
+        (step_timer.StepTimer, "_count_skipped"),
+        (step_timer.StepTimer, "_end_epoch"),
+        (hook.FetchMeter, "worker_started"),
+        (hook.FetchMeter, "fetch_begins"),
+        (hook.FetchMeter, "samples_made"),
+        (hook.FetchMeter, "batch_made"),
+        (hook.loader_hook._Hook, "pause"),
+    ],
+)
+def test_bug_in_keepfed_never_reaches_loop(
+    owner: Any,
+    name: str,
+    workers: int,
+    seen: Callable[[], list[Observation]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(owner, name, _fails)
+    loader = DataLoader(Numbers(80), 2, num_workers=workers)
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == [[2 * n, 2 * n + 1] for n in range(40)]
+    step_timer.write_down()
+    lines = [
+        line for line in capfd.readouterr().err.splitlines() if line.startswith("keepfed watch: ")
+    ]
+    assert len(lines) <= 1 + (workers > 0)  # at most one line per process
+    assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines)
+
+
+def test_too_old_torch_is_used_unwatched(
+    seen: Callable[[], list[Observation]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr("torch.__version__", TorchVersion("2.3.1"))
+    assert [batch.tolist() for batch in DataLoader(Numbers(3))] == [[0], [1], [2]]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, but" in line
+
+
+def test_error_of_program_is_raised_unchanged(
+    seen: Callable[[], list[Observation]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_timer.StepTimer, "_handle_error", lambda *args: None)
+    iterator = iter(DataLoader(Broken(), batch_size=1))
+    with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:
+        list(iterator)
+    assert raised.traceback[-1].name == "__getitem__"
+    # An earlier test can leave an error that Python still handles. keepfed must not add another.
+    assert raised.value.__context__ is sys.exc_info()[1]
+
+
+@pytest.mark.parametrize("batches", [[1, 2], DataLoader([1, 2], batch_size=None)])
+def test_watch_yields_batches_if_recording_fails(
+    batches: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("keepfed.measure.watch.loop.records_folder", _fails)
+    monkeypatch.setattr(writer, "records_folder", _fails)
+    monkeypatch.setattr(writer, "_writers", [])
+    assert [*watch(batches)] == [*watch(batches)] == [1, 2]
+    assert capsys.readouterr().err.count("continues unwatched") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no blocks")
+def test_ring_file_reserves_disk_space(tmp_path: Path) -> None:
+    file = RingFile(tmp_path / "1.watched", {})
+    state = (tmp_path / "1.watched").stat()
+    assert 512 * state.st_blocks >= state.st_size > 300_000
+    file.add_skipped(1, 0, 0)

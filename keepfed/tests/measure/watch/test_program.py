@@ -1,0 +1,291 @@
+"""Programs that `keepfed watch` runs: most need no torch, those that do take seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keepfed import command
+from keepfed.measure.watch import program, report_later, run_watched
+from keepfed.measure.watch.attach import prepare
+from keepfed.measure.watch.output import claim_folder
+from keepfed.measure.watch.timing.ring_file import RingFile, read_all
+from tests.fixtures import PROJECT
+from tests.measure.watch import handmade, train
+
+TRAIN = Path(train.__file__)
+
+
+def run(code: str, out: Path) -> int:
+    return run_watched([sys.executable, "-c", code], out)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals and permissions")
+def test_watch_ends_as_a_shell_does_and_says_why_nothing_was_seen(
+    tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    seen = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w');"
+    gone = "import os, shutil; shutil.rmtree(os.environ['KEEPFED_WATCH'])"
+    for code, ends, said in (
+        ("pass", 0, "No Python process imported torch. If your training runs in a container"),
+        ("raise SystemExit(3)", 3, "ended with exit code 3 before a Python process imported torch"),
+        ("import os; os.kill(os.getpid(), 15)", 143, "ended with exit code 143"),
+        (seen, 0, "No DataLoader returned a batch. This program builds its batches itself"),
+        (f"{seen} raise SystemExit(5)", 5, "with exit code 5 before a DataLoader returned a batch"),
+        (gone, 0, ""),
+    ):
+        assert run(code, tmp_path / "out") == ends
+        errors = " ".join(capfd.readouterr().err.split())
+        assert said in errors
+        assert errors.count("keepfed watch: ") == bool(said)
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "text").touch()
+    for name, ends in ("no-such-program", 127), (str(tmp_path / "text"), 126):
+        assert command.main(["watch", name]) == ends
+        assert "Could not start" in capfd.readouterr().err
+
+
+def test_sitecustomize_of_program_still_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    asked = "import sys; raise SystemExit(sys.theirs + sum('keepfed-watch' in p for p in sys.path))"
+    assert run(asked, tmp_path) == 1
+
+
+def test_command_line_accepts_program_with_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = []
+
+    def note(program: list[str], out: Path, **options: Any) -> int:
+        ran.append((program, out.name, [name for name in options if options[name]]))
+        return 7
+
+    monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
+    for name in ("RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    assert command.main(["watch", "python", "train.py", "--lines", "--out", "x"]) == 7
+    assert command.main(["watch", "--lines", "--json", "--out", "y", "torchrun", "-m", "a"]) == 7
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    assert command.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
+    assert ran == [
+        (["python", "train.py", "--lines", "--out", "x"], "keepfed-watch", []),
+        (["torchrun", "-m", "a"], "y", ["lines", "as_json"]),
+        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["price"]),
+    ]
+    for verb in "watch", "audit":
+        assert command.main([verb]) == 2
+        assert f"Example: keepfed {verb} python" in capsys.readouterr().err
+
+
+def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
+    made = handmade.loop(count=60)
+    record = RingFile(tmp_path / "1-0.watched", made.about)
+    for place, one in enumerate(made.iterations):
+        number = record.add_iteration(place, one.asked_ns, one.got_ns, 0, made.fetches[place])
+        record.end_iteration(number, one.left_ns)
+    code = (
+        "import sys; from keepfed.command import main; code = main(sys.argv[1:])\n"
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    ends = (
+        "import os, shutil, sys, time; shutil.copy(sys.argv[1], os.environ['KEEPFED_WATCH'])\n"
+        "while time.time() < float(sys.argv[2]): time.sleep(0.01)"
+    )
+    rest = ["--json", sys.executable, "-c", ends, str(tmp_path / "1-0.watched")]
+    watch, end = [sys.executable, "-c", code, "watch", *rest], str(time.time() + 3)
+    runs = [
+        subprocess.Popen([*watch, end, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for name in "abc"
+    ]
+    reports = [json.loads(one.communicate(timeout=100)[0]) for one in runs]
+    assert [one.returncode for one in runs] == [0, 0, 0]
+    folders = {tmp_path / Path(report["page"]).parent for report in reports}
+    assert {folder.name for folder in folders} == {
+        "keepfed-watch", "keepfed-watch-2", "keepfed-watch-3"
+    }  # fmt: skip
+    for report in reports:
+        folder = tmp_path / Path(report["page"]).parent
+        assert (folder / ".gitignore").read_text() == "*\n"
+        assert json.loads((folder / "report.json").read_text("utf-8")) == report
+        assert report["loaders"][0]["cause"] == "storage"
+        assert report_later(folder) == report
+    assert {report["command"][-1] for report in reports} == {*"abc"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other paths")
+def test_watched_program_sees_no_package_of_keepfed(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom importlib.util import find_spec\n"
+        "names = 'torch', 'numpy', 'psutil', 'course_utils', 'tests', 'keepfed'\n"
+        "print(*filter(find_spec, names), sys.path)\n"
+        "own = [m for name, m in sys.modules.items() if name.startswith('keepfed.')]\n"
+        "values = [v for m in own for v in vars(m).values() if hasattr(v, '__code__')]\n"
+        "codes = [v.__code__ for v in values if v.__module__.startswith('keepfed')]\n"
+        "print(len(codes) > 9, {code.co_filename[0] for code in codes}, file=sys.stderr)\n"
+    )
+    said = [
+        subprocess.run(
+            [tmp_path / "venv" / "bin" / "python", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for environment in (None, prepare(tmp_path))
+    ]
+    plain, watched = (one.stdout for one in said)
+    assert watched == f"keepfed {plain}"
+    # coverage counts no file whose name begins with "<"
+    assert [one.stderr for one in said] == ["False set()\n", "True {'<'}\n"]
+
+
+KEEPFED = "import sys\nfrom keepfed.command import main\nsys.exit(main(sys.argv[1:]))"
+
+
+def test_record_is_kept_if_the_report_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    seen = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
+    with monkeypatch.context() as broken:
+        broken.delattr(program, "read_all")
+        assert run(seen, tmp_path / "out") == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Could not create the report (NameError: " in said
+    record = said.rpartition("keepfed watch --report ")[2]
+    for _ in range(2):
+        assert command.main(["watch", "--report", record]) == 0
+        assert "with exit code 5 before a DataLoader returned a batch" in capsys.readouterr().out
+        facts = Path(record, program.RECORD)  # a newer version may know more
+        facts.write_text(json.dumps({**json.loads(facts.read_text()), "new": 1}))
+    shutil.rmtree(record)
+    (tmp_path / "report.json").write_text("{", "utf-8")
+    for folder, problem in (tmp_path, "is damaged"), (tmp_path / "none", "contains no report"):
+        assert command.main(["watch", "--report", str(folder)]) == 1
+        assert problem in capsys.readouterr().err
+
+
+def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert claim_folder(tmp_path / "out") == (tmp_path / "out", [])
+    (tmp_path / "out-2").touch()
+    folder, earlier = claim_folder(tmp_path / "out")
+    assert (folder.name, [one.name for one in earlier]) == ("out-3", ["out-2", "out"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+def test_program_runs_unwatched_on_full_disk(tmp_path: Path) -> None:
+    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{KEEPFED}"
+    ending = [sys.executable, "-c", "print(1); raise SystemExit(5)"]
+    watch = [sys.executable, "-B", "-c", full, "watch", "--out", str(tmp_path / "out"), *ending]
+    run = subprocess.run(watch, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("1\n", 5)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("keepfed watch: The program continues unwatched (")
+
+
+def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
+    keepfed = [sys.executable, "-m", "keepfed.command", "watch", "--out", str(out)]
+    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    launch = [*keepfed, sys.executable, *(["-m", *torchrun] if ranks > 1 else [])]
+    return subprocess.Popen(
+        [*launch, str(TRAIN), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ending", ["raise", "kill", "interrupt", "terminate"])
+def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) -> None:
+    rest = ["forever"] if ending in ("interrupt", "terminate") else [ending]
+    # Without workers, because Python loses an interrupt during a fork, watched or not.
+    workers = 0 if ending == "interrupt" else 2
+    watched = started(str(workers), *rest, out=tmp_path)
+    assert watched.stdout is not None
+    for line in watched.stdout:  # the script prints a line after each epoch
+        if line.startswith("epoch 3"):
+            break
+    if ending == "interrupt":
+        os.killpg(watched.pid, signal.SIGINT)  # as Ctrl-C does
+    if ending == "terminate":
+        watched.send_signal(signal.SIGTERM)
+    _, errors = watched.communicate(timeout=120)
+    code = {"raise": 1, "kill": 137, "terminate": 143}.get(ending)
+    assert watched.returncode == code or (code is None and watched.returncode in (1, 130))
+    told = rf"^Numbers, batch 4, {workers or 'no'} workers, at train\.py:\d+\n  \d\d+ batches in"
+    assert re.search(told, errors, re.M)
+    assert (tmp_path / "report.html").stat().st_size < 200_000
+    assert '"traceEvents"' in (tmp_path / "trace.json").read_text()
+
+
+@pytest.mark.full
+def test_watch_finds_slow_rank_and_keeps_output(
+    tmp_path: Path,
+) -> None:
+    said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
+    assert "Rank 1 delays the others" in errors
+    assert re.search(r"^  rank 0: .*\n(.*\n)+  rank 1: ", errors, re.M)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    plain = subprocess.run(
+        [*torchrun, str(TRAIN), "1", "slow rank 1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert sorted(said.splitlines()) == sorted(plain.stdout.splitlines())
+    assert said.count("epoch") == 8
+
+
+@pytest.mark.slow
+def test_watched_script_computes_identical_losses(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    watched = subprocess.run(
+        [sys.executable, str(TRAIN), "1"], capture_output=True, text=True, env=prepare(tmp_path)
+    )
+    train.main(1, "")
+    assert watched.stdout == capsys.readouterr().out != ""
+    (seen,) = read_all(tmp_path)
+    assert (seen.totals.iterations, seen.totals.epochs, seen.totals.cores > 0) == (96, 4, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lines_of_a_watched_program_are_named(tmp_path: Path, workers: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from torch.utils.data import DataLoader\n"
+        "from tests.measure.stacks.slow_dataset import Slow, step\n"
+        "if __name__ == '__main__':\n"
+        f"    for batch in DataLoader(Slow(), 8, num_workers={workers}):\n"
+        "        step(batch)\n",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "keepfed.command", "watch", "--lines", "--out", "seen"]
+    environment = os.environ | {"PYTHONPATH": PROJECT}
+    ran = subprocess.run(
+        [*command, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    said = " ".join(ran.stderr.split())
+    assert "is spent in `time.sleep`, called at slow_dataset.py:16" in said, said
+    assert (tmp_path / "seen" / "report.html").exists()

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from keepfed.measure.watch import report
+from keepfed.measure.watch.report import findings
+from tests.measure.watch.handmade import MS, loop
+
+
+def test_storage_bound_loader_gets_more_workers() -> None:
+    said = " ".join(findings([loop()]).split())
+    assert said.startswith("Try first: num_workers=8. Loader: Events, batch 32, 2 workers")
+    assert "100 batches in 1 epoch: 800 ms in next(), 200 ms in the loop body, 80 % of" in said
+    assert "One iteration takes 10 ms, including a wait of 8.0 ms." in said
+    assert "Storage: of the 10 ms that a fetch takes, a worker" in said
+
+
+@pytest.mark.parametrize(("wait", "at_best"), [(0.2, "no faster"), (1.5, "1.1 times as fast")])
+def test_fast_loader_is_left_alone(wait: float, at_best: str) -> None:
+    said = " ".join(findings([loop(wait=wait, work=20.0)]).split())
+    assert said.startswith("Leave the loaders alone")
+    assert said.count(f"An infinitely fast loader would make this loop {at_best}.") == 2
+
+
+def test_report_mentions_loss_at_start_of_epochs() -> None:
+    said = " ".join(findings([loop(wait=0.1, work=10.0, first=3000.0, persistent=True)]).split())
+    assert said.startswith("Look first at the start of each epoch.")
+    assert "75 % of the time lost One iteration takes 10 ms, including a wait of 100 µs." in said
+    assert "Most of the lost time is the wait for the first batches of an epoch." in said
+    assert "no faster" not in said
+
+
+def test_persistent_workers_speed_up_later_epochs() -> None:
+    said = " ".join(findings([loop(wait=0.1, work=9.0, first=5000.0, fetch=4.0)]).split())
+    assert "Change: persistent_workers=True. Predicted gain: each epoch after the first be" in said
+    assert "becomes 6.5 times as fast" in said
+
+
+def test_report_on_busy_machine_promises_no_gain() -> None:
+    waiting = loop(wait=8.0, work=20.0, fetch=28.0)
+    fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}
+    said = " ".join(findings([replace(waiting, fetches=fetches)]).split())
+    assert said.startswith("Run this again while no other program computes.")
+    assert "All cores were busy, so the report cannot tell whether the loader keeps up." in said
+    assert "times as fast" not in said
+
+
+def test_report_names_change_with_small_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "WORTHWHILE_GAIN", 100.0)
+    said = " ".join(findings([loop()]).split())
+    assert "but expect only a small gain. Loader: Events" in said
+    assert "Change with a small gain: num_workers=" in said
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_report_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = findings([loop(rank=rank, ranks=2, pid=rank) for rank in range(2)], others_cores=1.3)
+    assert max(map(len, said.splitlines())) <= width
+
+
+def test_report_starts_with_busy_machine() -> None:
+    said = findings([loop()], others_cores=1.3)
+    assert said.startswith("Other programs kept 1.3 of ")
+    assert "\n\nTry first: num_workers=8." in said
+    assert "Other programs" not in findings([loop()], others_cores=0.2)
+
+
+def test_report_gives_range_of_gain_if_parts_of_run_differ() -> None:
+    even = loop(count=400)
+    assert "parts of the run" not in findings([even])
+    later = [  # the step is slower in the second half
+        one._replace(left_ns=one.left_ns + 2 * MS * (one.number >= 200)) for one in even.iterations
+    ]
+    said = " ".join(findings([replace(even, iterations=later)]).split())
+    low, high = re.findall(r"\(([\d.]+) to ([\d.]+) in different parts of the run\)", said)[0]
+    assert float(low) < float(high)
+
+
+def test_report_says_that_loading_slows_down() -> None:
+    slower = {number: 5 + number / 10 for number in range(200)}
+    said = " ".join(findings([loop(count=200, slow=slower)]).split())
+    assert "a fetch takes 7.5 ms early in the run, but 22 ms late in it" in said
+    uneven = {number: 5 + (number % 50) for number in range(200)}
+    for steady in (loop(count=200), loop(count=200, slow=uneven), loop(count=30, slow=slower)):
+        assert "slows down" not in findings([steady])

@@ -1,0 +1,105 @@
+"""Entries of the field guide are complete, and messages, titles and words find them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keepfed.field_guide import ANY, TOPICS, Entry, entries, look_up
+
+ENTRIES = [pytest.param(entry, id=name) for name, entry in entries().items()]
+each = pytest.mark.parametrize("entry", ENTRIES)
+
+
+@each
+def test_entry_is_complete(entry: Entry) -> None:
+    assert entry.topic in TOPICS
+    assert all([entry.title, entry.why, entry.fix])
+    assert bool(entry.no_program) != all([entry.program, entry.prints, entry.prints_fixed])
+    assert not entry.title.endswith(".")
+    assert entry.why.endswith((".", ".)"))
+    assert all(step.endswith(".") for step in entry.fix)
+    assert re.fullmatch(r"\d\d", entry.notebook)
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in entry.threads)
+    assert {line[:1] for line in entry.program.splitlines()} <= {"", " ", "+", "-"}
+    assert entry.faulty != entry.fixed or entry.no_program
+
+
+@each
+def test_messages_and_title_find_their_entry(entry: Entry) -> None:
+    for message in entry.messages:
+        for what in ("7", "some_name"):
+            log = f"Epoch 3:  12%\r\x1b[31m{message.replace(ANY, what)}\x1b[0m\nand more\n"
+            found = look_up(log)
+            assert entry in found or entry.rank > found[0].rank
+            assert look_up(f"word: {message}")
+    assert entry in look_up(entry.title)
+
+
+def test_programs_pass_ruff(tmp_path: Path) -> None:
+    for entry in entries().values():
+        (tmp_path / f"{entry.name}_faulty.py").write_text(entry.faulty, "utf-8")
+        (tmp_path / f"{entry.name}_fixed.py").write_text(entry.fixed, "utf-8")
+    ruff = [sys.executable, "-m", "ruff"]
+    width = ["--isolated", "--line-length", "100"]
+    select = [*width, "--select", "E,F,I,UP", "--ignore", "E402,F401"]
+    for command in (["check", *select], ["format", "--check", *width]):
+        done = subprocess.run(
+            [*ruff, *command, str(tmp_path)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("Bus error", "shm_full"),
+        ("same random numbers", "same_random_numbers"),
+        ("the same order in every epoch", "same_order"),
+        ("Trying to resize storage", "unequal_shapes"),
+        ("the DataLoader is stuck", "unpicklable_sample"),
+        ("duplicates", "duplicate_samples"),
+        # what `keepfed audit` prints
+        ("repeated samples", "repeated_samples"),
+        ("duplicated samples", "duplicate_samples"),
+        ("unmixed batches", "unmixed_batches"),
+        ("NaN in a batch", "nan_in_batch"),
+        ("same order", "same_order"),
+        ("stale epoch", "stale_epoch"),
+        ("ranks overlap", "overlapping_ranks"),
+        ("uneven ranks", "uneven_ranks"),
+        ("validation leak", "validation_leak"),
+        # what people say
+        ("gpu idle", "waiting_gpu"),
+        ("my GPU utilization is low", "waiting_gpu"),
+        ("epoch never ends", "uneven_ranks"),
+        ("loss goes up after resume", "lost_position"),
+        ("second epoch is much faster", "warm_cache"),
+        ("memory keeps growing every epoch", "copied_strings"),
+        ("training stuck at first batch", "timed_out"),
+        ("same augmentation in every worker", "same_random_numbers"),
+        ("all ranks see the same data", "overlapping_ranks"),
+        ("my validation accuracy depends on batch size", "mean_of_means"),
+        ("worker_killed", "worker_killed"),
+    ],
+)
+def test_words_and_parts_of_messages_find_an_entry(words: str, name: str) -> None:
+    assert name in [entry.name for entry in look_up(words)]
+
+
+@pytest.mark.parametrize("words", ["how do I cook rice", "learning rate too high", "?", "the"])
+def test_words_about_something_else_find_no_entry(words: str) -> None:
+    assert look_up(words) == []
+
+
+def test_consequence_is_listed_only_if_nothing_else_matches() -> None:
+    general = "RuntimeError: DataLoader worker (pid(s) 17) exited unexpectedly"
+    special = "AttributeError: Can't get attribute 'Events' on <module '__main__' (built-in)>"
+    assert [entry.name for entry in look_up(general)] == ["worker_exited"]
+    assert [entry.name for entry in look_up(f"{special}\n{general}")] == ["class_in_notebook"]
+
+
+def test_message_parts_that_are_far_apart_do_not_match() -> None:
+    assert look_up("Error: Timed out waiting" + " and so on" * 100 + "ms for recv operation") == []
