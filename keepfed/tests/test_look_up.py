@@ -44,7 +44,8 @@ def test_programs_pass_ruff(tmp_path: Path) -> None:
         (tmp_path / f"{entry.name}_fixed.py").write_text(entry.fixed, "utf-8")
     ruff = [sys.executable, "-m", "ruff"]
     width = ["--isolated", "--line-length", "100"]
-    select = [*width, "--select", "E,F,I,UP", "--ignore", "E402,F401"]
+    packages = 'lint.isort.known-first-party = ["course_utils", "keepfed"]'
+    select = [*width, "--config", packages, "--select", "E,F,I,UP", "--ignore", "E402,F401"]
     for command in (["check", *select], ["format", "--check", *width]):
         done = subprocess.run(
             [*ruff, *command, str(tmp_path)], capture_output=True, text=True, check=False

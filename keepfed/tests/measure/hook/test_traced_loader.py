@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,10 +119,11 @@ def test_persistent_workers_send_spans_only_to_recordings() -> None:
     assert (trace.samples, trace.lanes) == (12, ["main"])
 
 
-@pytest.mark.usefixtures("end_loops")
 def test_error_in_the_dataset_is_raised() -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))
+    for worker in multiprocessing.active_children():  # else torch waits for them at some later time
+        worker.kill()
 
 
 @pytest.mark.parametrize("batch", [(1, ["a"]), ["no mark", 2, 3], torch.ones(3)], ids=str)
