@@ -1,6 +1,6 @@
 """Samples in tar shards: write them, read them from anywhere, stream each exactly once."""
 
-from course_utils.loading.shards.read import open_shards, read_members, stream_shards
+from course_utils.loading.shards.read import stream_shards
 from course_utils.loading.shards.samples import (
     decode_event,
     decode_image,

@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, count, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -92,27 +92,25 @@ def url_of(path: PurePath) -> str:
     return f"file://{text}" if text.startswith("//") else f"file:{text}"
 
 
-def read_list(text: str | bytes, place: str, query: str = "") -> list[Shard]:
-    """Return the shards of the `shards.json` in `place`, with their full URLs.
+def read_list(text: str | bytes, folder: str) -> list[Shard]:
+    """Return the shards of a `shards.json`, with their full URLs.
 
     Args:
         text: Contents of the file.
-        place: Its folder, without a trailing "/". Messages show it.
-        query: End of each URL, such as "?token=...". Messages do not show it.
+        folder: Its folder, without a trailing "/".
 
     Raises:
-        ValueError: If the text is not a list of shards.
+        ValueError: If the text is not a complete list of shards.
     """
     try:
-        entries = [Shard(**entry) for entry in json.loads(text)["shards"]]
-        whole = all(shard.samples is not None and shard.bytes is not None for shard in entries)
+        shards = [Shard(**entry) for entry in json.loads(text)["shards"]]
+        if not shards or any(None in (shard.samples, shard.bytes) for shard in shards):
+            raise ValueError("an entry is missing")
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"{place}/{LIST} is not a list of shards. Write the shards again."
+            f"{folder}/{LIST} is not a complete list of shards. Write the shards again."
         ) from error
-    if not entries or not whole:
-        raise ValueError(f"{place}/{LIST} is incomplete. Write the shards again.")
-    return [Shard(f"{place}/{at.url}{query}", at.samples, at.bytes, at.crc32) for at in entries]
+    return [replace(shard, url=f"{folder}/{shard.url}") for shard in shards]
 
 
 def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
@@ -120,9 +118,11 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
-            counting = _CountingWriter(file)
+            counting, number = _CountingWriter(file), 0
             with webdataset.TarWriter(counting, mtime=0) as writer:
-                number = sum(1 for sample in samples if _put(writer, sample) is not None)
+                for sample in samples:
+                    _put(writer, sample)
+                    number += 1
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -131,14 +131,9 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     return Shard(path.name, number, counting.bytes, counting.crc32)
 
 
-def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> int | None:
-    """Write one sample, and return its bytes.
-
-    Raises:
-        ValueError: If webdataset cannot encode a field.
-    """
+def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> None:
     try:
-        size: int | None = writer.write(dict(sample))
+        writer.write(dict(sample))
     except OSError:
         raise
     except Exception as error:  # each encoder has its own errors
@@ -147,7 +142,6 @@ def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> int | None:
             f"A field of the sample {sample['__key__']!r} ({fields}) cannot be encoded: {error}. "
             "Give bytes, or a value that fits the ending, such as an array for npy."
         ) from error
-    return size
 
 
 class _CountingWriter:
@@ -164,34 +158,24 @@ class _CountingWriter:
 
 def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Reject samples that a reader would merge, truncate or lose; stores all keys."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     for number, sample in enumerate(samples):
         key = sample.get("__key__")
         if not isinstance(key, str) or not key:
             raise ValueError(f"Sample {number} has no __key__. Give each sample a unique string.")
-        if "." in key.rpartition("/")[2]:
-            raise ValueError(
-                f"The key {key!r} contains a dot, where readers would cut it. Remove the dot."
-            )
-        if key in seen:
-            raise ValueError(f"The key {key!r} is used twice. Give each sample a unique key.")
         fields = [field for field in sample if not field.startswith("__")]
-        if not fields:
-            raise ValueError(f"Sample {key!r} has no field. Add one, such as 'npy'.")
-        for field in fields:
-            _check_field(field, key)
-        seen.add(key)
+        problems = {
+            "its key contains a dot, where readers would cut it": "." in key.rpartition("/")[2],
+            "its key was used before": key in keys,
+            "it has no field, such as 'npy'": not fields,
+            "webdataset ignores fields that begin with _": {"_"} & {name[:1] for name in fields},
+            "readers use lower case for its fields": fields != [name.lower() for name in fields],
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise ValueError(
+                    f"The sample {key!r} ({', '.join(fields)}) would not be read back as it is: "
+                    f"{problem}. Choose other names."
+                )
+        keys.add(key)
         yield sample
-
-
-def _check_field(field: str, key: str) -> None:
-    if field.startswith("_"):
-        raise ValueError(
-            f"The field {field!r} of sample {key!r} begins with _, so webdataset would ignore "
-            "it. Choose a different name."
-        )
-    if field != field.lower():
-        raise ValueError(
-            f"The field {field!r} of sample {key!r} would be read as {field.lower()!r}. Write it "
-            "in lower case."
-        )

@@ -1,5 +1,6 @@
 """Reading shards to their last byte, over broken connections, or with a precise error."""
 
+import pickle
 import tarfile
 import threading
 import traceback
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from webdataset.tariterators import group_by_keys
 
-from course_utils.hardware.object_store import ObjectStore, object_store
-from course_utils.loading.shards import open_shards, read_members, stream_shards, write_shards
+from course_utils.hardware.object_store import object_store
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from course_utils.loading.shards import read as module
+from tests.loading.stream.ranks import event_ids, load
 
 KEYS = [f"{number:03d}" for number in range(40)]
 SIZE = 50_000  # bytes per sample
@@ -31,13 +33,6 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def breaking(shards: Path) -> Iterator[ObjectStore]:
-    """Return a store that breaks off the first answer after 300,000 bytes."""
-    with object_store(shards, None, break_after=300_000) as store:
-        yield store
-
-
 @pytest.fixture(autouse=True)
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Use requests of 500,000 bytes, and list the delays between attempts instead of waiting."""
@@ -47,41 +42,37 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def samples(url: object, listed: dict[str, int] | None = None, **options: Any) -> Iterator[Any]:
-    """Yield the samples in a shard, described by entries of a list if given."""
-    opened = open_shards([{"url": str(url), **(listed or {})}], **options)
-    found: Iterator[Any] = group_by_keys(read_members(opened))
-    return found
+def samples(url: object, **options: Any) -> Iterator[Any]:
+    return iter(stream_shards([str(url)], shuffle_shards=False, buffer=1, **options))
 
 
-def read(url: object, listed: dict[str, int] | None = None, **options: Any) -> list[str]:
-    return [sample["__key__"] for sample in samples(url, listed, **options)]
+def read(url: object, **options: Any) -> list[str]:
+    return [sample["__key__"] for sample in samples(url, **options)]
 
 
-@pytest.mark.parametrize("request_bytes", [77, 1000, 10_240, 10**8])
 def test_every_size_of_request_gives_the_same_samples(
-    request_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_REQUEST_BYTES", request_bytes)
     written = [{"__key__": f"{number}", "bin": bytes([number]) * 700} for number in range(9)]
     (path,) = write_shards(written, tmp_path, per_shard=9)
-    assert [sample["bin"] for sample in samples(path)] == [sample["bin"] for sample in written]
+    for request_bytes in (77, 1000, 10_240, 10**8):
+        monkeypatch.setattr(module, "_REQUEST_BYTES", request_bytes)
+        found = [sample["bin"] for sample in samples(path)]
+        assert found == [sample["bin"] for sample in written], request_bytes
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+    assert read(tmp_path / "empty.tar") == []
 
 
-def test_reading_resumes_after_a_broken_connection(
-    breaking: ObjectStore, waited: list[float]
-) -> None:
-    assert read(f"{breaking.url}/shard-000000.tar", headers=breaking.headers) == KEYS
-    counters = breaking.counters()
-    assert waited == [0.1]
-    assert counters.broken == 1
-    assert counters.requests == 1 + 1 + 4  # the broken one, its half, the rest
-    assert counters.lookups == 1
-
-
-def test_reading_resumes_after_a_restart_or_names_the_byte(
+def test_reading_resumes_after_a_broken_connection_and_a_restart(
     shards: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with object_store(shards, None, break_after=300_000) as store:
+        url = f"{store.url}/shard-000000.tar"
+        assert read(url, headers=store.headers) == KEYS
+        counters = store.counters()
+        assert (counters.broken, counters.requests, counters.lookups) == (1, 1 + 5, 1)
+        assert waited == [0.1]
     with object_store(shards, None) as store:
         url = f"{store.url}/shard-000000.tar"
         found = samples(url, headers=store.headers)
@@ -90,22 +81,9 @@ def test_reading_resumes_after_a_restart_or_names_the_byte(
         message = rf"{url} from byte 500,000 failed 5 times \(.+\)\. Check that"
         with pytest.raises(ConnectionError, match=message):
             list(found)
-        assert waited == [0.1, 0.2, 0.4, 0.8]
-
+        assert waited == [0.1, 0.1, 0.2, 0.4, 0.8]
         monkeypatch.setattr(module, "sleep", lambda seconds: store.restart())
         assert read(url, headers=store.headers) == KEYS
-
-
-def test_wrong_token_and_wrong_url_fail_immediately(
-    breaking: ObjectStore, waited: list[float]
-) -> None:
-    url = f"{breaking.url}/nothing.tar"
-    with pytest.raises(PermissionError, match=r"without the right token or key\. Check the"):
-        stream_shards(breaking.url, headers={"Authorization": "Bearer wrong"})
-    for listed in ({}, {"bytes": 1000}):
-        with pytest.raises(FileNotFoundError, match=rf"{url} does not exist\. Check the URL"):
-            read(url, listed, headers=breaking.headers)
-    assert waited == []
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -143,48 +121,43 @@ def test_server_without_range_works_for_complete_shards(
     shards: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(shards) as url:
-        with pytest.raises(
-            UnsupportedOperation, match=r"Use a server that supports Range requests\.$"
-        ):
+        with pytest.raises(UnsupportedOperation, match=r"server that supports Range requests\.$"):
             read(url)
         monkeypatch.setattr(module, "_REQUEST_BYTES", 10**7)
         assert read(url) == KEYS
     assert waited == []
 
 
-def stays_away(store: ObjectStore) -> None:
-    stream = stream_shards(f"{store.url}/?token={store.token}")
-    store.kill()
-    read(stream.shards[0].url, {"bytes": 1000})
-
-
-@pytest.mark.parametrize(
-    "fails",
-    [
-        lambda store: stream_shards(f"{store.url}/nothing/?token={store.token}"),
-        lambda store: read(store.url_of("shard-000000.tar"), {"bytes": 10**7}),
-        lambda store: read(store.url_of("shard-000000.tar"), {"crc32": 1}),
-        lambda store: read(store.url_of("shards.json")),
-        stays_away,
-    ],
-    ids=["missing folder", "shorter than listed", "checksum", "no tar", "stays away"],
-)
-def test_messages_do_not_contain_the_token(
-    fails: Callable[[ObjectStore], None], breaking: ObjectStore
-) -> None:
-    with pytest.raises(OSError, match="http://") as error:
-        fails(breaking)
+def refused(error: type[Exception], read_it: Callable[[], object], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        read_it()
     # a worker's error reaches the main process with its full traceback
-    assert breaking.token not in "".join(traceback.format_exception(error.value))
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_status_is_reported_without_the_url_of_the_token(shards: Path) -> None:
+def test_errors_are_final_or_repeated_and_never_show_the_token(
+    shards: Path, waited: list[float], tmp_path: Path
+) -> None:
+    with object_store(shards, None) as store:
+        options, query = {"headers": store.headers}, "?token=secret"
+        wrong = {"headers": {"Authorization": "Bearer secret"}}
+        key = r"denied without the right token or key\. Check the"
+        refused(PermissionError, lambda: stream_shards(store.url, **wrong), key)
+        refused(PermissionError, lambda: read(f"{store.url}/shard-000000.tar{query}"), key)
+        gone = rf"^{store.url}/nothing.tar does not exist\. Check the URL"
+        address = f"{store.url}/nothing.tar{query}"
+        refused(FileNotFoundError, lambda: read(address, **options), gone)
+        assert waited == []
+        other = f"{store.url}/shards.json{query}"
+        refused(OSError, lambda: read(other, **options), r"shards\.json is truncated or corr")
     message = r"failed 5 times \(503, message='Busy', url='http[^?]*tar'\)\. Check that the server"
     with serving(shards, Busy) as url:
-        address = f"{url}?token=abc"  # a line that tracebacks do not quote
-        with pytest.raises(ConnectionError, match=message) as error:
-            read(address, {"bytes": 1000})
-    assert "abc" not in "".join(traceback.format_exception(error.value))
+        stream = stream_shards([f"{url}?token=secret"])
+        refused(ConnectionError, lambda: list(stream), message)
+    refused(FileNotFoundError, lambda: stream_shards("nowhere"), r"nowhere/shards\.json does not")
+    refused(ValueError, lambda: stream_shards([]), "no shards to stream")
+    (tmp_path / "a.tar").write_bytes(b"<!doctype html>" * 100)
+    refused(OSError, lambda: read(tmp_path / "a.tar"), r"a\.tar is not a plain .* but a web page")
 
 
 def cut(content: bytearray, at: int) -> None:
@@ -207,33 +180,23 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_shard_raises_an_error(damage: str, shards: Path, tmp_path: Path) -> None:
-    content, copy = bytearray((shards / "shard-000000.tar").read_bytes()), tmp_path / "copy.tar"
-    change, at = DAMAGE[damage]
-    change(content, at)
-    copy.write_bytes(content)
-    with pytest.raises(
-        OSError, match=r"copy\.tar is truncated or corrupted near byte [\d,]+\. Write"
-    ):
-        read(copy)
-    if damage in ("cut between samples", "flip in a header"):  # Python's tarfile accepts it
-        with tarfile.open(copy, "r|") as archive:
-            assert len(list(archive)) == 20
-
-
-def test_empty_shard_serves_no_samples(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "empty.tar", "w"):
-        pass
-    assert read(tmp_path / "empty.tar") == []
+def test_damaged_shard_raises_an_error(shards: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.tar"
+    for damage, (change, at) in DAMAGE.items():
+        content = bytearray((shards / "shard-000000.tar").read_bytes())
+        change(content, at)
+        copy.write_bytes(content)
+        with pytest.raises(OSError, match=r"copy\.tar is truncated or corrupted near byte [\d,]+"):
+            pytest.fail(f"{damage}: {len(read(copy))} samples")
+        if damage in ("cut between samples", "flip in a header"):  # Python's tarfile accepts it
+            with tarfile.open(copy, "r|") as archive:
+                assert len(list(archive)) == 20
 
 
 def test_list_detects_flipped_bits_and_shorter_files(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "shards.json").write_bytes((shards / "shards.json").read_bytes())
-    shard, content = (
-        tmp_path / "shard-000000.tar",
-        bytearray((shards / "shard-000000.tar").read_bytes()),
-    )
+    shard = tmp_path / "shard-000000.tar"
+    content = bytearray((shards / "shard-000000.tar").read_bytes())
     flip(content, 1_000_000)
     shard.write_bytes(content)
     assert len(list(stream_shards(shard))) == 40  # not detected without the list
@@ -247,3 +210,31 @@ def test_list_detects_flipped_bits_and_shorter_files(shards: Path, tmp_path: Pat
         stream = stream_shards(store.url, headers=store.headers)
         with pytest.raises(OSError, match=r"Cannot read .* from byte 1,000,000: .*download it"):
             list(stream)
+
+
+def test_pattern_list_and_folder_give_the_same_events_with_one_request_a_shard(
+    events_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shards"
+    paths = write_shards(event_samples(events_folder), folder, per_shard=47)
+    whole, pattern = stream_shards(folder), f"{folder}/shard-{{000000..000012}}.tar"
+    expected = [sample["__key__"] for sample in whole]
+    for urls in (pattern, paths):
+        assert [sample["__key__"] for sample in stream_shards(urls)] == expected
+    assert len(whole) == 600
+    with pytest.raises(TypeError, match=r"Pass the folder that contains their shards\.json"):
+        len(stream_shards(pattern))
+
+    decoded: list[str] = []
+    stream = stream_shards(folder, buffer=100, decode=lambda event: decoded.append(event))
+    next(iter(stream))
+    assert len(decoded) == 1  # the buffer contains bytes
+
+    storage = slow_storage(folder, "laptop SSD", cache_mb=0)
+    for num_workers in (0, 2):
+        stream = pickle.loads(pickle.dumps(stream_shards(folder, fs=storage, decode=decode_event)))
+        storage.reset_counters()
+        assert sorted(event_ids(load(stream, num_workers))) == list(range(600))
+        counters = storage.counters()
+        assert (counters.requests, counters.opens) == (13, 13)
+        assert counters.bytes_read == sum(path.stat().st_size for path in paths)
