@@ -1,17 +1,13 @@
-"""The capstone's model, its learning curves, and the storage of a counted job."""
+"""The capstone's model and its learning curves."""
 
-import time
 from collections.abc import Sequence
 from math import exp
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from course_utils.hardware.clock import VirtualClock
 from course_utils.stories.capstone import PulseTransformer
-from course_utils.stories.capstone.counted_job import CountedStorage
 from course_utils.stories.capstone.learning import LearningCurves, line_fit, recorded
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
@@ -79,26 +75,3 @@ def test_recorded_training_beats_guesses_without_a_model() -> None:
     masked, direction = (full.ends(task)[1][-1] for task in ("masked", "direction"))
     assert exp(masked) < exp(full.without["masked"]) / 20
     assert direction < 0.8 * full.without["direction"]
-
-
-def test_counted_storage_advances_clock_without_sleeping(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(time, "sleep")
-    (tmp_path / "data").write_bytes(bytes(3_000_000))
-    storage = CountedStorage(str(tmp_path), "busy Lustre")
-    clock, preset = VirtualClock(storage), storage.preset
-
-    def waited_ms(read: slice) -> float:
-        before = clock.waited
-        file.seek(read.start)
-        file.read(read.stop - read.start)
-        return (clock.waited - before) / 1e6
-
-    before = clock.waited
-    with storage.open(str(tmp_path / "data")) as file:
-        assert (clock.waited - before) / 1e6 == pytest.approx(preset.open_ms, rel=0.2)
-        far = waited_ms(slice(2_000_000, 2_001_000))
-        assert far == pytest.approx(preset.request_ms, rel=0.2)
-        again = waited_ms(slice(2_000_000, 2_001_000))
-        assert again == pytest.approx(far, rel=0.2)  # no cache and no queue

@@ -356,13 +356,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def weights_after(train: Callable[[torch.nn.Module], Any], model: torch.nn.Module) -> torch.Tensor:
-    """Return all weights of `model` after `train`, as one vector; one thread, so fast anywhere."""
-    with one_thread():
-        train(model)
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-
-
 def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     """Return the items in a random order that depends on the seed alone."""
     return random.Random(seed).sample(list(items), len(items))

@@ -4,8 +4,7 @@ The package does not import `learning` (figures), `report` (a form) and `jagged`
 because workers do not need them.
 """
 
-from course_utils.stories.capstone.counted_job import CountedJob, Step, one_thread
-from course_utils.stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
+from course_utils.stories.capstone.job import Job, TimedJob, timed_job
 from course_utils.stories.capstone.model import PulseTransformer
 from course_utils.stories.capstone.result import add_result, best, now, results
 from course_utils.stories.capstone.script import (

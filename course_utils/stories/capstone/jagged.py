@@ -18,7 +18,6 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from course_utils.loading.events import MemmapEvents, Sample, read_sensors
-from course_utils.stories.capstone.counted_job import one_thread
 from course_utils.stories.capstone.model import PulseTransformer
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate
 from keepfed.loaders.resume import ResumableBatches
@@ -131,16 +130,14 @@ def pad(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _seconds(model: PulseTransformer, batches: Sequence[Mapping[str, Any]]) -> float:
-    """Return the CPU time of forward and backward passes over all batches, the best of two.
+    """Return the CPU time of forward and backward passes over all batches.
 
     Other programs do not count.
     """
-    seconds = []
-    with one_thread():
-        for _ in range(2):
-            start = time.process_time()
-            for batch in batches:
-                model.zero_grad()
-                model.direction_loss(batch).backward()  # type: ignore[no-untyped-call]
-            seconds.append(time.process_time() - start)
-    return min(seconds)
+    threads, start = torch.get_num_threads(), time.process_time()
+    torch.set_num_threads(1)  # threads that wait for each other also take CPU time
+    for batch in batches:
+        model.zero_grad()
+        model.direction_loss(batch).backward()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(threads)
+    return time.process_time() - start
