@@ -1,9 +1,6 @@
-"""Fixtures for the tests of loading: small data, a folder for staging, and no rank."""
+"""Fixtures for the tests of loading: small data, and no rank."""
 
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,22 +25,6 @@ def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "images"
     assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
     return folder
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    """Return an empty folder in /dev/shm, or in the temporary folder of this system."""
-    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Return a file of 12 MB for staging."""
-    path = tmp_path / "pulses.npy"
-    path.write_bytes(os.urandom(12_000_000))
-    return path
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ from course_utils.teaching.notebook import torchrun
 from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.contract import EpochLoader, WorkerSlot
 from keepfed.loaders.workers import SharedEpoch
+from tests.loaders.ranks import MORE_WORKERS_THAN_CORES, set_rank, start_server
 from tests.loading import rank_loaders
 from tests.loading.loaders import KINDS, Kind, N, prepare
-from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES, set_rank, start_server
 
 EVENTS = 600
 WITH_POSITION = [name for name, kind in KINDS.items() if kind.has_position]

@@ -1,3 +1,4 @@
+from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -26,6 +27,12 @@ def _images(batch: int, height: int, width: int) -> Tensor:
 
 def _generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def one_by_one() -> ModuleType:
+    """Return torchvision's transform of one image, imported here because that takes seconds."""
+    return import_module("torchvision.transforms.v2.functional")
 
 
 @pytest.mark.parametrize(

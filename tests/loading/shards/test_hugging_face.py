@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES
+from tests.loaders.ranks import MORE_WORKERS_THAN_CORES
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when datasets is imported
 

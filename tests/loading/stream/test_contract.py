@@ -12,12 +12,8 @@ from course_utils.hardware.object_store import object_store
 from course_utils.loading.event_shards import EventShards
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from keepfed.loaders.stream import ShardedStream, WorkerSlot, batched
-from tests.loading.stream.ranks import (
-    event_ids,
-    load,
-    set_rank,
-    start_server,
-)
+from tests.loaders.ranks import set_rank, start_server
+from tests.loading.stream.ranks import event_ids, load
 
 EVENTS = list(range(600))
 

@@ -6,19 +6,21 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
-from course_utils.hardware.object_store import object_store
-from course_utils.hardware.storage import slow_storage
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, unstage
 from keepfed.loaders.staging.stage import find_staging_dir
-from tests.loading.staging.staging_sources import Meddling, contents, left
+from tests.loaders.staging.staging_sources import Meddling, contents, left
 
 
 @pytest.fixture
@@ -113,24 +115,15 @@ def test_change_or_interrupt_during_the_copy_leaves_no_copy(
     assert left(shm) == []
 
 
-def test_emulated_storage_is_read_only_once(events_folder: Path, shm: Path) -> None:
-    fs, there = slow_storage(events_folder, "laptop SSD"), contents(events_folder / "npy")
-    with stage_to_shm("npy", fs=fs, to=shm) as staged:
-        assert contents(staged.path) == there
-        assert stage_to_shm("npy", fs=slow_storage(events_folder), to=shm).reused
-        assert fs.counters().bytes_read == sum(map(len, there.values()))
-    whole = slow_storage(events_folder / "npy", "laptop SSD")
-    with stage_to_shm("", fs=whole, to=shm) as staged:
-        assert contents(staged.path) == there
-
-
 def test_two_storages_with_equal_names_have_separate_copies(tmp_path: Path, shm: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").write_bytes(name.encode())
         os.utime(tmp_path / name / "x", (0, 0))
-        staged = stage_to_shm("x", fs=slow_storage(tmp_path / name), to=shm)
+        storage = fsspec.filesystem("dir", path=tmp_path / name, fs=LocalFileSystem())
+        staged = stage_to_shm("x", fs=storage, to=shm)
         assert staged.path.read_bytes() == name.encode()
+        assert stage_to_shm("x", fs=storage, to=shm).reused
 
 
 def test_url_is_a_valid_source(shm: Path) -> None:
@@ -180,8 +173,10 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
     (tmp_path / ".seal.json").write_text("{}")
     (shards / ".seal.json").write_text("{}")
     no_content, to = "is a device, a pipe or a socket", str(tmp_path / "to")
-    with object_store(shards, None) as store:
-        listing = f"{store.url}/?token={store.token}"
+    handler = partial(SimpleHTTPRequestHandler, directory=str(shards))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        listing = f"http://127.0.0.1:{server.server_port}/"
         for source, target, said in (
             ("/nowhere/x", to, "/nowhere/x does not exist. Check the path"),
             ("memory://nowhere/x", to, "memory:///nowhere/x does not exist, or its server does"),
@@ -213,6 +208,7 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
             assert sorted(shards.rglob("*")) == before
             assert not (tmp_path / "http:").exists()
             assert not Path(to).exists() or left(Path(to)) == []
+        server.shutdown()
     with stage_to_shm(shards, to=to) as staged:
         assert contents(staged.path) == contents(shards)
 

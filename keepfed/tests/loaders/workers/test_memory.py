@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from course_utils.hardware.machine import memory
+from keepfed.limits import memory
 from keepfed.loaders.workers import ShmBudget, nbytes, shm_budget, shm_free, unique_mb
 
 KB = torch.zeros(250)  # 1,000 bytes

@@ -8,9 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_utils.loading.images import normalise
 from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.images import CentreCrop, Crops, ImageLoader, Jpegs, PackedImages, decoding
+from keepfed.loaders.images import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    CentreCrop,
+    Crops,
+    ImageLoader,
+    Jpegs,
+    PackedImages,
+    decoding,
+)
 from keepfed.loaders.images.decoding import Decoder
 
 N = 40
@@ -162,7 +170,8 @@ def test_float_images_are_normalised_bytes_in_requested_layout(
     for ours, of_bytes in zip(ready, raw, strict=True):
         assert ours["images"].is_contiguous(memory_format=layout)
         assert of_bytes["images"].is_contiguous(memory_format=layout)
-        expected = normalise(of_bytes["images"].float() / 255)
+        mean, std = (torch.tensor(x)[:, None, None] for x in (IMAGENET_MEAN, IMAGENET_STD))
+        expected = (of_bytes["images"].float() / 255 - mean) / std
         torch.testing.assert_close(ours["images"], expected, rtol=0, atol=1e-5)
 
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from course_utils.paths import REPO
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
 from keepfed.loaders.staging.stage import find_staging_dir
 from keepfed.loaders.staging.staged_source import Source
-from tests.loading.staging.staging_sources import (
+from tests.fixtures import PROJECT
+from tests.loaders.staging.staging_sources import (
     contents,
     hold,
     left,
@@ -179,7 +179,7 @@ import sys
 from pathlib import Path
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage_to_shm
-from tests.loading.staging.staging_sources import Meddling
+from tests.loaders.staging.staging_sources import Meddling
 
 large, small, to = sys.argv[1:]
 
@@ -208,7 +208,7 @@ def test_full_disk_is_reported_and_holds_no_partial_copy(
     arguments = [sys.executable, "-c", IN_SMALL_TMPFS, str(source), str(shards), str(shm)]
     ran = subprocess.run(
         [*unshare, f'{mount} && exec "$@"', "sh", *arguments],
-        cwd=REPO,
+        cwd=PROJECT,
         capture_output=True,
         text=True,
         check=True,

@@ -10,11 +10,10 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.events import MemmapEvents, pad_collate
 from keepfed.device.batches import pin_as_a_loader
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate, RaggedLoader
-from tests.loading.stream.ranks import start_server
+from tests.loaders.ranks import start_server
 
 LENGTHS = [2, 0, 3, 1]
 OFFSETS = [0, 2, 2, 5, 6]
@@ -94,14 +93,11 @@ def test_loader_would_pin_both_tensors_of_a_ragged_batch() -> None:
     assert [tuple(tensor.shape) for tensor in pinned] == [(2, 3), (2,)]
 
 
-def test_ragged_batch_has_the_rows_of_the_padded_one(events_folder: Path) -> None:
-    events = MemmapEvents(events_folder)
-    samples = events.__getitems__([3, 500, 77])
-    padded, ragged = pad_collate(samples), RaggedCollate("pulses")(samples)
-    assert torch.equal(ragged["pulses"].values, padded["pulses"][padded["mask"]])
-    assert torch.equal(ragged["pulses"].offsets.diff(), padded["n_pulses"])
-    assert torch.equal(ragged["direction"], padded["direction"])
-    assert ragged.keys() == padded.keys() - {"mask"}
+def test_fields_of_equal_length_are_stacked() -> None:
+    batch = RaggedCollate("rows")([Rows()[index] for index in (2, 0)])
+    assert batch["rows"].values[:, 0].tolist() == [2, 2, 2, 0, 0]
+    assert batch["rows"].offsets.tolist() == [0, 3, 5]
+    assert batch["index"].tolist() == [2, 0]
 
 
 def test_loader_reads_the_rows_and_fields_of_each_sample(file: Path) -> None:

@@ -19,7 +19,7 @@ from keepfed.loaders.stream import (
     shuffled,
     split,
 )
-from tests.loading.stream.ranks import set_rank
+from tests.loaders.ranks import set_rank
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from keepfed.loaders.workers import worker_init, worker_rng
-from tests.loading.workers.worker_datasets import Draws, Epochs, Pools, crash, first
+from tests.loaders.workers.worker_datasets import Draws, Epochs, Pools, crash, first
 
 QUICK = "spawn" if sys.platform == "win32" else "fork"
 
