@@ -27,7 +27,7 @@ SPEED = 50  # factor by which timeouts and sleeps are shorter during a trial
 
 
 def _trial(items: Any = ITEMS, **options: Any) -> PrefetcherTrial:
-    return PrefetcherTrial(lambda: items, pinned=False, gpus=0, **options)
+    return PrefetcherTrial(lambda: items, gpus=0, **options)
 
 
 def _break(items: Any, ahead: int = 1, depth: int | None = 1, **options: Any) -> PrefetcherTrial:

@@ -62,22 +62,11 @@ class Tally:
 class BenchSource:
     """A loader whose order depends on the epoch. Without batches it yields endless integers."""
 
-    def __init__(
-        self,
-        batches: Sequence[Any] | None,
-        *,
-        fails_at: int | None = None,
-        fails_once: bool = False,
-        pinned: bool = True,
-    ):
-        """Serve `batches`, and raise an error at index `fails_at` of each or the first epoch."""
-        self.batches = batches
-        if batches is not None and pinned:
-            self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
-        self.size = len(
-            batches or ()
-        )  # batches per epoch, as the source has no len(), like a stream
-        self.fails_at, self.fails_once, self.epoch = fails_at, fails_once, 0
+    def __init__(self, batches: Sequence[Any] | None, fails_at: int | None = None):
+        """Serve `batches`, and raise an error at index `fails_at` of the first epoch."""
+        self.batches, self.fails_at, self.epoch = batches, fails_at, 0
+        # batches per epoch, as the source has no len(), like a stream
+        self.size = len(batches or ())
         self.error = DiskError("the disk is gone")
         self.begun, self.closed = Tally(), Tally()  # iterators, which close when they finish
         self.served = Tally()  # batches served
@@ -89,7 +78,7 @@ class BenchSource:
 
     def __iter__(self) -> Iterator[Any]:
         self.begun.add()
-        fails_at = None if self.fails_once and self.begun.value > 1 else self.fails_at
+        fails_at = self.fails_at if self.begun.value == 1 else None
         try:
             for place, batch in enumerate(self._in_order()):
                 if place == fails_at:
@@ -156,10 +145,15 @@ def _counted(
 
 
 def make_tensors(count: int = BATCHES) -> list[torch.Tensor]:
-    """Return batches of one tensor each."""
-    return [torch.randn(PULSES + LABELS) for _ in range(count)]
+    """Return batches of one pinned tensor each."""
+    return pinned([torch.randn(PULSES + LABELS) for _ in range(count)])
 
 
 def make_pairs(count: int = BATCHES) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return batches (pulses, labels)."""
-    return [(torch.randn(PULSES), torch.randn(LABELS)) for _ in range(count)]
+    """Return batches (pulses, labels) in pinned memory."""
+    return pinned([(torch.randn(PULSES), torch.randn(LABELS)) for _ in range(count)])
+
+
+def pinned(batches: list[Any]) -> list[Any]:
+    """Return the batches in pinned memory."""
+    return [map_tensors(mark_pinned, batch) for batch in batches]

@@ -18,20 +18,18 @@ from typing import Any, NamedTuple
 
 from course_utils.hardware.gpu import Accelerator
 from course_utils.stories.prefetchers.bench import BenchMachine, make_pairs
-from course_utils.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
+from course_utils.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS, Clause
 from course_utils.stories.prefetchers.trial import (
     Make,
+    PrefetcherTrial,
     Timeouts,
     TrialRun,
     hidden_thread_tracebacks,
 )
-from keepfed.formatting import percent, plural
 from keepfed.loaders.prefetch import CudaPrefetcher
 
 NOTES_TIMEOUTS = Timeouts(hang=0.4, leave=0.1)  # `NotesPrefetcher` never recovers later
 OUR_TIMEOUTS = Timeouts(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for
-Say = Callable[..., str]
-_CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
 
 
 class NotesPrefetcher:
@@ -97,34 +95,25 @@ class Defect(NamedTuple):
     proven: bool  # whether NotesPrefetcher breaks all tried clauses and CudaPrefetcher keeps them
 
 
-class ClauseTrial:
+class ClauseTrial(NamedTuple):
     """A clause with a modified trial. Its batches are pairs, as `NotesPrefetcher` requires."""
 
-    def __init__(self, clause: str, make: Make = NotesPrefetcher, **trial: Any):
-        self.clause, self.make = _CLAUSES[clause], make
-        self.trial = replace(self.clause.trial, **{"batches": make_pairs, "depth": None, **trial})
+    clause: Clause
+    trial: PrefetcherTrial
+    make: Make
 
-
-class DefectProof:
-    """A proof of one defect: the trials to run, and functions that describe their results."""
-
-    def __init__(self, title: str, say: Say, *tries: ClauseTrial, ours: Say | None = None):
-        """Use `say` for both designs, unless `ours` describes `CudaPrefetcher`."""
-        self.title, self.tries, self.say, self.say_ours = title, tries, say, ours or say
-
-    def run(self, number: int) -> Defect:
-        """Run the trials with both designs."""
+    def run(self) -> tuple[bool, str, str]:
+        """Run both designs, and return whether they differ as they should, and their facts."""
         with hidden_thread_tracebacks():
-            theirs = [TrialRun(one.make, one.trial, NOTES_TIMEOUTS) for one in self.tries]
-            mine = [TrialRun(OURS, one.trial, OUR_TIMEOUTS) for one in self.tries]
-            proven = all(
-                one.clause.facts(broken) != one.clause.wanted == one.clause.facts(kept)
-                for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
-            )
-            said = self.say(*theirs), self.say_ours(*mine)
-            for seen in theirs:
-                _end_thread(seen.prefetcher)
-        return Defect(number, self.title, *said, proven)
+            broken = TrialRun(self.make, self.trial, NOTES_TIMEOUTS)
+            kept = TrialRun(OURS, self.trial, OUR_TIMEOUTS)
+            theirs, ours = self.clause.facts(broken), self.clause.facts(kept)
+            _end_thread(broken.prefetcher)
+        wrong = [fact for fact, value in self.clause.wanted.items() if theirs[fact] != value]
+        notes, mine = (
+            ", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours)
+        )
+        return bool(wrong) and ours == self.clause.wanted, notes, mine
 
 
 def _end_thread(prefetcher: object) -> None:
@@ -137,96 +126,45 @@ def _end_thread(prefetcher: object) -> None:
     prefetcher.queue.put(None)
 
 
-def _after_break(seen: TrialRun) -> str:
-    thread = "thread alive" if seen.threads else "no thread"
-    loader = "open" if seen.is_open else "closed"
-    return f"after break: {thread}, {seen.kept} batches kept, loader {loader}"
-
-
-def _peak(seen: TrialRun) -> str:
-    return f"{seen.peak} batches on the GPU at a time"
-
-
-def _kinds(threes: TrialRun, dicts: TrialRun, pageable: TrialRun) -> str:
-    got = dicts.batches[0]
-    got = f"a dict of {', '.join(got)}" if isinstance(got, dict) else got
-    return (
-        f"three tensors: {threes.ending}; a dict: the loop gets {got}; "
-        f"pageable batches: {plural(pageable.warnings, 'warning')}"
-    )
-
-
-def _order(seen: TrialRun) -> str:
-    served = [f"epoch {epoch}" for epoch in (0, 1) if seen.found == seen.source.checksums(epoch)]
-    return (
-        f"set_epoch(1), then the loop: {seen.early} batches read before the loop, order of "
-        f"{served[0] if served else 'no epoch'} served"
-    )
+def _try(clause: str, make: Make = NotesPrefetcher, **trial: Any) -> ClauseTrial:
+    chosen = PAGEABLE if clause == "pageable memory" else CONTRACT[clause]
+    pairs = {} if chosen is PAGEABLE else {"batches": make_pairs}
+    changes = {**pairs, "depth": None, **trial}
+    return ClauseTrial(chosen, replace(chosen.trial, **changes), make)
 
 
 _LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
 
-PROOFS = (
-    DefectProof(
-        "Copies and steps share a stream",
-        lambda seen: f"overlap of the copies after the first: {percent(seen.hidden)}",
-        ClauseTrial("overlap"),
-    ),
-    DefectProof(
-        "The copy is only enqueued, and no event marks its end",
-        lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
-        ClauseTrial("right", own_streams=1),
-    ),
-    DefectProof(
-        "The obvious repair computes with garbage",
-        lambda unwaited, late: (
-            f"with a second stream: wrong in {unwaited.wrong_epochs} of {RUNS} runs; also with a "
-            "wait, but without record_stream, and with losses read late: wrong in "
-            f"{late.wrong_epochs}"
-        ),
-        ClauseTrial("losses read late", on_current(SideStream), late=()),
-        ClauseTrial("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
-        ours=lambda _, late: f"wrong in {late.wrong_epochs} of {RUNS} runs, losses read late",
-    ),
-    DefectProof(
-        "An error of the loader ends the thread without a message",
-        lambda seen: seen.ending,
-        ClauseTrial("exception"),
-    ),
-    DefectProof(
-        "The second epoch hangs",
-        lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
-        ClauseTrial("second epoch", epochs=2),
-    ),
-    DefectProof(
-        "Leaving the loop leaves thread, batches and loader behind",
-        _after_break,
-        ClauseTrial("break", _LONG_QUEUE, leave_after=1),
-    ),
-    DefectProof(
-        "Every rank copies to GPU 0",
-        lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
-        ClauseTrial("device index"),
-    ),
-    DefectProof(
-        "The queue fills the memory of the GPU",
-        lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for space, 1 in use",
-        ClauseTrial("memory in flight", _LONG_QUEUE, leave_after=1),
-        ours=_peak,
-    ),
-    DefectProof(
-        "Batches must be pairs in pinned memory, and nothing checks it",
-        _kinds,
-        ClauseTrial("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
-        ClauseTrial(
+PROOFS = {
+    "Copies and steps share a stream": [_try("overlap")],
+    "The copy is only enqueued, and no event marks its end": [_try("right", own_streams=1)],
+    "The obvious repair computes with garbage: a second stream without a wait, or with a wait but "
+    "without record_stream, if the losses are read late": [
+        _try("losses read late", on_current(SideStream), late=()),
+        _try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
+    ],
+    "An error of the loader ends the thread without a message": [_try("exception")],
+    "The second epoch hangs": [_try("second epoch", epochs=2)],
+    "Leaving the loop leaves thread, batches and loader behind": [
+        _try("break", _LONG_QUEUE, leave_after=1)
+    ],
+    "Every rank copies to GPU 0": [_try("device index")],
+    "The queue fills the memory of the GPU": [_try("memory in flight", _LONG_QUEUE, leave_after=1)],
+    "Batches must be pairs in pinned memory, and nothing checks it": [
+        _try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
+        _try(
             "nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]
         ),
-        ClauseTrial("pageable memory"),
-    ),
-    DefectProof("It reads before the loop starts", _order, ClauseTrial("order")),
-)
+        _try("pageable memory"),
+    ],
+    "It reads before the loop starts": [_try("order")],
+}
 
 
 def prove_all() -> list[Defect]:
     """Prove the ten defects in order. A hanging loop takes less than half a second."""
-    return [proof.run(number) for number, proof in enumerate(PROOFS, 1)]
+    defects = []
+    for number, (title, tries) in enumerate(PROOFS.items(), 1):
+        proven, notes, ours = zip(*(one.run() for one in tries), strict=True)
+        defects.append(Defect(number, title, "; ".join(notes), "; ".join(ours), all(proven)))
+    return defects

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, cycle
@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import psutil
 
-from course_utils.hardware.gpu import leaves
+from course_utils.hardware.gpu import leaves, map_leaves
 from course_utils.stories.prefetchers.bench import (
     BATCH_BYTES,
     MANY,
@@ -32,7 +32,7 @@ from course_utils.stories.prefetchers.bench import (
     make_tensors,
 )
 from keepfed.measure.spans import hidden_share
-from keepfed.measure.trace import record
+from keepfed.measure.trace import Trace, record
 
 # a factory: receives the loader, the GPUs if there are any, and the depth if it is given
 Make = Callable[..., Iterable[Any]]
@@ -57,9 +57,7 @@ class PrefetcherTrial:
     """The arguments of a prefetcher, and the behaviour of the loop over it."""
 
     batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: endless integers
-    pinned: bool = True
-    fails_at: int | None = None  # index of the batch at which the loader raises an error
-    fails_once: bool = False  # whether only the first epoch has this error
+    fails_at: int | None = None  # index of the batch at which the first epoch raises an error
     gpus: int = 1  # number of GPUs, the last one is current; 0: the prefetcher gets no device
     depth: int | None = None  # None: not passed to the prefetcher
     set_epoch: int = 0  # epoch that is set after the prefetcher was created
@@ -67,40 +65,30 @@ class PrefetcherTrial:
     late: Collection[int] = ()  # epochs whose losses are read only at their end
     own_streams: int = 0  # new streams of each epoch, between which the steps alternate
     nested: bool = False  # whether a second loop runs inside the first one
-    keep: bool = False  # whether the loop keeps its batches
     ahead: int = 0  # batches that a thread gets the time to prefetch in each step
     leave_after: int | None = None  # batches before a break
-    slow: bool = False  # whether a thread gets the time to finish its work in each step
-    timed: bool = False  # whether the overlap is measured
 
 
 class TrialRun:
     """The record of one loop over a prefetcher, which the constructor runs in a thread.
 
     with closing(TrialRun(make, trial)) as seen:
-        print(seen.ending)
+        print(seen.counts, seen.hung)
     """
 
     def __init__(self, make: Make, trial: PrefetcherTrial, timeouts: Timeouts | None = None):
         self.trial, self.timeouts = trial, timeouts or TIMEOUTS
-        self.source = BenchSource(
-            trial.batches(),
-            fails_at=trial.fails_at,
-            fails_once=trial.fails_once,
-            pinned=trial.pinned,
-        )
+        self.source = BenchSource(trial.batches(), trial.fails_at)
         self.machine = BenchMachine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
         self.epochs: list[list[Any]] = []  # items, or results of the steps (NaN: garbage)
-        self.batches: list[Any] = []  # batches, if the trial keeps them
+        self.structures: list[str] = []  # of the batches
         self.places: set[str] = set()  # devices of the batches
         self.nothing = 0  # times that the loop got None
-        self.early = 0  # batches loaded before the loop
         self.ahead = 0  # batches that were loaded at the break but not used
-        self.hidden = math.nan  # overlapped share of the copying, without the first copy
+        self.trace = Trace()
         self.error: BaseException | None = None  # error that the loop received
-        self.errors = 0  # epochs that ended with an error, if only the first one should
-        self.leaving = False  # whether the loop reached its break
+        self.errors = 0  # epochs that ended with an error of the loader
         self._progress, self._patient = Tally(), True
         self._done = threading.Event()  # is_alive() is wrong after an interrupted join
         self._before = set(threading.enumerate())
@@ -110,7 +98,6 @@ class TrialRun:
         self.found = self.epochs[0] if self.epochs else []  # items of the first epoch
         self.wanted = self.source.size  # batches in an epoch
         self.counts = list(map(len, self.epochs))
-        self.count = sum(self.counts)
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
@@ -153,22 +140,15 @@ class TrialRun:
             given.append(machine)
         self.prefetcher = make(*given, *([] if trial.depth is None else [trial.depth]))
         if trial.set_epoch:
-            self.early = self.source.served.settle(self.timeouts.settle)
+            self.source.served.settle(self.timeouts.settle)  # what it reads before the loop
             self.source.set_epoch(trial.set_epoch)
-        watch = record(clock=machine.clock) if trial.timed else nullcontext()
-        with watch as trace:
+        with record(clock=machine.clock) as self.trace:
             for epoch in range(trial.epochs):
                 try:
                     self._epoch(late=epoch in trial.late)
                 except DiskError as error:
-                    if not trial.fails_once:
-                        raise
                     self.error = error
                     self.errors += 1
-        if trace is not None:
-            spans = trace.spans
-            first = next((span for span in spans if span.lane == "copy"), None)
-            self.hidden = hidden_share([span for span in spans if span is not first])
 
     def _epoch(self, *, late: bool) -> None:
         found: list[Any] = []
@@ -177,12 +157,9 @@ class TrialRun:
             found.append(self._step(batch))
             self._progress.add()
             self._pause(len(found))
-            if self.trial.slow:
-                time.sleep(self.timeouts.settle)
             if len(found) == self.trial.leave_after:
                 # only a full queue shows whether a thread waits for space
                 self.ahead = self.source.served.settle(self.timeouts.settle) - len(found)
-                self.leaving = True
                 break
             del batch
             if not late:
@@ -206,8 +183,7 @@ class TrialRun:
 
     def _step(self, batch: Any) -> Any:
         self.nothing += batch is None
-        if self.trial.keep:
-            self.batches.append(batch)
+        self.structures.append(structure(batch))
         if not self.trial.gpus:
             return batch
         gpu = self.machine.current()
@@ -238,16 +214,6 @@ class TrialRun:
         return [thread for thread in new if thread.is_alive()]
 
     @property
-    def busy(self) -> str:
-        """Return a description of what such a thread does."""
-        served = self.source.served
-        paused = served.value >= MANY  # an endless source pauses here
-        continues = paused or served.wait_until(served.value + 1, self.timeouts.settle)
-        return (
-            "still loading" if continues else "waiting for space in a queue that is never emptied"
-        )
-
-    @property
     def is_open(self) -> bool:
         """Return whether the loader is still open long after the loop."""
         return not self.source.closed.wait_until(self.source.begun.value, self.timeouts.leave)
@@ -275,10 +241,16 @@ class TrialRun:
         return -(-self.machine.gpus[0].max_memory_allocated() // BATCH_BYTES)
 
     @property
-    def ending(self) -> str:
-        """Return a short description of the result."""
-        end = "it hangs" if self.hung else self.said
-        return f"{self.count} batches" + (f", then {end}" if end else "")
+    def hidden(self) -> float:
+        """Return the overlapped share of the copying, without the first copy."""
+        spans = self.trace.spans
+        first = next((span for span in spans if span.lane == "copy"), None)
+        return hidden_share([span for span in spans if span is not first])
+
+
+def structure(batch: Any) -> str:
+    """Return a batch as text, without the values of its tensors."""
+    return repr(map_leaves(lambda leaf: "tensor" if hasattr(leaf, "device") else leaf, batch))
 
 
 def _two_loops(prefetcher: Iterable[Any]) -> Iterator[Any]:
