@@ -6,9 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,11 +32,11 @@ on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows links and locks i
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder to serve, next to a file and a folder whose name starts the same."""
     outside = tmp_path_factory.mktemp("around")
-    for name in ("secret", "shards-of-others/secret", "shards/.secret", "shards/.git/config"):
+    for name in ("secret", "shards-of-others/secret"):
         (outside / name).parent.mkdir(parents=True, exist_ok=True)
         (outside / name).write_bytes(SECRET)
+    (outside / "shards" / "sub").mkdir(parents=True)
     (outside / "shards" / "a.tar").write_bytes(DATA)
-    (outside / "shards" / "sub").mkdir()
     (outside / "shards" / "sub" / "<b>&.tar").write_bytes(b"b")
     return outside / "shards"
 
@@ -87,7 +84,8 @@ def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWa
         assert ask(url, f"/?token={right}", token="wrong")[0] == wrong
         assert ask(url, "/?token=%ff%00")[0] in (400, wrong)
         port = urlsplit(url).port
-        assert ask(url, f"/?token={right}", Host=f"localhost:{port}")[0] == 200
+        served = paths[0]
+        assert ask(url, f"{served}?token={right}", Host=f"localhost:{port}")[0] == 200
     assert wall.picture()["seats"] == 0
     for path, body in (("/desk", b""), ("/desk.json", b""), ("/desk.json", b'{"key": "02a"}')):
         method = "POST" if body else "GET"
@@ -111,9 +109,8 @@ def test_no_method_changes_what_is_served(store: Any, wall: RunningWall, folder:
 OUTSIDE = r"""
 /../secret  /sub/../../secret  /%2e%2e/secret  /%2E%2E%2Fsecret  /..%2fsecret  /.%2e/secret
 /%252e%252e/secret  /..%5csecret  /..\secret  /sub/..%5c..%5csecret  /../shards-of-others/secret
-/%2e%2e%00/secret  /a.tar%00  /a.tar%00.txt  /....//secret  /./a.tar  /sub/../a.tar
-/sub//../../secret  /..;/secret  /%c0%ae%c0%ae/secret  /.secret  /%2esecret  /.git/config
-/sub/..%2f.secret  //etc/passwd  /%2fetc%2fpasswd  /C:%5cWindows%5cwin.ini  /file:///etc/passwd
+/%2e%2e%00/secret  /a.tar%00  /a.tar%00.txt  /....//secret  /sub//../../secret  /..;/secret
+/%c0%ae%c0%ae/secret  //etc/passwd  /%2fetc%2fpasswd  /C:%5cWindows%5cwin.ini  /file:///etc/passwd
 /~root  http://127.0.0.1/../secret  http://127.0.0.1/etc/passwd  *  ..  ../secret
 /pages/shared.js  /../leaderboard.json  /desk.html
 """
@@ -138,15 +135,14 @@ def test_no_spelling_of_a_path_leaves_the_folder(
 def test_links_are_served_only_if_they_stay_inside(store: Any, folder: Path) -> None:
     links = {
         "in": ("a.tar", 200),
-        "file": ("../secret", 403),
-        "folder": ("..", 403),
-        "beside": ("../shards-of-others", 403),
-        "hidden": (".secret", 403),
-        "absolute": (str(folder.parent / "secret"), 403),
+        "file": ("../secret", 404),
+        "folder": ("..", 404),
+        "beside": ("../shards-of-others", 404),
+        "absolute": (str(folder.parent / "secret"), 404),
         "nowhere": ("nothing", 404),
         "circle": ("circle", 404),
     }
-    through = {"folder/secret": 403, "beside/secret": 403, "folder/shards/a.tar": 200, "pipe": 404}
+    through = {"folder/secret": 404, "beside/secret": 404, "folder/shards/a.tar": 200, "pipe": 404}
     expected = {name: status for name, (_, status) in links.items()} | through
     try:
         for name, (target, _) in links.items():
@@ -154,48 +150,12 @@ def test_links_are_served_only_if_they_stay_inside(store: Any, folder: Path) -> 
         os.mkfifo(folder / "pipe")
         got = {name: ask(store.url, f"/{name}", token=store.token)[0] for name in expected}
         assert got == expected
-        listing = ask(store.url, "/", token=store.token)[2].decode()
-        assert {name for name in links if f'href="/{name}' in listing} == {"in"}
     finally:
         for name in (*links, "pipe"):
             (folder / name).unlink(missing_ok=True)
 
 
-AS_NOBODY = """
-import os, sys
-from course_utils.hardware.object_store.server import serve
-os.geteuid() or os.setuid(65534)  # root may read everything
-serve(sys.argv[1], None, token="t", ready=lambda port: print(port, flush=True))
-"""
-
-
-@on_posix
-def test_unreadable_file_is_rejected_without_its_path() -> None:
-    with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
-        folder = Path(made)
-        (folder / "locked").mkdir()
-        for name in ("locked.tar", "locked/a.tar"):
-            (folder / name).touch(mode=0)
-        (folder / "locked").chmod(0)
-        folder.chmod(0o755)
-        command, pipe = [sys.executable, "-c", AS_NOBODY, made], subprocess.PIPE
-        with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as server:
-            assert server.stdout
-            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-            names = ("locked", "locked/", "locked.tar", "locked/a.tar")
-            got = [ask(url, f"/{name}", token="t")[::2] for name in names]
-            (folder / "locked").chmod(0o755)
-            server.kill()
-            assert server.communicate()[1] == ""
-        refused = 403, b"This file cannot be read. Request a different one.\n"
-        assert got[:3] == [refused] * 3
-        assert got[3][0] == 404
-
-
-def test_names_and_tokens_do_not_get_into_pages(store: Any, wall: RunningWall) -> None:
-    assert "&lt;b&gt;&amp;.tar" in ask(store.url, "/sub", token=store.token)[2].decode()
-    assert b"secret" not in (listing := ask(store.url, "/", token=store.token)[2])
-    assert store.token.encode() not in listing  # clients with a header send it again
+def test_tokens_do_not_get_into_pages(wall: RunningWall) -> None:
     nonces = set()
     for path in ("/", "/desk", "/guess", "/board"):
         status, headers, page = wall.ask(path, token=wall.desk_token)
@@ -301,7 +261,7 @@ def test_malformed_requests_do_not_affect_others(store: Any, wall: RunningWall) 
         ):
             with suppress(OSError):  # the server closed the connection
                 assert b"200 OK" not in raw(url, request.encode("latin1"), hang_up=True)
-        assert ask(url, "/", token=token)[0] == 200
+        assert ask(url, "/a.tar" if url == store.url else "/", token=token)[0] == 200
 
 
 @pytest.mark.slow

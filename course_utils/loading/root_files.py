@@ -74,7 +74,7 @@ class RootFiles(Dataset[dict[str, Any]]):
         """
         self.rows, self.fields = list(rows), list(fields)
         self._files = [LazyFile(_open, str(path), tree, fs) for path in paths]
-        edges = [_edges(file.file, [*self.rows, *self.fields]) for file in self._files]
+        edges = [cluster_edges(file.file, [*self.rows, *self.fields]) for file in self._files]
         self.clusters = [
             Cluster(file, *pair)
             for file, own in enumerate(edges)
@@ -103,17 +103,8 @@ class RootFiles(Dataset[dict[str, Any]]):
 
     def read(self, cluster: Cluster) -> Entries:
         """Read a cluster, or any other range of a file."""
-        import awkward
-
-        names = [*self.rows, *self.fields]
-        with stage("read"):  # and decompress
-            tree = self._files[cluster.file].file
-            array = tree.arrays(names, entry_start=cluster.start, entry_stop=cluster.stop)
-        with stage("decode"):
-            flat = [awkward.flatten(array[name]).to_numpy() for name in self.rows]
-            offsets = np.cumsum([0, *awkward.num(array[self.rows[0]])], dtype=np.int64)
-            values = np.stack(flat, axis=1).astype(np.float32, copy=False)
-            return Entries(values, offsets, {name: _signed(array[name]) for name in self.fields})
+        tree = self._files[cluster.file].file
+        return read_entries(tree, self.rows, self.fields, cluster.start, cluster.stop)
 
     def close(self) -> None:
         """Close the files in this process. The next read opens them again."""
@@ -163,10 +154,25 @@ class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
         self.files.close()
 
 
+def read_entries(
+    tree: Any, rows: Sequence[str], fields: Sequence[str], start: int, stop: int
+) -> Entries:
+    """Read entries of an open TTree or RNTuple: ragged columns `rows`, and `fields`."""
+    import awkward
+
+    with stage("read"):  # and decompress
+        array = tree.arrays([*rows, *fields], entry_start=start, entry_stop=stop)
+    with stage("decode"):
+        flat = [awkward.flatten(array[name]).to_numpy() for name in rows]
+        offsets = np.cumsum([0, *awkward.num(array[rows[0]])], dtype=np.int64)
+        values = np.stack(flat, axis=1).astype(np.float32, copy=False)
+        return Entries(values, offsets, {name: _signed(array[name]) for name in fields})
+
+
 def _signed(column: Any) -> NDArray[Any]:
     """Return a column with a type that torch can collate, also for numbers of runs and events."""
-    found: NDArray[Any] = column.to_numpy()
-    return found.astype(np.int64) if found.dtype.kind == "u" else found
+    values: NDArray[Any] = column.to_numpy()
+    return values.astype(np.int64) if values.dtype.kind == "u" else values
 
 
 def _open(path: str, tree: str, fs: Any) -> Any:
@@ -177,12 +183,12 @@ def _open(path: str, tree: str, fs: Any) -> Any:
     names = sorted({*file.keys(filter_classname=["TTree", "ROOT::RNTuple"], cycle=False)})
     if (tree not in names) if tree else (len(names) != 1):
         file.close()
-        found = ", ".join(names) or "no tree"
-        raise FileNotFoundError(f"{path} contains {found}. Pass the name of the tree as `tree`.")
+        contents = ", ".join(names) or "no tree"
+        raise FileNotFoundError(f"{path} contains {contents}. Pass the name of the tree as `tree`.")
     return file[tree or names[0]]
 
 
-def _edges(tree: Any, columns: list[str]) -> list[int]:
+def cluster_edges(tree: Any, columns: list[str]) -> list[int]:
     """Return the entries at which clusters begin, and the number of entries."""
     if missing := [name for name in columns if name not in tree]:
         raise OSError(

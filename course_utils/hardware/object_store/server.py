@@ -7,7 +7,6 @@ client with the token may read the whole folder.
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import math
 import os
@@ -24,22 +23,14 @@ from urllib.parse import quote, urlencode
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, StaticFileHandler
 
-from course_utils.errors import CourseError
 from course_utils.hardware.storage import UNLIMITED, StoragePreset
 from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.errors import KeepfedError
 
 COUNTERS = ".counters"
 _CHUNK = 64 * 1024
-_NOT_IN_A_NAME = set("\\:") if os.name == "nt" else {"\\"}
 # An event loop wakes up late. The store catches up on at most this delay.
 _LATE_S = 0.02 + time.get_clock_info("monotonic").resolution
-
-_OUTSIDE = (
-    "This path is outside the served folder, hidden, or a link to another place. Request a name "
-    "from the listing at /."
-)
-_MISSING = "There is no such file here. Request a name from the listing at /."
 
 
 class Limits:
@@ -62,7 +53,7 @@ class Limits:
         self._line = self._metadata = -math.inf
 
     def look_up(self) -> float:
-        """Return the time at which a size or a listing requested now is ready."""
+        """Return the time at which a size requested now is ready."""
         start = max(self._clock(), self._metadata)
         self._metadata = start + 1 / self._preset.opens_per_s
         return start + self._preset.open_ms / 1e3
@@ -94,45 +85,24 @@ class Limits:
 class ServedStore:
     """State shared by all handlers of one server: the files and the counters."""
 
-    def __init__(self, root: Path, *, limits: Limits, break_after: float | None) -> None:
+    def __init__(self, root: Path, *, limits: Limits, break_after: int | None) -> None:
         """Set all counters to zero."""
         self.root, self.limits = root, limits
         self.counters: Counter[str] = Counter()
-        self._break_after = math.inf if break_after is None else round(break_after)
+        self._break_after = math.inf if break_after is None else break_after
         self._was_broken: set[Path] = set()
 
     def find(self, name: str) -> Path:
-        """Return the file or folder `name`; "" is the root, and a trailing `/` is allowed.
-
-        The name is checked twice: as written, and, because links may lead anywhere, as the file
-        that it resolves to. A user who may write to the folder could still replace the file by a
-        link before it is opened, but that user could just as well add any file.
+        """Return the file `name`. A link may not lead out of the folder.
 
         Raises:
-            HTTPError: If the file does not exist, is hidden or is outside the folder.
+            HTTPError: If there is no such file in the folder.
         """
-        parts = name.removesuffix("/").split("/") if name else []
-        if not all(map(_is_shown, parts)):
-            raise HTTPError(403, reason=_OUTSIDE)
-        with suppress(OSError, RuntimeError):  # a name that is too long, circular links
-            found = self.root.joinpath(*parts).resolve()
-            is_inside = found.is_relative_to(self.root)
-            if not (is_inside and all(map(_is_shown, found.relative_to(self.root).parts))):
-                raise HTTPError(403, reason=_OUTSIDE)
-            if found.is_dir() or (found.is_file() and not name.endswith("/")):
-                return found
-        raise HTTPError(404, reason=_MISSING)
-
-    def listing(self, name: str, query: str) -> str:
-        """Return an HTML page that links to everything in a folder; `query` ends each link."""
-        folder = f"{name.removesuffix('/')}/" if name else ""
-        links = []
-        for child in sorted(entry.name for entry in self.find(name).iterdir()):
-            with suppress(HTTPError):  # hidden, outside, or removed by now
-                child += "/" if self.find(folder + child).is_dir() else ""
-                href = f"{quote(f'/{folder}{child}')}{query}"
-                links.append(f'<li><a href="{href}">{html.escape(child)}</a></li>')
-        return "\n".join(['<!doctype html><meta charset="utf-8"><ul>', *links, ""])
+        with suppress(OSError, RuntimeError, ValueError):  # too long, circular links, a zero byte
+            file = Path(f"{self.root}/{name}").resolve()
+            if file.is_relative_to(self.root) and file.is_file() and name[-1:] != "/":
+                return file
+        raise HTTPError(404, reason="There is no such file here. Check the name.")
 
     def breaks_at(self, file: Path, size: int) -> float:
         """Return after how many bytes an answer of `size` bytes breaks, once per file."""
@@ -141,10 +111,6 @@ class ServedStore:
         self._was_broken.add(file)
         self.counters["broken"] += 1
         return self._break_after
-
-
-def _is_shown(part: str) -> bool:
-    return part.isprintable() and part[:1] not in ("", ".") and _NOT_IN_A_NAME.isdisjoint(part)
 
 
 class _Reading(TokenHandler):
@@ -172,49 +138,32 @@ class _Counters(_Reading):
 
 
 class _Objects(_Reading, StaticFileHandler):
-    """Files and listings. Tornado parses conditions and ranges. The store paces the body."""
+    """Files. Tornado parses conditions and ranges. The store paces the body."""
 
-    _found: Path
+    _file: Path
     _span: tuple[int, int] | None = None  # range of bytes to send
 
     async def get(self, path: str, include_body: bool = True) -> None:
-        store, limits = self.store, self.store.limits
-        self._found = store.find(path)
-        try:
-            etag = self.compute_etag()
-            if self.request.headers.get("If-Range", etag) != etag:
-                self.request.headers.pop("Range", None)  # the range refers to an older version
-            if self._found.is_dir() or not include_body:
-                store.counters["lookups"] += 1
+        counters, limits = self.store.counters, self.store.limits
+        self._file = self.store.find(path)
+        with suppress(StreamClosedError):  # the client has gone
+            if not include_body:
+                counters["lookups"] += 1
                 await limits.wait(limits.look_up())
-                if self._found.is_file():
-                    await super().get(path, include_body=False)
-                else:
-                    # A browser sends the token in the URL, because it cannot send our header.
-                    token = self.get_query_argument("token", "")
-                    query = f"?{urlencode({'token': token})}" if token else ""
-                    self.finish(store.listing(path, query))
+                await super().get(path, include_body=False)
                 return
-            store.counters["requests"] += 1
+            counters["requests"] += 1
             async with limits.slots:
                 arrival = limits.answer()
                 await limits.wait(arrival(0))
                 await super().get(path)
-                if self.get_status() == 416:
-                    size = self.get_content_size()
-                    self.finish(f"This file has {size:,} bytes. Request a range inside it.\n")
-                elif self._span:
+                if self._span:
                     await self._send(*self._span, arrival)
-        except StreamClosedError:
-            return  # the client has gone
-        except OSError:  # the system's message would show the full path
-            refused = "This file cannot be read. Request a different one."
-            raise HTTPError(403, reason=refused) from None
 
     async def _send(self, start: int, stop: int, arrival: Callable[[int], float]) -> None:
-        with self._found.open("rb") as body:
+        with self._file.open("rb") as body:
             body.seek(start)
-            breaks_at = self.store.breaks_at(self._found, stop - start)
+            breaks_at = self.store.breaks_at(self._file, stop - start)
             left = int(min(stop - start, breaks_at))
             try:
                 while left and (chunk := body.read(min(_CHUNK, left))):
@@ -230,11 +179,11 @@ class _Objects(_Reading, StaticFileHandler):
                 self.detach().close()
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str:
-        return str(self._found)
+        return str(self._file)
 
     def compute_etag(self) -> str:
         """Identify the version of a file without reading it. Tornado would hash its content."""
-        status = self._found.stat()
+        status = self._file.stat()
         return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"'
 
     def get_content(  # type: ignore[override]  # tornado's reads; this stores the range
@@ -254,42 +203,6 @@ def address(port: int, name: str = "", *, token: str = "") -> str:
     return f"http://{LOOPBACK}:{port}{path}{query}"
 
 
-def serve(
-    folder: str | os.PathLike[str],
-    preset: StoragePreset | None,
-    *,
-    token: str,
-    ready: Callable[[int], None],
-    port: int = 0,
-    break_after: float | None = None,
-) -> None:
-    """Serve the files of `folder` until the process is interrupted; see `object_store`.
-
-    Args:
-        folder: Folder to serve. Nothing outside it is accessible.
-        preset: Limits that all connections share; None for no limits.
-        token: Token that clients must send.
-        ready: Called with the port once the store accepts requests.
-        port: Port to listen on; 0 selects a free port.
-        break_after: Bytes after which the first longer answer for each file breaks off.
-
-    Raises:
-        CourseError: If an argument is not valid.
-    """
-    root = Path(folder).resolve()
-    if not root.exists():
-        raise CourseError(f"There is no folder {root}. Create it, or choose another.")
-    if not root.is_dir():
-        raise CourseError(f"{root} is a file. Choose the folder that contains it.")
-    if break_after is not None and not 0 <= break_after < math.inf:
-        raise CourseError(
-            f"break_after must be a number of bytes from 0, but is {break_after:,.12g}."
-        )
-    store = ServedStore(root, limits=Limits(preset), break_after=break_after)
-    handlers = [(f"/{COUNTERS}", _Counters), (r"/?(.*)", _Objects, {"path": str(root)})]
-    serve_with_token(handlers, token=token, ready=ready, port=port, store=store)
-
-
 def main() -> None:
     """Run the server process of an `object_store`, and print the port, or why it did not start.
 
@@ -297,11 +210,17 @@ def main() -> None:
     server ends when its stdin closes, that is, when its owner ends.
     """
     settings = json.loads(sys.stdin.readline())
-    if settings["preset"]:
-        settings["preset"] = StoragePreset(**settings["preset"])
+    preset = StoragePreset(**settings["preset"]) if settings["preset"] else None
+    root = Path(settings["folder"]).resolve()
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
-        serve(**settings, ready=lambda port: print(port, flush=True))
+        serve_with_token(
+            [(f"/{COUNTERS}", _Counters), (r"/(.*)", _Objects, {"path": str(root)})],
+            token=settings["token"],
+            port=settings["port"],
+            ready=lambda port: print(port, flush=True),
+            store=ServedStore(root, limits=Limits(preset), break_after=settings["break_after"]),
+        )
     except KeepfedError as error:
         print(error, flush=True)
 

@@ -42,10 +42,8 @@ class StoreCounters:
     """Requests that a store received with the right token, and their effect."""
 
     requests: int = 0  # GET of a file, complete or in part
-    lookups: int = 0  # HEAD, and listings of a folder
-    bytes_sent: int = (
-        0  # file contents only; a client that disconnected may have received 64 KiB less
-    )
+    lookups: int = 0  # HEAD
+    bytes_sent: int = 0  # contents; a client that disconnected may have received 64 KiB less
     broken: int = 0  # connections broken on purpose
 
     def __str__(self) -> str:
@@ -71,9 +69,11 @@ def object_store(
             attempt succeeds.
 
     Raises:
-        CourseError: If `folder` is not a folder, or `break_after` is not valid.
+        CourseError: If `folder` is not a folder.
         ValueError: If the preset does not exist.
     """
+    if not os.path.isdir(folder):
+        raise CourseError(f"{folder} is not a folder. Create it, or choose another.")
     settings = {
         "folder": str(Path(folder).absolute()),
         "preset": asdict(storage_preset(preset)) if preset else None,
@@ -90,7 +90,7 @@ class ObjectStore:
     _end: Callable[[], object] | None = None  # only in the process that started it
 
     def __init__(self, settings: dict[str, Any]):
-        """Start the server with `settings`, the keyword arguments of `serve`."""
+        """Start the server with `settings`, which `object_store` makes."""
         self._settings = settings
         self._owner = os.getpid()
         self._start()
@@ -182,25 +182,24 @@ class ObjectStore:
             with suppress(OSError):  # the server ended before it read them
                 process.stdin.write(json.dumps(self._settings) + "\n")
                 process.stdin.flush()
-            said = process.stdout.readline().strip()
+            answer = process.stdout.readline().strip()
         except BaseException:  # the traceback would keep this store alive
             self.close()
             raise
         finally:
             patience.cancel()
-        if not said.isdigit():
+        if not answer.isdigit():
             self.close()
             silent = "The store did not start. Close busy programs, and try again."
-            raise CourseError(said or silent)
-        self._settings = self._settings | {"port": int(said)}
+            raise CourseError(answer or silent)
+        self._settings = self._settings | {"port": int(answer)}
 
     def _ask(self, method: str) -> bytes:
         url = f"{self.url}/{COUNTERS}"
         request = urllib.request.Request(url, headers=self.headers, method=method)
         try:
             with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
-                said: bytes = answer.read()
-                return said
+                return bytes(answer.read())
         except OSError:
             raise CourseError(
                 "The store does not answer. Restart it with store.restart()."

@@ -14,4 +14,3 @@ from course_utils.loading.events.labels import (
 )
 from course_utils.loading.events.npy import Block, EventArrays, MemmapEvents, Parts, write_events
 from course_utils.loading.events.npz import NpzEvents
-from course_utils.loading.events.sqlite import connect, write_sqlite

@@ -62,16 +62,19 @@ class Batch(TypedDict):
 def pad_collate(samples: Sequence[Sample]) -> Batch:
     """Pad all events of a batch to the longest one; `mask` marks the real pulses."""
     pulses = pad_sequence([sample["pulses"] for sample in samples], batch_first=True)
-    n_pulses = torch.tensor([sample["n_pulses"] for sample in samples], device="cpu")
+
+    def column(name: str) -> torch.Tensor:
+        return torch.tensor([sample[name] for sample in samples], device="cpu")  # type: ignore[literal-required]
+
     return {
         "pulses": pulses,
-        "mask": torch.arange(pulses.shape[1], device="cpu") < n_pulses[:, None],
-        "n_pulses": n_pulses,
-        "event_id": torch.tensor([sample["event_id"] for sample in samples], device="cpu"),
-        "run_id": torch.tensor([sample["run_id"] for sample in samples], device="cpu"),
-        "energy": torch.tensor([sample["energy"] for sample in samples], device="cpu"),
+        "mask": torch.arange(pulses.shape[1], device="cpu") < column("n_pulses")[:, None],
+        "n_pulses": column("n_pulses"),
+        "event_id": column("event_id"),
+        "run_id": column("run_id"),
+        "energy": column("energy"),
         "direction": torch.stack([sample["direction"] for sample in samples]),
-        "kind": torch.tensor([sample["kind"] for sample in samples], device="cpu"),
+        "kind": column("kind"),
     }
 
 
@@ -83,6 +86,7 @@ class Events(Dataset[Sample]):
     """Base class. Subclasses define the file, how to open it and how to read pulses."""
 
     entry: str  # file or folder of the format, next to events.parquet
+    pulses_in, index_in = "", ""  # files with the pulses and their positions, if it is a folder
 
     def __init__(self, folder: str | Path, *, fs: Any = None, entry: str | None = None):
         """Read the labels, but no pulses.
@@ -114,12 +118,12 @@ class Events(Dataset[Sample]):
     @property
     def path(self) -> str:
         """File or folder that contains the pulses."""
-        return f"{self.folder}/{self.entry}"
+        return f"{self.folder}/{self.entry}{self.pulses_in}"
 
     @property
     def index_path(self) -> str:
         """File that contains the positions of the events."""
-        return self.path
+        return f"{self.folder}/{self.entry}{self.index_in}"
 
     def path_of(self, index: int) -> str:
         """Return the file that contains the pulses of one event."""
@@ -203,9 +207,7 @@ class RowEvents(Events):
     def _in_order(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Check that offsets increase from 0, because they are not covered by a checksum."""
         if len(offsets) != len(self) + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise ValueError(
-                "the offsets do not increase from 0, or there are not len(events) + 1 of them"
-            )
+            raise ValueError("the offsets do not increase from 0, or there are too few or many")
         return offsets
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from course_utils.loading.events.contract import Pulses, RowEvents, UnfitFileError
@@ -40,8 +41,7 @@ class Hdf5Events(RowEvents):
             raise
 
     def _rows(self, first: int, last: int) -> Pulses:
-        rows: Pulses = self.file["pulses"][first:last]
-        return rows
+        return np.asarray(self.file["pulses"][first:last])
 
 
 def write_hdf5(

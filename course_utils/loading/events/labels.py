@@ -87,19 +87,11 @@ def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     table = parquet.read()
     column = {name: table[name].to_numpy() for name in table.column_names}
+    types = {name: array.dtype for name, array in column.items()}
     wanted = {name: EVENT[name] for name in EVENT_COLUMNS} | {"crc32": np.dtype("<u4")}
-    if len(table) != parquet.metadata.num_rows or {*column} != {*wanted}:
-        raise ValueError("its footer does not match its columns")
-    return {name: _typed(name, array, wanted[name]) for name, array in column.items()}
-
-
-def _typed(name: str, array: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
-    """Return the column in the wanted type, for example after pandas has widened it."""
-    kinds = {array.dtype.kind, wanted.kind}
-    typed = array.astype(wanted) if kinds <= {*"iu"} or kinds <= {"f"} else array
-    if typed.dtype != wanted or not np.array_equal(typed, array, equal_nan=wanted.kind == "f"):
-        raise ValueError(f"the column {name} has type {array.dtype} instead of {wanted}")
-    return typed
+    if len(table) != parquet.metadata.num_rows or types != wanted:
+        raise ValueError("its footer does not match its columns, or these have other types")
+    return column
 
 
 def write_labels(folder: Path, table: NDArray[np.void], crc32: Sequence[int]) -> None:

@@ -37,16 +37,7 @@ class MemmapEvents(RowEvents):
     """One .npy file, memory-mapped, or read with requests from an fsspec file system."""
 
     entry = "npy"
-
-    @property
-    def path(self) -> str:
-        """File that contains the pulses."""
-        return f"{super().path}/pulses.npy"
-
-    @property
-    def index_path(self) -> str:
-        """File that contains the positions of the events."""
-        return f"{super().path}/offsets.npy"
+    pulses_in, index_in = "/pulses.npy", "/offsets.npy"
 
     def _find(self) -> None:
         with open_file(self.index_path, self.fs) as file:
@@ -58,8 +49,7 @@ class MemmapEvents(RowEvents):
 
     def _rows(self, first: int, last: int) -> Pulses:
         if self.fs is None:
-            rows: Pulses = self.file[first:last]
-            return rows
+            return np.asarray(self.file[first:last])
         self.file.seek(_HEADER + first * _ROW)
         content = self.file.read((last - first) * _ROW)
         return np.frombuffer(content, np.float32).reshape(last - first, 4)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses, UnfitFileError
+from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.root_files import cluster_edges, read_entries
 from keepfed.files import open_file
-from keepfed.measure.spans import stage
 
 
 class RootEvents(GroupEvents):
@@ -21,7 +22,7 @@ class RootEvents(GroupEvents):
 
     def _find(self) -> None:
         with self._open(self.path, self.fs) as tree:
-            self.edges = np.array(tree.common_entry_offsets(), np.int64)
+            self.edges = cluster_edges(tree, list(PULSE))
 
     @staticmethod
     def _open(path: str, fs: Any) -> Any:
@@ -30,28 +31,19 @@ class RootEvents(GroupEvents):
         file = open_file(path, fs)
         try:
             # uproot reads with a single thread, so threads do not move each other's file position.
-            tree = uproot.open(file, array_cache=None, object_cache=None)["events"]
-            if not hasattr(tree, "common_entry_offsets"):
-                raise UnfitFileError(
-                    "it contains an RNTuple instead of a TTree. Write it again as a TTree, with "
-                    "`write_root`."
-                )
-            return tree
+            return uproot.open(file, array_cache=None, object_cache=None)["events"]
         except BaseException:
             file.close()
             raise
 
     def _locate(self, index: int) -> tuple[int, int]:
-        group = int(np.searchsorted(self.edges, index, "right")) - 1
-        return group, index - int(self.edges[group])
+        group = bisect_right(self.edges, index) - 1
+        return group, index - self.edges[group]
 
     def _group(self, group: int) -> list[Pulses]:
-        entries = dict(zip(("entry_start", "entry_stop"), self.edges[group:][:2], strict=True))
-        with stage("read"):
-            arrays = self.file.arrays(list(PULSE), library="np", **entries)
-        with stage("decode"):
-            events = zip(*(arrays[name] for name in PULSE), strict=True)
-            return [np.column_stack(event).astype(np.float32, copy=False) for event in events]
+        start, stop = self.edges[group : group + 2]
+        entries = read_entries(self.file, list(PULSE), [], start, stop)
+        return np.split(entries.values, entries.offsets[1:-1])
 
 
 def write_root(events: EventArrays, path: Path) -> None:

@@ -55,23 +55,16 @@ class Shards:
 class TarEvents(Events):
     """Shards in webdataset's layout, with an index: one byte range per event."""
 
-    entry = "tar"
+    entry, index_in = "tar", "/index.npy"
     _open = staticmethod(Shards)
     max_gap = 65536  # bytes between two events that cost less than another request
-
-    @property
-    def index_path(self) -> str:
-        """File that contains the positions of the events."""
-        return f"{self.path}/index.npy"
 
     def _find(self) -> None:
         with open_file(self.index_path, self.fs) as file:
             places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
             self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
             if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
-                raise ValueError(
-                    "the shard numbers are not consecutive, or a position is too large"
-                )
+                raise ValueError("the shards are not consecutive, or a position is too large")
 
     def path_of(self, index: int) -> str:
         """Return the path of the shard of one event."""
