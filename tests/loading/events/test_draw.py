@@ -1,10 +1,7 @@
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from course_utils.loading.events import MemmapEvents, draw_event, read_sensors
 
@@ -32,13 +29,3 @@ def test_every_pulse_is_drawn_once_in_space_and_once_in_time(events_folder: Path
     assert "unknown kind" in figure.get_suptitle()
     assert "GeV" not in figure.get_suptitle()
     assert np.isfinite(figure.axes[1].get_xlim()).all()
-
-
-@pytest.mark.slow
-def test_importing_events_does_not_import_unused_libraries() -> None:
-    code = "import sys, course_utils.loading.events; print(*sys.modules)"
-    command = [sys.executable, "-c", code]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-    assert "torch" in loaded
-    assert {"matplotlib", "h5py", "pyarrow", "uproot", "webdataset"}.isdisjoint(loaded)

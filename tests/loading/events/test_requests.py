@@ -7,7 +7,7 @@ import apsw
 import numpy as np
 import pytest
 
-from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, open_events
 from course_utils.loading.events.contract import neighbours
 from course_utils.loading.events.tar import Shards
@@ -24,32 +24,30 @@ def asked(dataset: Events, *batches: list[int]) -> tuple[int, int]:
     return dataset.fs.counters().requests, dataset.fs.counters().bytes_read
 
 
-@pytest.mark.parametrize(
-    ("name", "share", "one", "stages"),
-    [
-        ("npz", 1, 1, ["read", "decode"] * 3),
-        ("npy", 1 / 3, 1, ["read"]),
-        ("hdf5", 1 / 3, 1, ["read"]),
-        ("parquet", 1 / 3, 1, ["read", "decode"] * 2),
-        ("sqlite", 0, 0, ["read", "decode"]),  # requests no page twice
-        ("tar", 0.8, 1, ["read", "decode"] * 2),
-        ("root", 0.8, 4, ["read", "decode"] * 2),  # a basket per column
-    ],
-)
-def test_batch_needs_fewer_requests_than_single_events(
-    name: str, share: float, one: int, stages: list[str], all_formats: Path
-) -> None:
-    fs = slow_storage(all_formats, "laptop SSD", cache_mb=0)
-    dataset = open_events(all_formats, name, fs=fs)
-    single, size = asked(dataset, *([index] for index in SOME))
-    assert single >= 64
-    assert name != "sqlite" or size <= 4096 * single  # one page at a time
-    assert asked(dataset, SOME)[0] <= share * single
-    assert asked(dataset, [SOME[0]])[0] == one
+READS = {  # format: share of the requests of single events, requests of one, stages of three
+    "npz": (1, 1, ["read", "decode"] * 3),
+    "npy": (1 / 3, 1, ["read"]),
+    "hdf5": (1 / 3, 1, ["read"]),
+    "parquet": (1 / 3, 1, ["read", "decode"] * 2),
+    "sqlite": (0, 0, ["read", "decode"]),  # requests no page twice
+    "tar": (0.8, 1, ["read", "decode"] * 2),
+    "root": (0.8, 4, ["read", "decode"] * 2),  # a basket per column
+}
 
-    with record() as trace:
-        dataset.__getitems__([1, 2, 400])
-    assert [span.stage for span in trace.spans] == stages
+
+def test_batch_needs_fewer_requests_than_single_events(all_formats: Path) -> None:
+    for name, (share, one, stages) in READS.items():
+        fs = slow_storage(all_formats, "laptop SSD", cache_mb=0)
+        VirtualClock(fs)
+        dataset = open_events(all_formats, name, fs=fs)
+        single, size = asked(dataset, *([index] for index in SOME))
+        assert single >= 64, name
+        assert name != "sqlite" or size <= 4096 * single  # one page at a time
+        assert asked(dataset, SOME)[0] <= share * single, name
+        assert asked(dataset, [SOME[0]])[0] == one, name
+        with record() as trace:
+            dataset.__getitems__([1, 2, 400])
+        assert [span.stage for span in trace.spans] == stages, name
 
 
 def test_adjacent_events_are_read_together() -> None:

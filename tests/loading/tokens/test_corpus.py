@@ -3,6 +3,7 @@
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from course_utils.loading.tokens import END, Corpus
@@ -16,22 +17,20 @@ def test_document_ends_with_the_end_token(corpora: dict[str, Corpus]) -> None:
     assert all(document[-1] == END for document in numbers)
     with pytest.raises(IndexError):
         numbers[6]
-
-
-def test_pickled_corpus_contains_no_tokens(corpora: dict[str, Corpus]) -> None:
-    numbers = corpora["numbers"]
     numbers.offsets = numbers.offsets[:2]
     assert len(numbers.tokens) == 100  # opens the file
     assert len(pickle.dumps(numbers)) < 1_000
     assert pickle.loads(pickle.dumps(numbers))[0].tolist() == numbers[0].tolist()
 
 
-def test_missing_corpus_lists_the_existing_ones(corpora: dict[str, Corpus], tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"no corpus 'code' in .*\. Choose one of few, numb"
-    ):
+def test_missing_and_inconsistent_corpora_are_named(
+    corpora: dict[str, Corpus], tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no corpus 'code' .*\. Choose one of few, numb"):
         Corpus(tmp_path, "code")
-    with pytest.raises(
-        FileNotFoundError, match=r"Create some with `python -m data_scripts\.make_tok"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"with `python -m data_scripts\.make_tok"):
         Corpus(tmp_path / "few", "code")
+    for offsets in ([0], [0, 4], [0, 9, 4, 11], [1, 11]):
+        np.save(tmp_path / "few/offsets.npy", offsets)
+        with pytest.raises(ValueError, match=r"offsets\.npy does not fit the 11 tokens .*Write b"):
+            Corpus(tmp_path, "few")
