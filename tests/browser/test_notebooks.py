@@ -8,7 +8,6 @@ import pytest
 from course_utils.paths import REPO
 from tests.browser.lab_page import LabPage
 from tests.notebooks.kernel import complaints, verdicts
-from tests.notebooks.short_run import IN_THE_BROWSER, take
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
@@ -32,7 +31,13 @@ def handed_out(lab_root: Path) -> None:
 
 
 @pytest.mark.usefixtures("handed_out")
-@take(NOTEBOOKS, only=IN_THE_BROWSER)
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem[:2] == "02" else [pytest.mark.full])
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebook_runs_with_working_switches_and_no_requests(
     lab_page: LabPage, notebook: Path
 ) -> None:

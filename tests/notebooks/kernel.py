@@ -4,7 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
+import psutil
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
@@ -21,7 +22,9 @@ from tests.hangs import stacks
 
 Output = Mapping[str, Any]  # in the format of a notebook file
 _SHOWN = ("stream", "display_data", "execute_result", "error")
-_LONGEST_CELL_S = 120
+# Other programs hardly change the CPU time of a cell. The longest cells take 20 s of it.
+_MOST_CPU_S = 40
+_HANGS_S = 500  # seconds of wall time
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,15 @@ class Kernel:
     def __init__(self, manager: KernelManager, client: BlockingKernelClient):
         self.manager, self.client = manager, client
 
+    def cpu_s(self) -> float:
+        """Return the CPU time so far of the kernel and its child processes, in seconds."""
+        kernel = psutil.Process(self.manager.provisioner.pid)
+        spent = 0.0
+        for process in (kernel, *kernel.children(recursive=True)):
+            with suppress(psutil.Error):  # ended meanwhile
+                spent += sum(process.cpu_times()[:4])  # with those of its ended children
+        return spent
+
     def run(self, code: str) -> str:
         """Run a cell and return its outputs as text."""
         return self.result(code).text
@@ -92,7 +104,7 @@ class Kernel:
 
     def _outputs(self, message_id: str) -> Iterator[Output | None]:
         """Yield the outputs of a cell until it has finished, and sometimes None."""
-        deadline = time.monotonic() + _LONGEST_CELL_S
+        deadline = time.monotonic() + _HANGS_S
         while time.monotonic() < deadline:
             yield None
             try:
@@ -126,7 +138,7 @@ def running_kernel(folder: Path, **env: str) -> Iterator[Kernel]:
         client = manager.client()
         try:
             client.start_channels()
-            client.wait_for_ready(timeout=_LONGEST_CELL_S)
+            client.wait_for_ready(timeout=_HANGS_S)
             yield Kernel(manager, client)
         finally:
             client.stop_channels()
@@ -138,18 +150,21 @@ def code_cells(notebook: Path) -> list[NotebookNode]:
     return [cell for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
 
 
-def run_all(cells: Iterable[NotebookNode], folder: Path, **env: str) -> list[Output]:
-    """Run cells like "Run All", fail on errors, and return the outputs.
+def run_all(cells: Iterable[NotebookNode], folder: Path, **env: str) -> tuple[list[Output], float]:
+    """Run cells like "Run All", fail on errors, and return the outputs and the CPU time in seconds.
 
     Warnings count as errors too. Cells tagged `raises-exception` may fail.
     """
     shown: list[Output] = []
     with running_kernel(folder, **env) as kernel:
         for cell in cells:
+            before_s = kernel.cpu_s()
             outputs = kernel.result(cell.source).outputs
+            took_s = kernel.cpu_s() - before_s
+            assert took_s < _MOST_CPU_S, f"{took_s:.0f} s of CPU time: {cell.source}"
             if "raises-exception" not in cell.metadata.get("tags", ()):
                 errors = [out["traceback"] for out in outputs if out["output_type"] == "error"]
                 assert not errors, "\n".join([cell.source, *errors[0]])
                 assert not complaints(outputs), cell.source
             shown += outputs
-    return shown
+        return shown, kernel.cpu_s()

@@ -49,32 +49,32 @@ def pad(samples):
 '''
 
 
-def test_block_becomes_stub_with_line_count(tmp_path: Path) -> None:
+def test_answers_become_stubs_and_solutions_lose_their_marks(tmp_path: Path) -> None:
     notebook = _read(tmp_path, BLOCK)
     stub = 'def pad(samples):\n    """Pad."""\n    ...  # your code, about 2 lines'
     assert _sources(for_learner(notebook)) == [stub]
-
-
-def test_solution_keeps_block_without_marks(tmp_path: Path) -> None:
-    (source,) = _sources(with_solutions(_read(tmp_path, BLOCK)))
+    (source,) = _sources(with_solutions(notebook))
     assert "SOLUTION" not in source
     assert source.endswith("    longest = max(samples)\n\n    return longest")
-
-
-@pytest.mark.parametrize(
-    ("line", "stub"),
-    [
+    assert _ids(for_learner(notebook)) == _ids(with_solutions(notebook))
+    for line, stub in (
         ("answer = 23  ### SOLUTION", "answer = ...  # your answer"),
         ("answer: int = f(a, b=2)  ### SOLUTION", "answer: int = ...  # your answer"),
         ("    num_workers=2,  ### SOLUTION", "    num_workers=...,  # your answer"),
         ("    return x == 2  ### SOLUTION", "    return ...  # your answer"),
         ("ok = a == b  ### SOLUTION", "ok = ...  # your answer"),
-    ],
-)
-def test_value_of_marked_line_becomes_stub(tmp_path: Path, line: str, stub: str) -> None:
-    notebook = _read(tmp_path, f"\n(\n{line}\n)")
-    assert _sources(for_learner(notebook)) == [f"(\n{stub}\n)"]
-    assert _sources(with_solutions(notebook)) == [f"(\n{line.partition('  #')[0]}\n)"]
+    ):
+        notebook = _read(tmp_path, f"\n(\n{line}\n)")
+        assert _sources(for_learner(notebook)) == [f"(\n{stub}\n)"]
+        assert _sources(with_solutions(notebook)) == [f"(\n{line.partition('  #')[0]}\n)"]
+    for cell in (
+        "\n### BEGIN SOLUTION\nx = 1",
+        "\nx = 1\n### END SOLUTION",
+        "\nf(x)  ### SOLUTION",
+    ):
+        _read(tmp_path, f"\n{cell}")
+        with pytest.raises(BuildError, match=r"90_a\.py: the mark in .*SOLUTION"):
+            build(tmp_path, tmp_path)
 
 
 def test_learner_version_omits_solutions_and_instructor_notes(tmp_path: Path) -> None:
@@ -86,9 +86,6 @@ def test_learner_version_omits_solutions_and_instructor_notes(tmp_path: Path) ->
     )
     assert _sources(for_learner(notebook)) == ["shown = 1"]
     assert len(with_solutions(notebook).cells) == 3
-
-
-def test_worker_module_cell_keeps_its_magic(tmp_path: Path) -> None:
     notebook = _read(tmp_path, "\n# %%worker_module mine\nx = 1")
     assert _sources(for_learner(notebook)) == ["%%worker_module mine\nx = 1"]
 
@@ -98,11 +95,6 @@ def test_cell_id_depends_only_on_its_cell(tmp_path: Path) -> None:
     after = _read(tmp_path, "\nnew = 0", "\na = 2", "\nb = 1", "\nb = 1")
     assert _ids(before)[1:] == _ids(after)[2:]
     assert len(set(_ids(before))) == 3
-
-
-def test_both_versions_share_cell_ids(tmp_path: Path) -> None:
-    notebook = _read(tmp_path, BLOCK)
-    assert _ids(for_learner(notebook)) == _ids(with_solutions(notebook))
 
 
 def test_minutes_are_counted_and_optional_parts_are_marked(tmp_path: Path) -> None:
@@ -147,46 +139,31 @@ def test_cell_that_installs_on_colab_needs_an_address(
     _, on_colab = nbformat.reads(text, 4).cells
     assert tags(on_colab) == ["colab"]
     assert still_solved == solved
-    assert '"keepfed[colab,later] @ git+https://example.org/x/y"' in on_colab.source
+    assert '"fast-data-loaders[colab,later] @ git+https://example.org/x/y"' in on_colab.source
 
 
-@pytest.mark.parametrize(
-    "cell", ["\n### BEGIN SOLUTION\nx = 1", "\nx = 1\n### END SOLUTION", "\nf(x)  ### SOLUTION"]
-)
-def test_invalid_mark_raises_build_error(tmp_path: Path, cell: str) -> None:
-    _read(tmp_path, cell)
-    with pytest.raises(BuildError, match=r"90_a\.py: the mark in .*SOLUTION"):
-        build(tmp_path, tmp_path)
-
-
-def test_build_of_notebooks_is_reproducible(sample: Path, tmp_path: Path) -> None:
+def test_build_is_reproducible_and_check_reports_what_is_outdated(
+    sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--source", str(sample), "--out", str(tmp_path)]
     assert main(arguments) == 0
     first = {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")}
-    assert main(arguments) == 0
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")} == first
     assert len(first) == 2
-
-
-@pytest.mark.parametrize("broken", ["edited", "missing", "orphan"])
-def test_check_reports_outdated_notebook(
-    sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
-) -> None:
-    arguments = ["--source", str(sample), "--out", str(tmp_path)]
-    main(arguments)
-    assert main([*arguments, "--check"]) == 0
-    notebook = tmp_path / "solutions" / "90_try_the_build.ipynb"
-    if broken == "edited":
-        notebook.write_text(notebook.read_text("utf-8").replace("Squares", "Cubes"), "utf-8")
-    elif broken == "missing":
-        notebook.unlink()
-    else:
-        notebook = tmp_path / "91_old.ipynb"
-        notebook.write_text("{}", "utf-8")
-    assert main([*arguments, "--check"]) == 1
-    complaint = capsys.readouterr().err
-    assert notebook.name in complaint
-    assert len(complaint.splitlines()) == 1
+    solved = tmp_path / "solutions" / "90_try_the_build.ipynb"
+    old = tmp_path / "91_old.ipynb"
+    for break_it, name in (
+        (lambda: solved.write_text(solved.read_text("utf-8").replace("Squares", "Cubes")), solved),
+        (solved.unlink, solved),
+        (lambda: old.write_text("{}", "utf-8"), old),
+    ):
+        assert main([*arguments, "--check"]) == 0
+        break_it()
+        assert main([*arguments, "--check"]) == 1
+        (complaint,) = capsys.readouterr().err.splitlines()
+        assert name.name in complaint
+        assert main(arguments) == 0
+        old.unlink(missing_ok=True)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")} == first
 
 
 def test_notebooks_are_up_to_date() -> None:

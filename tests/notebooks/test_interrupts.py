@@ -9,9 +9,8 @@ import pytest
 
 from notebooks.build import HERE
 from tests.notebooks.kernel import code_cells, running_kernel, verdicts
-from tests.notebooks.short_run import INTERRUPTED, take
 
-pytestmark = pytest.mark.slow
+NOTEBOOKS = sorted((HERE / "solutions").glob("*.ipynb"))
 
 SHORTEST_INTERRUPTED_S = 0.7  # cells that run longer are interrupted
 TRUNCATED_CACHE = "filecache"  # accepts truncated files after an interrupt, as notebook 07 explains
@@ -39,12 +38,8 @@ print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
 """
 
 
-# 00 checks a training, as in test_notebooks.py
-@take(
-    sorted((HERE / "solutions").glob("*.ipynb")),
-    only=INTERRUPTED,
-    marks={"00": [pytest.mark.alone]},
-)
+@pytest.mark.full
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_interrupted_cell_leaves_no_worker_and_can_rerun(
     notebook: Path,
     start_method: str,

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from notebooks.build import HERE, sources
 from notebooks.claims import Claim, read_claims
 from notebooks.lint import lint
-
-SOURCES = sources(HERE / "source")
 
 
 def _lint(sample: Path, tmp_path: Path, old: str, new: str, *claims: Claim) -> list[str]:
@@ -24,18 +20,16 @@ def _claim(text: str) -> Claim:
     return Claim(id="x", notebook="90", text=text, source="given", kind="figure")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
-def test_source_follows_the_rules(path: Path) -> None:
-    assert lint(path, read_claims()) == []
-
-
-def test_sample_follows_the_rules(sample: Path) -> None:
+def test_sources_and_sample_follow_the_rules(sample: Path) -> None:
+    claims = read_claims()
+    assert {
+        path.stem: found for path in sources(HERE / "source") if (found := lint(path, claims))
+    } == {}
     assert lint(sample / "90_try_the_build.py", []) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "finding"),
-    [
+def test_rule_violations_are_reported(sample: Path, tmp_path: Path) -> None:
+    for old, new, finding in (
         ("# 90 · Try", "# Try", "begin with the title"),
         ("**You need:**", "**Wanted:**", "you need"),
         ("{minutes}", "3", "minutes of its own"),
@@ -58,28 +52,18 @@ def test_sample_follows_the_rules(sample: Path) -> None:
         ("Multiply", "This is 30 % faster. Multiply", "'30 %' is not in claims.toml"),
         ("Multiply", "This is 3 times faster. Multiply", "'3 times' is not in claims.toml"),
         ("Multiply", "It reads 1.5 GB/s. Multiply", "'1.5 GB' is not in claims.toml"),
-    ],
-)
-def test_rule_violation_is_reported(
-    sample: Path, tmp_path: Path, old: str, new: str, finding: str
-) -> None:
-    (found,) = _lint(sample, tmp_path, old, new)
-    assert finding in found
+    ):
+        found = _lint(sample, tmp_path, old, new)
+        assert len(found) == 1, (new, found)
+        assert finding in found[0]
 
 
-@pytest.mark.parametrize("cell", ["`sleep 5 s`", "Idle below 15 %. <!-- given -->", "12 events"])
-def test_code_given_numbers_and_counts_are_not_claims(
-    sample: Path, tmp_path: Path, cell: str
-) -> None:
-    assert _lint(sample, tmp_path, "Squares from a worker.", cell) == []
-
-
-def test_claimed_number_passes(sample: Path, tmp_path: Path) -> None:
-    prose = "The source says *30 %*;\n# it is 23 %."
+def test_numbers_of_the_prose_are_claims_unless_given(sample: Path, tmp_path: Path) -> None:
+    prose = "Squares from a worker."
+    for cell in ("`sleep 5 s`", "Idle below 15 %. <!-- given -->", "12 events"):
+        assert _lint(sample, tmp_path, prose, cell) == []
     claim = _claim("The source says *30 %*; it is 23 %.")
-    assert _lint(sample, tmp_path, "Squares from a worker.", prose, claim) == []
-
-
-def test_claim_missing_in_prose_is_reported(sample: Path, tmp_path: Path) -> None:
+    said = "The source says *30 %*;\n# it is 23 %."
+    assert _lint(sample, tmp_path, prose, said, claim) == []
     (found,) = _lint(sample, tmp_path, "Squares", "Squares", _claim("It is 30 %."))
     assert "claim x is not in the prose" in found
