@@ -5,37 +5,34 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from keepfed.field_guide import ANY, TOPICS, Entry, entries, look_up
-
-ENTRIES = [pytest.param(entry, id=name) for name, entry in entries().items()]
-each = pytest.mark.parametrize("entry", ENTRIES)
+from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
 
-@each
-def test_entry_is_complete(entry: Entry) -> None:
-    assert entry.topic in TOPICS
-    assert all([entry.title, entry.why, entry.fix])
-    assert bool(entry.no_program) != all([entry.program, entry.prints, entry.prints_fixed])
-    assert not entry.title.endswith(".")
-    assert entry.why.endswith((".", ".)"))
-    assert all(step.endswith(".") for step in entry.fix)
-    assert re.fullmatch(r"\d\d", entry.notebook)
-    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in entry.threads)
-    assert {line[:1] for line in entry.program.splitlines()} <= {"", " ", "+", "-"}
-    assert entry.faulty != entry.fixed or entry.no_program
+def test_entries_are_complete() -> None:
+    for name, entry in entries().items():
+        assert entry.topic in TOPICS, name
+        assert all([entry.title, entry.why, entry.fix]), name
+        assert bool(entry.no_program) != all([entry.program, entry.prints, entry.prints_fixed]), (
+            name
+        )
+        assert not entry.title.endswith("."), name
+        assert entry.why.endswith((".", ".)")), name
+        assert all(step.endswith(".") for step in entry.fix), name
+        assert re.fullmatch(r"\d\d", entry.notebook), name
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in entry.threads), name
+        assert {line[:1] for line in entry.program.splitlines()} <= {"", " ", "+", "-"}, name
+        assert entry.faulty != entry.fixed or entry.no_program, name
 
 
-@each
-def test_messages_and_title_find_their_entry(entry: Entry) -> None:
-    for message in entry.messages:
-        for what in ("7", "some_name"):
-            log = f"Epoch 3:  12%\r\x1b[31m{message.replace(ANY, what)}\x1b[0m\nand more\n"
-            found = look_up(log)
-            assert entry in found or entry.rank > found[0].rank
-            assert look_up(f"word: {message}")
-    assert entry in look_up(entry.title)
+def test_messages_and_titles_find_their_entry() -> None:
+    for entry in entries().values():
+        for message in entry.messages:
+            for what in ("7", "some_name"):
+                log = f"Epoch 3:  12%\r\x1b[31m{message.replace(ANY, what)}\x1b[0m\nand more\n"
+                found = look_up(log)
+                assert entry in found or entry.rank > found[0].rank, message
+                assert look_up(f"word: {message}"), message
+        assert entry in look_up(entry.title), entry.name
 
 
 def test_programs_pass_ruff(tmp_path: Path) -> None:
@@ -53,9 +50,8 @@ def test_programs_pass_ruff(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
+def test_words_and_parts_of_messages_find_an_entry() -> None:
+    for words, name in (
         ("Bus error", "shm_full"),
         ("same random numbers", "same_random_numbers"),
         ("the same order in every epoch", "same_order"),
@@ -84,23 +80,15 @@ def test_programs_pass_ruff(tmp_path: Path) -> None:
         ("all ranks see the same data", "overlapping_ranks"),
         ("my validation accuracy depends on batch size", "mean_of_means"),
         ("worker_killed", "worker_killed"),
-    ],
-)
-def test_words_and_parts_of_messages_find_an_entry(words: str, name: str) -> None:
-    assert name in [entry.name for entry in look_up(words)]
+    ):
+        assert name in [entry.name for entry in look_up(words)], words
+    for words in ("how do I cook rice", "learning rate too high", "?", "the"):
+        assert look_up(words) == [], words
 
 
-@pytest.mark.parametrize("words", ["how do I cook rice", "learning rate too high", "?", "the"])
-def test_words_about_something_else_find_no_entry(words: str) -> None:
-    assert look_up(words) == []
-
-
-def test_consequence_is_listed_only_if_nothing_else_matches() -> None:
+def test_only_what_belongs_together_matches() -> None:
     general = "RuntimeError: DataLoader worker (pid(s) 17) exited unexpectedly"
     special = "AttributeError: Can't get attribute 'Events' on <module '__main__' (built-in)>"
     assert [entry.name for entry in look_up(general)] == ["worker_exited"]
     assert [entry.name for entry in look_up(f"{special}\n{general}")] == ["class_in_notebook"]
-
-
-def test_message_parts_that_are_far_apart_do_not_match() -> None:
     assert look_up("Error: Timed out waiting" + " and so on" * 100 + "ms for recv operation") == []

@@ -27,14 +27,10 @@ def line_with(comment: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_diagnosis_names_the_line_of_each_part(workers: int, start_method: str) -> None:
-    context = start_method if workers else None
-    loader = DataLoader(
-        Slow(), batch_sampler=SlowOrder(), collate_fn=collate, num_workers=workers,
-        multiprocessing_context=context,
-    )  # fmt: skip
-    lines = diagnose(loader, step, seconds=6).measurements.lines
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.full), 1])
+def test_a_diagnosis_names_the_line_of_each_part(workers: int) -> None:
+    loader = DataLoader(Slow(), batch_sampler=SlowOrder(), collate_fn=collate, num_workers=workers)
+    lines = diagnose(loader, step, seconds=3).measurements.lines
     for part, comment in (
         ("fetch", "the line of the fetch"),
         ("collate", "the line of collating"),
@@ -77,6 +73,7 @@ def test_a_full_disk_costs_the_lines_and_not_the_program(tmp_path: Path) -> None
     assert read_lines(tmp_path / "missing", "here") == {}
 
 
+OTHERS = ("spawn", "forkserver")
 SHORT = """
 import sys
 from multiprocessing import get_context
@@ -100,7 +97,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["main", "spawn", "forkserver", "fork"])
+@pytest.mark.parametrize(
+    "method", ["main", "fork", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
+)
 def test_a_sampler_stops_and_writes_before_its_process_ends(tmp_path: Path, method: str) -> None:
     script = tmp_path / "short.py"
     script.write_text(SHORT, "utf-8")

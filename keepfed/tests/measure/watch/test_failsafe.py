@@ -45,71 +45,68 @@ def _no_error_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
-@pytest.mark.parametrize(
-    ("before", "torch", "said"),
-    [
+def test_unwatchable_torch_is_imported(tmp_path: Path) -> None:
+    package = tmp_path / "path" / "torch" / "utils" / "data"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").touch()
+    for before, torch, said in (
         (FULL, TORCH + ITERATORS, "File too large"),
         (REMOVED, TORCH + ITERATORS, "No such file or directory"),
         ("", TORCH, "_BaseDataLoaderIter"),
-    ],
-    ids=["full", "removed", "other torch"],
-)
-def test_unwatchable_torch_is_imported(before: str, torch: str, said: str, tmp_path: Path) -> None:
-    package = tmp_path / "path" / "torch" / "utils" / "data"
-    package.mkdir(parents=True)
-    (package / "dataloader.py").write_text(torch)
-    for folder in (package, package.parent, package.parent.parent):
-        (folder / "__init__.py").touch()
-    (tmp_path / "records").mkdir()
-    environment = prepare(tmp_path / "records")
-    environment["PYTHONPATH"] += f":{tmp_path / 'path'}"
-    code = [sys.executable, "-B", "-c", before + LOOP]
-    run = subprocess.run(code, env=environment, capture_output=True, text=True)
-    assert (run.stdout, run.returncode) == ("[1, 2]\n", 3)
-    (line,) = run.stderr.splitlines()
-    assert line.startswith("keepfed watch: The program continues unwatched (")
-    assert said in line
+    ):
+        (package / "dataloader.py").write_text(torch)
+        records = tmp_path / said
+        records.mkdir()
+        environment = prepare(records)
+        environment["PYTHONPATH"] += f":{tmp_path / 'path'}"
+        code = [sys.executable, "-B", "-c", before + LOOP]
+        run = subprocess.run(code, env=environment, capture_output=True, text=True)
+        assert (run.stdout, run.returncode) == ("[1, 2]\n", 3)
+        (line,) = run.stderr.splitlines()
+        assert line.startswith("keepfed watch: The program continues unwatched (")
+        assert said in line
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (watching, "get_writer"),
-        (watching, "_meter_of"),
-        (watching, "listen"),
-        (step_timer, "pause"),
-        (step_timer.StepTimer, "_prepare_next"),
-        (step_timer.StepTimer, "_start_iteration"),
-        (step_timer.StepTimer, "_write"),
-        (step_timer.StepTimer, "_skip"),
-        (step_timer.StepTimer, "_count_skipped"),
-        (step_timer.StepTimer, "_end_epoch"),
-        (hook.FetchMeter, "worker_started"),
-        (hook.FetchMeter, "fetch_begins"),
-        (hook.FetchMeter, "samples_made"),
-        (hook.FetchMeter, "batch_made"),
-        (hook.loader_hook._Hook, "pause"),
-    ],
-)
+BUGS: list[tuple[Any, str]] = [
+    (watching, "get_writer"),
+    (watching, "_meter_of"),
+    (watching, "listen"),
+    (step_timer, "pause"),
+    (step_timer.StepTimer, "_prepare_next"),
+    (step_timer.StepTimer, "_start_iteration"),
+    (step_timer.StepTimer, "_write"),
+    (step_timer.StepTimer, "_skip"),
+    (step_timer.StepTimer, "_count_skipped"),
+    (step_timer.StepTimer, "_end_epoch"),
+    (hook.FetchMeter, "worker_started"),
+    (hook.FetchMeter, "fetch_begins"),
+    (hook.FetchMeter, "samples_made"),
+    (hook.FetchMeter, "batch_made"),
+    (hook.loader_hook._Hook, "pause"),
+]
+
+
 def test_bug_in_keepfed_never_reaches_loop(
-    owner: Any,
-    name: str,
-    workers: int,
     seen: Callable[[], list[Observation]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture,
 ) -> None:
-    monkeypatch.setattr(owner, name, _fails)
-    loader = DataLoader(Numbers(80), 2, num_workers=workers)
-    for _ in range(2):
-        assert [batch.tolist() for batch in loader] == [[2 * n, 2 * n + 1] for n in range(40)]
-    step_timer.write_down()
-    lines = [
-        line for line in capfd.readouterr().err.splitlines() if line.startswith("keepfed watch: ")
-    ]
-    assert len(lines) <= 1 + (workers > 0)  # at most one line per process
-    assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines)
+    for owner, name in BUGS:
+        in_workers = owner in (hook.FetchMeter, hook.loader_hook._Hook)
+        for workers in (0, 1) if in_workers else (0,):
+            failsafe._errors.clear()
+            with monkeypatch.context() as bug:
+                bug.setattr(owner, name, _fails)
+                loader = DataLoader(Numbers(80), 2, num_workers=workers)
+                for _ in range(2):
+                    batches = [batch.tolist() for batch in loader]
+                    assert batches == [[2 * n, 2 * n + 1] for n in range(40)], name
+                step_timer.write_down()
+            said = capfd.readouterr().err.splitlines()
+            lines = [line for line in said if line.startswith("keepfed watch: ")]
+            assert len(lines) <= 1 + workers, name  # at most one line per process
+            assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines), name
 
 
 def test_too_old_torch_is_used_unwatched(

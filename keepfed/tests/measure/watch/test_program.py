@@ -238,9 +238,7 @@ def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) ->
 
 
 @pytest.mark.full
-def test_watch_finds_slow_rank_and_keeps_output(
-    tmp_path: Path,
-) -> None:
+def test_watch_finds_slow_rank_and_keeps_output(tmp_path: Path) -> None:
     said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
     assert "Rank 1 delays the others" in errors
     assert re.search(r"^  rank 0: .*\n(.*\n)+  rank 1: ", errors, re.M)
@@ -270,7 +268,7 @@ def test_watched_script_computes_identical_losses(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.full), 2])
 def test_lines_of_a_watched_program_are_named(tmp_path: Path, workers: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(
