@@ -59,13 +59,10 @@ def test_replaced_file_is_the_old_or_the_new_one_and_follows_no_link(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"a.json", "victim"}
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
+def test_system_error_becomes_message_with_next_step():
+    for number, said in (
         (errno.ENOSPC, "The disk is full at /x. Free some space, or pay, and run again."),
         (errno.EROFS, "Writing to /x is not allowed. To fix this, pay, and run again."),
         (errno.EIO, "/x: broken. Fix this and run again."),
-    ],
-)
-def test_system_error_becomes_message_with_next_step(number, said):
-    assert sentence(OSError(number, "broken", "/x"), elsewhere="pay") == said
+    ):
+        assert sentence(OSError(number, "broken", "/x"), elsewhere="pay") == said, number

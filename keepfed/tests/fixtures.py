@@ -7,6 +7,7 @@ group, a folder to import from, or a second attempt on a busy machine from here.
 import gc
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -68,6 +69,7 @@ def emulate_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     """Return a function that emulates control groups, with 8 of 16 cores usable."""
 
     def enter(files: Mapping[str, str], own: str = "0::/\n") -> None:
+        shutil.rmtree(tmp_path / "groups", ignore_errors=True)
         for name, text in {"own": own, **{f"groups/{name}": files[name] for name in files}}.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)

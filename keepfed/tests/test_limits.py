@@ -1,23 +1,18 @@
 import os
 
-import pytest
-
 from keepfed import limits
 
 
-@pytest.mark.parametrize(
-    ("files", "own", "cores"),
-    [
+def test_usable_cores_respect_affinity_and_all_groups(emulate_cgroup):
+    for files, own, cores in (
         ({"cpu.max": "max 100000"}, "0::/\n", 8),
         ({"cpu.max": "50000 100000"}, "0::/\n", 1),
         ({"job/cpu.max": "250000 100000", "job/step/cpu.max": "max 1"}, "0::/job/step\n", 2),
         ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/\n", 2),
         ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
-    ],
-)
-def test_usable_cores_respect_affinity_and_all_groups(emulate_cgroup, files, own, cores):
-    emulate_cgroup(files, own)
-    assert limits.usable_cores() == cores
+    ):
+        emulate_cgroup(files, own)
+        assert limits.usable_cores() == cores, files
 
 
 def test_affinity_is_empty_for_an_unknown_process():
@@ -28,9 +23,8 @@ def test_affinity_is_empty_for_an_unknown_process():
 JOB = "memory/slurm/job_7"
 
 
-@pytest.mark.parametrize(
-    ("files", "own"),
-    [
+def test_memory_respects_limits_and_counts_cached_files_as_free(emulate_cgroup):
+    for files, own in (
         (
             {
                 "memory.max": "500000000",
@@ -49,10 +43,8 @@ JOB = "memory/slurm/job_7"
             },
             "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n",
         ),
-    ],
-)
-def test_memory_respects_limits_and_counts_cached_files_as_free(emulate_cgroup, files, own):
-    emulate_cgroup(files, own)
-    assert (limits.memory(), limits.memory_free()) == (500_000_000, 200_000_000)
-    emulate_cgroup(dict.fromkeys(files, "max"))
-    assert limits.memory() > 500_000_000
+    ):
+        emulate_cgroup(files, own)
+        assert (limits.memory(), limits.memory_free()) == (500_000_000, 200_000_000), files
+        emulate_cgroup(dict.fromkeys(files, "max"))
+        assert limits.memory() > 500_000_000, files

@@ -43,12 +43,12 @@ def test_every_pattern_has_an_example() -> None:
     assert list(EXAMPLES) == [pattern.name for pattern in PATTERNS]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_checker_finds_phrase_and_accepts_plain_sentence(name: str) -> None:
-    example = EXAMPLES[name]
-    kind = example.get("kind", "text")
-    assert name in names(kind, example["found"])
-    assert names(kind, example["plain"]) == []
+def test_checker_finds_phrase_and_accepts_plain_sentence() -> None:
+    for name in EXAMPLES:
+        example = EXAMPLES[name]
+        kind = example.get("kind", "text")
+        assert name in names(kind, example["found"]), name
+        assert names(kind, example["plain"]) == [], name
 
 
 def test_docstring_and_comment_patterns_ignore_other_prose() -> None:

@@ -37,17 +37,22 @@ def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     records_folder.cache_clear()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_default_device_does_not_break_watch(workers: int) -> None:
-    persistent = workers > 0
-    loader = OnCpu(Numbers(), 4, num_workers=workers, persistent_workers=persistent, collate_fn=sum)
-    assert list(watch(loader)) == [6.0, 22.0, 38.0]
+def test_default_device_does_not_break_watch() -> None:
+    for workers in (0, 1):
+        persistent = workers > 0
+        loader = OnCpu(
+            Numbers(), 4, num_workers=workers, persistent_workers=persistent, collate_fn=sum
+        )
+        assert list(watch(loader)) == [6.0, 22.0, 38.0], workers
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_default_device_does_not_break_diagnose(workers: int) -> None:
-    loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
-    assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers == workers
+def test_default_device_does_not_break_diagnose() -> None:
+    for workers in (0, 1):
+        loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
+        assert (
+            diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers
+            == workers
+        ), workers
 
 
 def test_shared_memory_of_workers_is_on_cpu() -> None:

@@ -20,17 +20,17 @@ FIGURES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("deck", "name"), FIGURES)
-def test_logarithmic_axes_are_labelled_and_have_no_bars(deck: str, name: str) -> None:
-    with plt.style.context(STYLES):
-        figure: Figure = getattr(import_module(f"slides.figures.{deck}"), name)()
-    plt.close(figure)
-    for panel in figure.axes:
-        across = panel.get_xscale() == "log", panel.get_shared_x_axes().get_siblings(panel)
-        down = panel.get_yscale() == "log", panel.get_shared_y_axes().get_siblings(panel)
-        if across[0]:
-            assert any("log)" in one.get_xlabel() for one in across[1])
-        if down[0]:
-            assert any("log)" in one.get_ylabel() for one in down[1])
-        if across[0] or down[0]:
-            assert not [one for one in panel.containers if isinstance(one, BarContainer)]
+def test_logarithmic_axes_are_labelled_and_have_no_bars() -> None:
+    for deck, name in FIGURES:
+        with plt.style.context(STYLES):
+            figure: Figure = getattr(import_module(f"slides.figures.{deck}"), name)()
+        plt.close(figure)
+        for panel in figure.axes:
+            across = panel.get_xscale() == "log", panel.get_shared_x_axes().get_siblings(panel)
+            down = panel.get_yscale() == "log", panel.get_shared_y_axes().get_siblings(panel)
+            if across[0]:
+                assert any("log)" in one.get_xlabel() for one in across[1]), deck
+            if down[0]:
+                assert any("log)" in one.get_ylabel() for one in down[1]), deck
+            if across[0] or down[0]:
+                assert not [one for one in panel.containers if isinstance(one, BarContainer)], deck

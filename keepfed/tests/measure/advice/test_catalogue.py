@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -25,9 +25,8 @@ def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
         assert last.applies(hungry())
 
 
-@pytest.mark.parametrize(
-    ("cause", "figures", "advice"),
-    [
+def test_measurements_select_the_advice() -> None:
+    for cause, figures, advice in (
         ("storage", WAITS, "local-copy"),
         ("storage", {**WAITS, "locked_share": 0.8}, "one-at-a-time"),
         ("storage", {**WAITS, "locked_share": 0.8, "workers": 1}, "local-copy"),
@@ -58,11 +57,9 @@ def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
             "fill-once",
         ),
         ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "persistent-workers"),
-    ],
-)
-def test_measurements_select_the_advice(cause: Cause, figures: dict[str, Any], advice: str) -> None:
-    found = recommend(hungry(**figures), cause, [])
-    assert (found.advice, found.gain >= 1) == (advice, True)
+    ):
+        found = recommend(hungry(**figures), cause, [])
+        assert (found.advice, found.gain >= 1) == (advice, True), cause
 
 
 @pytest.mark.parametrize(
@@ -88,18 +85,13 @@ def test_the_hottest_line_selects_the_advice(
         assert "(data.py:1)" in found.change
 
 
-@pytest.mark.parametrize(
-    ("figures", "advice"),
-    [
+def test_more_workers_are_not_advised_if_the_current_ones_wait() -> None:
+    for figures, advice in (
         ({**WAITS, "locked_share": 0.8}, "one-at-a-time"),
         ({**WAITS, **STREAM, "active_workers": 1}, "more-shards"),
-    ],
-)
-def test_more_workers_are_not_advised_if_the_current_ones_wait(
-    figures: dict[str, Any], advice: str
-) -> None:
-    m = hungry(**figures)
-    assert recommend(m, judge(m)).advice == advice
+    ):
+        m = hungry(**figures)
+        assert recommend(m, judge(m)).advice == advice, figures
 
 
 def test_smallest_number_of_workers_near_the_best_is_advised() -> None:

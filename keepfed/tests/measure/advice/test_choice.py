@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -13,9 +12,8 @@ IPC: Cause = "collate or IPC"
 BIG = 10**8
 
 
-@pytest.mark.parametrize(
-    ("cause", "changes", "says"),
-    [
+def test_each_cause_has_one_sentence_and_one_change() -> None:
+    for cause, changes, says in (
         ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
         ("storage", {"computing_s": 0.01, "delay_s": 0.04}, "60 ms .* to itself, .* 50 ms and"),
         ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*precompute the samples before"),
@@ -80,16 +78,12 @@ BIG = 10**8
             {"wait_s": 0.001},
             "step, probably: .*other programs or the workers",
         ),
-    ],
-)
-def test_each_cause_has_one_sentence_and_one_change(
-    cause: Cause, changes: dict[str, Any], says: str
-) -> None:
-    found = recommend(hungry(**changes), cause, [])
-    assert re.search(says, f"{found.verdict} {found.change}")
-    assert found.verdict.endswith(".")
-    assert ". " not in found.verdict
-    assert found.gain >= 1
+    ):
+        found = recommend(hungry(**changes), cause, [])
+        assert re.search(says, f"{found.verdict} {found.change}"), cause
+        assert found.verdict.endswith("."), cause
+        assert ". " not in found.verdict, cause
+        assert found.gain >= 1, cause
 
 
 def test_simplest_good_trial_is_recommended() -> None:
@@ -129,29 +123,29 @@ def test_trial_of_the_advised_change_counts_despite_a_small_gain() -> None:
         assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
 
 
-@pytest.mark.parametrize("batch_size", [1024, BIG])  # with __getitems__, and with whole batches
-def test_trial_of_whole_batches_replaces_the_prediction(
-    batch_size: int,
-) -> None:
-    rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
-    (_, whole), *_, (_, workers) = candidates(rows, "CPU")
-    for iteration_s in (rows.iteration_s, 2 * rows.iteration_s):
-        found = recommend(
-            rows,
-            "CPU",
-            [
-                Trial("whole-batches", whole, iteration_s),
-                Trial("more-workers", workers, iteration_s),
-            ],
-        )
-        assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
-    much = changed(rows, step_s=rows.iteration_s / 50)  # the model predicts 50
-    assert recommend(
-        much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
-    ).gain == pytest.approx(2)
-    assert recommend(
-        rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
-    ).at_most  # the advised change was not tried
+def test_trial_of_whole_batches_replaces_the_prediction() -> None:
+    for batch_size in (1024, BIG):
+        rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
+        (_, whole), *_, (_, workers) = candidates(rows, "CPU")
+        for iteration_s in (rows.iteration_s, 2 * rows.iteration_s):
+            found = recommend(
+                rows,
+                "CPU",
+                [
+                    Trial("whole-batches", whole, iteration_s),
+                    Trial("more-workers", workers, iteration_s),
+                ],
+            )
+            assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is"), (
+                batch_size
+            )
+        much = changed(rows, step_s=rows.iteration_s / 50)  # the model predicts 50
+        assert recommend(
+            much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
+        ).gain == pytest.approx(2), batch_size
+        assert recommend(
+            rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
+        ).at_most, batch_size  # the advised change was not tried
 
 
 def test_faster_run_counts_if_threads_compete_irregularly() -> None:
@@ -183,53 +177,43 @@ def test_prediction_matches_the_formula() -> None:
     assert gain(restarts, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
 
 
-@pytest.mark.parametrize(("start_up_s", "persistent"), [(0.01, False), (2.0, True)])
-def test_untried_workers_are_persistent_if_their_start_is_slow(
-    start_up_s: float, persistent: bool
-) -> None:
-    waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
-    found = recommend(waits, "storage")
-    assert found.change.startswith("num_workers=")
-    assert found.change.endswith(", persistent_workers=True") == persistent
-    without = recommend(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
-    assert without.change == "num_workers=4, persistent_workers=True"
-    quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
-    assert recommend(quick, "CPU").how is None
+def test_untried_workers_are_persistent_if_their_start_is_slow() -> None:
+    for start_up_s, persistent in ((0.01, False), (2.0, True)):
+        waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
+        found = recommend(waits, "storage")
+        assert found.change.startswith("num_workers="), start_up_s
+        assert found.change.endswith(", persistent_workers=True") == persistent, start_up_s
+        without = recommend(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
+        assert without.change == "num_workers=4, persistent_workers=True", start_up_s
+        quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
+        assert recommend(quick, "CPU").how is None, start_up_s
 
 
-@pytest.mark.parametrize(
-    ("method", "epochs", "change"),
-    [
+def test_start_of_workers_counts_at_least_once_per_run() -> None:
+    for method, epochs, change in (
         ("fork", 1, "num_workers=4"),  # without a second epoch, persistent workers gain nothing
         ("fork", 10, "num_workers=4, persistent_workers=True"),
         ("spawn", 100, "num_workers=4, persistent_workers=True"),
-        ("spawn", 1, "precompute the samples"),  # starting workers costs more than they gain
-    ],
-)
-def test_start_of_workers_counts_at_least_once_per_run(
-    method: str, epochs: int, change: str
-) -> None:
-    run = {"epoch": 40, "epochs": epochs, "start_method": method}
-    found = recommend(hungry(workers=0, step_s=0.05, **run), "CPU")
-    assert found.change.startswith(change)
+        ("spawn", 1, "precompute the samples"),  # starting workers costs more than they gain,
+    ):
+        run = {"epoch": 40, "epochs": epochs, "start_method": method}
+        found = recommend(hungry(workers=0, step_s=0.05, **run), "CPU")
+        assert found.change.startswith(change), method
 
 
-@pytest.mark.parametrize(
-    ("cores", "threads", "change"),
-    [
+def test_untried_workers_leave_cores_to_a_multi_threaded_step() -> None:
+    for cores, threads, change in (
         (4, 1.0, "num_workers=4"),
         (4, 1.9, "num_workers=2"),
         (2, 1.9, "precompute the samples"),
         (4, 3.8, "precompute the samples"),
-    ],
-)
-def test_untried_workers_leave_cores_to_a_multi_threaded_step(
-    cores: int, threads: float, change: str
-) -> None:
-    m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
-    assert recommend(m, "CPU").change.startswith(change)
-    waits = changed(m, computing_s=0.01)  # waiting for storage needs no core
-    assert recommend(waits, "storage").change.startswith("num_workers=")
+    ):
+        m = hungry(
+            workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores
+        )
+        assert recommend(m, "CPU").change.startswith(change), cores
+        waits = changed(m, computing_s=0.01)  # waiting for storage needs no core
+        assert recommend(waits, "storage").change.startswith("num_workers="), cores
 
 
 def test_custom_loader_may_wait_for_its_own_threads() -> None:

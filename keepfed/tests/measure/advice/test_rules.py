@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from keepfed.measure.advice import Cause
 from keepfed.measure.advice.rules import judge, losses, slowest_stage
 from tests.measure.handmade import hungry
 
@@ -15,9 +14,8 @@ QUICK = {"step_s": 0.006, "together_s": 0.011, "wait_s": 0.005, "fetch_s": 0.006
 QUICK |= {"computing_s": 0.002, "collate_s": 0.0, "workers": 4}
 
 
-@pytest.mark.parametrize(
-    ("cause", "changes"),
-    [
+def test_measurements_decide_the_cause() -> None:
+    for cause, changes in (
         ("CPU", {}),
         ("storage", {"computing_s": 0.02}),
         ("CPU", {"computing_s": 0.04, "delay_s": 0.06}),
@@ -53,28 +51,23 @@ QUICK |= {"computing_s": 0.002, "collate_s": 0.0, "workers": 4}
         ("GPU-bound", {"together_s": 0.022, "grown_bytes": 2e8, "own_bytes": 2e9}),
         ("CPU", {"grown_bytes": 2e8, "own_bytes": 2e7}),  # a larger loss, and enough memory
         ("memory", {"grown_bytes": 1e8, "grown_late_bytes": 5e7, "watched": 10, "free_bytes": 8e9}),
-    ],
-)
-def test_measurements_decide_the_cause(cause: Cause, changes: dict[str, Any]) -> None:
-    assert judge(hungry(**changes)) == cause
+    ):
+        assert judge(hungry(**changes)) == cause, cause
 
 
 IDLE: dict[str, Any] = {"computing_s": 0.02, "delay_s": 0.08}  # without other programs
 
 
-@pytest.mark.parametrize(
-    ("loses", "changes"),
-    [
+def test_waiting_for_the_loader_is_a_loss() -> None:
+    for loses, changes in (
         (False, {"together_s": 0.02, "wait_s": 0.015}),  # the wait did not delay the device
         (False, {"together_s": 0.05, "wait_s": 0.0}),  # the loop is slower but never waits
         (False, IDLE),  # workers with time to spare
         (True, {**IDLE, "slow_share": 0.01, "slow_time": 0.7}),
         (True, {**IDLE, "workers": 0}),
         (True, {**IDLE, "worker_cores": 1}),
-    ],
-)
-def test_waiting_for_the_loader_is_a_loss(loses: bool, changes: dict[str, Any]) -> None:
-    assert (losses(hungry(**changes))["loader"] > 0) is loses
+    ):
+        assert (losses(hungry(**changes))["loader"] > 0) is loses, loses
 
 
 def test_headroom_waiting_and_slowest_stage_are_computed() -> None:

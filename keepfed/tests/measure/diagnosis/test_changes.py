@@ -21,9 +21,8 @@ def loader(**options: Any) -> DataLoader[Any]:
     return DataLoader(TensorDataset(torch.arange(4000.0)), batch_size=8, **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "change", "expected"),
-    [
+def test_applied_yields_equal_batches_and_restores_the_loader() -> None:
+    for options, change, expected in (
         ({}, with_arguments(num_workers=1), {"num_workers": 1, "prefetch_factor": 2}),
         (
             {"num_workers": 1},
@@ -36,17 +35,13 @@ def loader(**options: Any) -> DataLoader[Any]:
             with_persistent_workers(Change("", "whole batches")),
             {"batch_size": None, "persistent_workers": True},
         ),
-    ],
-)
-def test_applied_yields_equal_batches_and_restores_the_loader(
-    options: dict[str, Any], change: Change, expected: dict[str, Any]
-) -> None:
-    ours = loader(**options)
-    before = dict(vars(ours))
-    with applied(ours, change) as changed:
-        assert {name: getattr(ours, name) for name in expected} == expected
-        assert same(list(changed), list(loader()))
-    assert vars(ours) == before
+    ):
+        ours = loader(**options)
+        before = dict(vars(ours))
+        with applied(ours, change) as changed:
+            assert {name: getattr(ours, name) for name in expected} == expected, options
+            assert same(list(changed), list(loader())), options
+        assert vars(ours) == before, options
 
 
 class Computing(Numbers):
@@ -61,16 +56,16 @@ def begin(worker_id: int) -> None:
     torch.manual_seed(worker_id)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_thread_pools_are_limited_temporarily(workers: int) -> None:
-    threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
-    init = begin if workers else None
-    ours = DataLoader(Computing(12), 3, num_workers=workers, worker_init_fn=init)
-    with applied(ours, ONE_THREAD) as changed:
-        assert {int(most) for batch in changed for most in batch} == {1}
-    assert ours.worker_init_fn is init
-    assert torch.get_num_threads() == threads
-    assert [pool["num_threads"] for pool in threadpool_info()] == pools
+def test_thread_pools_are_limited_temporarily() -> None:
+    for workers in (0, 2):
+        threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
+        init = begin if workers else None
+        ours = DataLoader(Computing(12), 3, num_workers=workers, worker_init_fn=init)
+        with applied(ours, ONE_THREAD) as changed:
+            assert {int(most) for batch in changed for most in batch} == {1}, workers
+        assert ours.worker_init_fn is init, workers
+        assert torch.get_num_threads() == threads, workers
+        assert [pool["num_threads"] for pool in threadpool_info()] == pools, workers
 
 
 class Cores(Numbers):
@@ -106,16 +101,13 @@ def test_prefetch_thread_yields_equal_batches_and_ends() -> None:
     batches.close()
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
+def test_batches_are_equal_if_their_contents_are() -> None:
+    for one, other, equal in (
         (torch.ones(2), torch.ones(2), True),
         (torch.ones(2), torch.ones(2).double(), False),
         ({"x": [torch.ones(1), 2]}, {"x": [torch.ones(1), 2]}, True),
         ({"x": 1}, {"y": 1}, False),
         ([1], (1,), False),
-        (np.ones(2), np.ones(2), False),  # arrays are not compared
-    ],
-)
-def test_batches_are_equal_if_their_contents_are(one: Any, other: Any, equal: bool) -> None:
-    assert same(one, other) is equal
+        (np.ones(2), np.ones(2), False),  # arrays are not compared,
+    ):
+        assert same(one, other) is equal, one

@@ -40,36 +40,35 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "workers"),
-    [*((kind, 0) for kind in data.KINDS), *((kind, 1) for kind in list(data.KINDS)[:4])],
-)
-def test_diagnose_restores_every_kind_of_loader(kind: str, workers: int) -> None:
-    loader = data.KINDS[kind](num_workers=workers)
-    before = dict(getattr(loader, "__dict__", {}))
-    found = quick(loader, seconds=1 if workers else 0.2).measurements
-    assert found.paces.loader_s > 0
-    assert found.setting.workers == workers
-    samples = data.BATCH if kind == "without batching" else 1
-    if kind != "iterable":  # the length of a stream is known only after an epoch
-        assert found.paces.epoch == data.BATCHES * samples
-    assert dict(getattr(loader, "__dict__", {})) == before
+def test_diagnose_restores_every_kind_of_loader() -> None:
+    for kind, workers in (
+        *((kind, 0) for kind in data.KINDS),
+        *((kind, 1) for kind in list(data.KINDS)[:4]),
+    ):
+        loader = data.KINDS[kind](num_workers=workers)
+        before = dict(getattr(loader, "__dict__", {}))
+        found = quick(loader, seconds=1 if workers else 0.2).measurements
+        assert found.paces.loader_s > 0, kind
+        assert found.setting.workers == workers, kind
+        samples = data.BATCH if kind == "without batching" else 1
+        if kind != "iterable":  # the length of a stream is known only after an epoch
+            assert found.paces.epoch == data.BATCHES * samples, kind
+        assert dict(getattr(loader, "__dict__", {})) == before, kind
 
 
-@pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
-def test_errors_are_raised_and_the_loader_is_restored(
-    error: type[BaseException], workers: int
-) -> None:
-    def step(batch: Any) -> None:
-        raise error("of the step")
+def test_errors_are_raised_and_the_loader_is_restored() -> None:
+    for workers, error in ((0, ValueError), (1, KeyboardInterrupt)):
 
-    loader = data.KINDS["persistent"](num_workers=workers)
-    before = dict(vars(loader))
-    with pytest.raises(error, match="of the step"):
-        quick(loader, step, seconds=1)
-    assert vars(loader) == before
-    with pytest.raises(LookupError, match="sample 5 is corrupt"):
-        quick(DataLoader(data.Broken(), 8, num_workers=workers))
+        def step(batch: Any, error: type[BaseException] = error) -> None:
+            raise error("of the step")
+
+        loader = data.KINDS["persistent"](num_workers=workers)
+        before = dict(vars(loader))
+        with pytest.raises(error, match="of the step"):
+            quick(loader, step, seconds=1)
+        assert vars(loader) == before, workers
+        with pytest.raises(LookupError, match="sample 5 is corrupt"):
+            quick(DataLoader(data.Broken(), 8, num_workers=workers))
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,8 @@ def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurement
     return estimate([], run(workers=2, fetches=list(found)), step or run(), run())
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
+def test_fetches_give_the_measurements() -> None:
+    for found, expected in (
         (fetches(), {"fetch_s": 0.1, "delay_s": 0.01, "waiting_s": 0.07}),
         (fetches(process_cpu_ns=60 * MS), {"computing_s": 0.06}),  # pool threads compute too
         # the first fetch of each worker opens files and imports modules
@@ -71,13 +70,11 @@ def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurement
             {"own_bytes": 10 * MB, "grown_bytes": 70 * MB, "grown_late_bytes": 30 * MB},
         ),
         (fetches(9), {"own_bytes": 0, "grown_bytes": 0}),
-        ([], {"fetch_s": 0.05, "computing_s": 0.001}),  # not a DataLoader
-    ],
-)
-def test_fetches_give_the_measurements(found: list[Fetch], expected: dict[str, float]) -> None:
-    assert {name: figure(figures(found), name) for name in expected} == pytest.approx(
-        expected, rel=0.01
-    )
+        ([], {"fetch_s": 0.05, "computing_s": 0.001}),  # not a DataLoader,
+    ):
+        assert {name: figure(figures(found), name) for name in expected} == pytest.approx(
+            expected, rel=0.01
+        ), found
 
 
 def test_child_processes_busy_during_the_step_are_not_loaders() -> None:

@@ -22,19 +22,16 @@ class Batch:
     name: str = "run 1"
 
 
-@pytest.mark.parametrize(
-    ("batch", "least"),
-    [
+def test_batch_bytes_are_those_of_tensors_and_pickled_rest() -> None:
+    for batch, least in (
         ({"x": torch.zeros(1000), "y": [torch.zeros(10)]}, 4040),
         (Batch(torch.zeros(1000)), 4000),
         (np.zeros(1000), 8000),
-        ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled
-    ],
-)
-def test_batch_bytes_are_those_of_tensors_and_pickled_rest(batch: Any, least: int) -> None:
-    tensors, nbytes, _ = measure_batch(batch)
-    assert least <= nbytes < least + 2000
-    assert not any(tensor.is_shared() for tensor in tensors)  # the batch is unchanged
+        ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled,
+    ):
+        tensors, nbytes, _ = measure_batch(batch)
+        assert least <= nbytes < least + 2000, batch
+        assert not any(tensor.is_shared() for tensor in tensors), batch  # the batch is unchanged
 
 
 def test_dicts_take_longer_to_pickle_and_large_tensors_to_copy() -> None:

@@ -29,9 +29,8 @@ from tests.measure.handmade import hungry
 ROWS = TensorDataset(torch.arange(4000.0))
 
 
-@pytest.mark.parametrize(
-    ("cause", "changes", "expected"),
-    [
+def test_cause_selects_the_changes_to_try() -> None:
+    for cause, changes, expected in (
         ("CPU", {"workers": 0, "step_s": 0.05}, ["num_workers=2", "num_workers=4"]),
         ("CPU", {"workers": 4}, []),  # all cores are busy
         ("CPU", {"kind": "batches of samples", "workers": 4}, ["read each batch"]),
@@ -45,15 +44,11 @@ ROWS = TensorDataset(torch.arange(4000.0))
         ("collate or IPC", {"workers": 0, "collate_s": 0.09}, ["num_workers=2", "num_workers=4"]),
         ("uneven", {"computing_s": 0.01}, ["in_order=False", "num_workers=4"]),
         ("transfer", {}, []),
-    ],
-)
-def test_cause_selects_the_changes_to_try(
-    cause: Cause, changes: dict[str, Any], expected: list[str]
-) -> None:
-    found = [change.words for _, change in candidates(hungry(**changes), cause)]
-    assert len(found) == len(expected)
-    for words, start in zip(found, expected, strict=True):
-        assert words.startswith(start)
+    ):
+        found = [change.words for _, change in candidates(hungry(**changes), cause)]
+        assert len(found) == len(expected), cause
+        for words, start in zip(found, expected, strict=True):
+            assert words.startswith(start), cause
 
 
 def loader(**options: Any) -> DataLoader[Any]:
@@ -100,27 +95,23 @@ def test_prefetch_thread_is_tried_with_the_real_step() -> None:
     assert waits
 
 
-@pytest.mark.parametrize(
-    ("step_s", "step_cpu_s", "iteration_s"),
-    [
+def test_prediction_includes_the_other_threads_of_the_step() -> None:
+    for step_s, step_cpu_s, iteration_s in (
         (0.012, 0.012, 0.01),  # the stand-in computes as much as the step
-        (0.012, 0.024, 0.0155),  # the second thread of the step is added, 31 ms on two cores
-    ],
-)
-def test_prediction_includes_the_other_threads_of_the_step(
-    step_s: float, step_cpu_s: float, iteration_s: float
-) -> None:
-    run = Run(Trace(clock=lambda: 0), workers=2, dropped=0)
-    ms = 10**6
-    run.iterations = [
-        Iteration(n, 0, n, 0, 0, 10 * ms * n, total_cpu_ns=ms * n, total_delay_ns=0)
-        for n in range(4)
-    ]
-    run.fetches = [
-        Fetch(n % 2, 0, 18 * ms, 18 * ms, 18 * ms, 18 * ms, 18 * ms * (n // 2)) for n in range(8)
-    ]
-    m = hungry(step_s=step_s, step_cpu_s=step_cpu_s, cores=2)
-    assert predicted_s(m, run) == pytest.approx(iteration_s)
+        (0.012, 0.024, 0.0155),  # the second thread of the step is added, 31 ms on two cores,
+    ):
+        run = Run(Trace(clock=lambda: 0), workers=2, dropped=0)
+        ms = 10**6
+        run.iterations = [
+            Iteration(n, 0, n, 0, 0, 10 * ms * n, total_cpu_ns=ms * n, total_delay_ns=0)
+            for n in range(4)
+        ]
+        run.fetches = [
+            Fetch(n % 2, 0, 18 * ms, 18 * ms, 18 * ms, 18 * ms, 18 * ms * (n // 2))
+            for n in range(8)
+        ]
+        m = hungry(step_s=step_s, step_cpu_s=step_cpu_s, cores=2)
+        assert predicted_s(m, run) == pytest.approx(iteration_s), step_s
 
 
 def test_whole_batches_are_advised_only_if_equal() -> None:
@@ -181,13 +172,11 @@ def test_change_that_fails_when_repeated_is_not_advised(monkeypatch: pytest.Monk
     assert trial_of(loader()) == []
 
 
-@pytest.mark.parametrize(("shared", "applicable"), [(True, True), (False, False)])
-def test_more_workers_do_not_apply_to_a_stream_that_each_repeats(
-    shared: bool, applicable: bool
-) -> None:
-    dataset = data.Stream(800) if shared else Repeated()
-    (trial,) = trial_of(DataLoader(dataset, batch_size=8), kind="stream", epoch=100)
-    assert trial.applicable is applicable
+def test_more_workers_do_not_apply_to_a_stream_that_each_repeats() -> None:
+    for shared, applicable in ((True, True), (False, False)):
+        dataset = data.Stream(800) if shared else Repeated()
+        (trial,) = trial_of(DataLoader(dataset, batch_size=8), kind="stream", epoch=100)
+        assert trial.applicable is applicable, shared
 
 
 class Repeated(data.Stream):

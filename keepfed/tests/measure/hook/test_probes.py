@@ -17,17 +17,19 @@ from keepfed.measure.records import Contents
 from tests.measure.datasets import Numbers
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_timed_sampler_returns_the_same_indices(workers: int) -> None:
-    loader = DataLoader(Numbers(), 4, num_workers=workers)
-    batches = iter(loader)
-    timed = time_sampler(batches)
-    assert timed is not None
-    assert time_sampler(batches) is None  # already timed
-    assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in loader]
-    assert timed.count > 0
-    assert timed.spent_ns > 0
-    assert time_sampler(iter([])) is None
+def test_timed_sampler_returns_the_same_indices() -> None:
+    for workers in (0, 1):
+        loader = DataLoader(Numbers(), 4, num_workers=workers)
+        batches = iter(loader)
+        timed = time_sampler(batches)
+        assert timed is not None, workers
+        assert time_sampler(batches) is None, workers  # already timed
+        assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in loader], (
+            workers
+        )
+        assert timed.count > 0, workers
+        assert timed.spent_ns > 0, workers
+        assert time_sampler(iter([])) is None, workers
 
 
 class Saved:
@@ -72,9 +74,8 @@ def test_lock_held_by_one_process_is_detected() -> None:
     assert not is_lock_contended(pids)  # the processes have ended
 
 
-@pytest.mark.parametrize(
-    ("batch", "expected"),
-    [
+def test_contents_of_a_batch() -> None:
+    for batch, expected in (
         (torch.rand(4, 8), Contents(0, "", 1.0)),
         (torch.rand(4, 8, dtype=torch.float64), Contents(0, "float32", 0.5)),
         (torch.randint(0, 255, (4, 3, 8, 8)).float(), Contents(0, "uint8", 0.25)),
@@ -86,7 +87,5 @@ def test_lock_held_by_one_process_is_detected() -> None:
         ([{"name": "a", "x": 1.0}, {"name": "b", "x": 2.0}], Contents(4, "", 1.0)),
         ((torch.rand(4, 8), ["a", "b"]), Contents(2, "", 1.0)),
         (torch.rand(4, 8).bfloat16(), Contents(0, "", 1.0)),
-    ],
-)
-def test_contents_of_a_batch(batch: Any, expected: Contents) -> None:
-    assert contents_of(batch) == expected
+    ):
+        assert contents_of(batch) == expected, batch

@@ -65,40 +65,28 @@ def test_worker_spans_travel_with_the_batch(start_method: str) -> None:
 EVENTS: Any = {"batch_size": 4, "collate_fn": data.to_dict}
 
 
-@pytest.mark.parametrize(
-    ("loader", "ids", "distinct"),
-    [
+def test_ledger_counts_samples_and_distinct_ids() -> None:
+    for loader, ids, distinct in (
         (DataLoader(data.Stream(), num_workers=2, **EVENTS), None, None),  # unknown
         (DataLoader(data.Stream(), num_workers=2, **EVENTS), "event_id", 12),
         (DataLoader(data.Numbers(), **EVENTS), lambda batch: batch["event_id"] % 3, 3),
         (DataLoader(data.Numbers(), batch_size=None, num_workers=2), None, 12),
         (DataLoader(data.Numbers(), 4, collate_fn=data.to_slotted, num_workers=2), None, 12),
         ([list(range(12))], lambda batch: [torch.tensor(7) for _ in batch], 1),
-    ],
-    ids=["iterable", "a key", "a function", "no batching", "slots", "tensors"],
-)
-def test_ledger_counts_samples_and_distinct_ids(
-    loader: Any, ids: Any, distinct: int | None
-) -> None:
-    _, trace = traced(loader, ids)
-    assert (trace.samples, trace.summary().distinct) == (12, distinct)
+    ):
+        _, trace = traced(loader, ids)
+        assert (trace.samples, trace.summary().distinct) == (12, distinct), loader
 
 
-@pytest.mark.parametrize(
-    ("num_workers", "sampling"),
-    [
+def test_repeated_samples_are_counted_for_every_type_of_index() -> None:
+    for num_workers, sampling in (
         (0, {"sampler": torch.tensor([1, 2, 1, 2]), "batch_size": 2}),
         (2, {"sampler": np.array([1, 2, 1, 2]), "batch_size": 2}),
         (2, {"batch_sampler": [torch.tensor([1, 2]), torch.tensor([1, 2])]}),
         (0, {"batch_sampler": np.array([[1, 2], [1, 2]])}),
-    ],
-    ids=["tensors", "numpy integers", "batches of tensors", "batches of numpy"],
-)
-def test_repeated_samples_are_counted_for_every_type_of_index(
-    sampling: dict[str, Any], num_workers: int
-) -> None:
-    _, trace = traced(DataLoader(data.Numbers(), num_workers=num_workers, **sampling))
-    assert (trace.samples, trace.summary().distinct) == (4, 2)
+    ):
+        _, trace = traced(DataLoader(data.Numbers(), num_workers=num_workers, **sampling))
+        assert (trace.samples, trace.summary().distinct) == (4, 2), num_workers
 
 
 def test_persistent_workers_send_spans_only_to_recordings() -> None:
@@ -134,16 +122,16 @@ def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.Monk
     assert detach_report(batch) == (batch, None)
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_batch_numbers_continue_and_notes_appear_once(
-    num_workers: int,
-) -> None:
-    loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)
-    with record() as trace:
-        trace.mention("emulated GPU")
-        for _epoch in range(2):
-            batches = [batch.tolist() for batch in trace.batches(loader)]
-    assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    assert trace.note == "emulated GPU, emulated tape"
-    assert sorted({s.batch for s in trace.spans if s.stage == "collate"}) == list(range(6))
-    assert trace.summary().distinct == 12
+def test_batch_numbers_continue_and_notes_appear_once() -> None:
+    for num_workers in (0, 2):
+        loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)
+        with record() as trace:
+            trace.mention("emulated GPU")
+            for _epoch in range(2):
+                batches = [batch.tolist() for batch in trace.batches(loader)]
+        assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]], num_workers
+        assert trace.note == "emulated GPU, emulated tape", num_workers
+        assert sorted({s.batch for s in trace.spans if s.stage == "collate"}) == list(range(6)), (
+            num_workers
+        )
+        assert trace.summary().distinct == 12, num_workers

@@ -21,9 +21,8 @@ def test_states_are_all_combinations_of_options():
     assert key([], {}) == ""
 
 
-@pytest.mark.parametrize(
-    ("spans", "says"),
-    [
+def test_sentence_gives_busy_and_idle_shares_with_reason():
+    for spans, says in (
         (
             naive(steps=5).spans,
             "computes 25 % of the time and waits 75 %, mostly for read. Start-up takes 15 %.",
@@ -44,12 +43,9 @@ def test_states_are_all_combinations_of_options():
             [span("main", "read", 0, 5)],
             'computed nothing. Call gpu.step(batch), or mark your step: with cu.stage("compute").',
         ),
-    ],
-    ids=["busy, idle, reason", "no reason needed", "start-up", "mostly start-up", "no step"],
-)
-def test_sentence_gives_busy_and_idle_shares_with_reason(spans, says):
-    assert sentence(trace_of(*spans)) == f"The GPU {says}"
-    assert sentence(trace_of(*spans), "naive loop") == f"Naive loop: the GPU {says}"
+    ):
+        assert sentence(trace_of(*spans)) == f"The GPU {says}", spans
+        assert sentence(trace_of(*spans), "naive loop") == f"Naive loop: the GPU {says}", spans
 
 
 def test_picture_describes_one_trace_or_compares_several():

@@ -7,9 +7,8 @@ from keepfed.measure.spans.lanes import MAX_ROWS, place
 from tests.measure.handmade import MS, naive, span, trace_of
 
 
-@pytest.mark.parametrize(
-    ("spans", "places"),
-    [
+def test_overlapping_spans_are_nested_or_get_new_rows():
+    for spans, places in (
         ([("compute", 0, 5), ("compute", 5, 9)], [(0, 0, ""), (0, 0, "")]),
         (
             [("wait", 0, 10), ("read", 1, 9), ("decode", 2, 3)],
@@ -17,14 +16,11 @@ from tests.measure.handmade import MS, naive, span, trace_of
         ),
         ([("read", 0, 10), ("read", 2, 5)], [(0, 0, ""), (1, 0, "")]),  # two simultaneous reads
         ([("read", 0, 6), ("decode", 4, 10), ("read", 6, 8)], [(0, 0, ""), (1, 0, ""), (0, 0, "")]),
-    ],
-    ids=["sequential", "nested twice", "same stage", "partial overlap"],
-)
-def test_overlapping_spans_are_nested_or_get_new_rows(spans, places):
-    placed = place([span("main", *one) for one in spans])
-    assert [(p.row, p.depth, p.under) for p in placed] == places
-    many = place([span("storage", "read", start, 100) for start in range(50)])
-    assert max(p.row for p in many) == MAX_ROWS - 1
+    ):
+        placed = place([span("main", *one) for one in spans])
+        assert [(p.row, p.depth, p.under) for p in placed] == places, spans
+        many = place([span("storage", "read", start, 100) for start in range(50)])
+        assert max(p.row for p in many) == MAX_ROWS - 1, spans
 
 
 def test_idle_gaps_and_column_shares_match_the_summary():

@@ -91,9 +91,8 @@ def test_gap_is_divided_into_copies_waiting_and_the_program() -> None:
     assert sum(one_queue.stall.values()) == pytest.approx(one_queue.idle)
 
 
-@pytest.mark.parametrize(
-    ("rows", "utilisation", "au"),
-    [
+def test_steps_run_on_the_gpu_or_the_main_process() -> None:
+    for rows, utilisation, au in (
         ([("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1)], 1, 1),  # not counted twice
         ([("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0)], 0.5, 0),  # without a GPU
         (
@@ -101,11 +100,9 @@ def test_gap_is_divided_into_copies_waiting_and_the_program() -> None:
             2 / 11,
             1,
         ),
-    ],
-)
-def test_steps_run_on_the_gpu_or_the_main_process(rows: Any, utilisation: Any, au: Any) -> None:
-    found = summary(*rows)
-    assert (found.utilisation, found.au) == (pytest.approx(utilisation), au)
+    ):
+        found = summary(*rows)
+        assert (found.utilisation, found.au) == (pytest.approx(utilisation), au), rows
 
 
 def test_ledger_reports_repeated_samples_and_missing_ids() -> None:
@@ -118,19 +115,16 @@ def test_ledger_reports_repeated_samples_and_missing_ids() -> None:
     assert summarise(trace).distinct is None
 
 
-@pytest.mark.parametrize(
-    ("copies", "steps", "share"),
-    [
+def test_hidden_share_is_the_overlap_with_steps() -> None:
+    for copies, steps, share in (
         ([(0, 10)], [(10, 30)], 0.0),
         ([(10, 20)], [(0, 30)], 1.0),
         ([(0, 10), (20, 30)], [(8, 22)], 0.2),
         ([(0, 10)], [(0, 5), (4, 8)], 0.8),
-        ([], [(0, 10)], 1.0),  # no copies
-    ],
-)
-def test_hidden_share_is_the_overlap_with_steps(copies: Any, steps: Any, share: Any) -> None:
-    spans = [span("main", "wait", 0, 10)]  # does not count
-    spans += [span("copy", "transfer", *times) for times in copies]
-    spans += [span("gpu", "compute", *times) for times in steps]
-    assert hidden_share(spans) == pytest.approx(share)
-    assert union([(5, 7), (0, 2), (2, 3), (1, 2)]) == [(0, 3), (5, 7)]
+        ([], [(0, 10)], 1.0),  # no copies,
+    ):
+        spans = [span("main", "wait", 0, 10)]  # does not count
+        spans += [span("copy", "transfer", *times) for times in copies]
+        spans += [span("gpu", "compute", *times) for times in steps]
+        assert hidden_share(spans) == pytest.approx(share), copies
+        assert union([(5, 7), (0, 2), (2, 3), (1, 2)]) == [(0, 3), (5, 7)], copies

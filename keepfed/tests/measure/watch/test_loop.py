@@ -103,15 +103,15 @@ def test_watch_finds_data_loader_in_wrapper(kind: Any, workers: int) -> None:
     assert seen.about["workers"] == workers
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_nested_loops_over_one_loader_lose_no_batch(workers: int) -> None:
-    loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
-    expected = [batch.tolist() for batch in loader]
-    outer = keepfed.watch(loader)
-    for number, batch in enumerate(outer):
-        assert batch.tolist() == expected[number]
-        assert [inner.tolist() for inner in keepfed.watch(loader)] == expected
-    assert "_get_iterator" not in vars(loader)
+def test_nested_loops_over_one_loader_lose_no_batch() -> None:
+    for workers in (0, 1):
+        loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
+        expected = [batch.tolist() for batch in loader]
+        outer = keepfed.watch(loader)
+        for number, batch in enumerate(outer):
+            assert batch.tolist() == expected[number], workers
+            assert [inner.tolist() for inner in keepfed.watch(loader)] == expected, workers
+        assert "_get_iterator" not in vars(loader), workers
 
 
 def test_unfinished_loop_over_persistent_workers_is_harmless() -> None:

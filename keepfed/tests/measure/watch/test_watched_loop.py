@@ -10,9 +10,8 @@ from keepfed.measure.watch.watched_loop import loops
 from tests.measure.watch.handmade import MS, loop
 
 
-@pytest.mark.parametrize(
-    ("made", "cause"),
-    [
+def test_watched_loop_gets_cause() -> None:
+    for made, cause in (
         ({}, "storage"),
         ({"cpu": 9.5}, "CPU"),
         ({"wait": 0.2, "work": 20.0}, "GPU-bound"),
@@ -21,29 +20,24 @@ from tests.measure.watch.handmade import MS, loop
         ({"wait": 0.1, "work": 9.0, "first": 5000.0, "fetch": 4.0}, "start-up"),
         ({"wait": 9.0, "idle": 0.1}, "GPU-bound"),  # the device still had work during the wait
         ({"workers": 0, "takes": "no DataLoader"}, "storage"),
-    ],
-)
-def test_watched_loop_gets_cause(made: dict[str, Any], cause: str) -> None:
-    (found,) = loops([loop(**made)])
-    assert found.cause == cause
-    assert found.recommendation is not None
+    ):
+        (found,) = loops([loop(**made)])
+        assert found.cause == cause, made
+        assert found.recommendation is not None, made
 
 
-@pytest.mark.parametrize(
-    ("about", "change"),
-    [
+def test_small_samples_get_advice_to_read_batches() -> None:
+    for about, change in (
         ({}, "give the dataset a __getitems__(indices)"),
         ({"getitems": True}, "precompute the samples"),
         ({"batch_size": None}, "precompute the samples"),
         ({"takes": "stream"}, "precompute the samples"),
         ({"batch_size": 2000}, "read each batch in one call: DataLoader(dataset, sampler="),
-    ],
-)
-def test_small_samples_get_advice_to_read_batches(about: dict[str, Any], change: str) -> None:
-    quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
-    (found,) = loops([loop(**{**quick, "takes": "batches of samples", **about})])
-    assert found.recommendation is not None
-    assert found.recommendation.change.startswith(change)
+    ):
+        quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
+        (found,) = loops([loop(**{**quick, "takes": "batches of samples", **about})])
+        assert found.recommendation is not None, about
+        assert found.recommendation.change.startswith(change), about
 
 
 def test_measurements_match_recorded_times() -> None:
@@ -174,9 +168,8 @@ def test_time_of_loop_over_two_loaders_includes_both() -> None:
     assert (m.paces.together_s, m.paces.step_s) == pytest.approx((26e-3, 10e-3), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("totals", "about", "advice"),
-    [
+def test_evidence_from_watching_selects_advice() -> None:
+    for totals, about, advice in (
         ({"looks": 10, "held_up": 9}, {}, "one-at-a-time"),
         (
             {},
@@ -184,13 +177,9 @@ def test_time_of_loop_over_two_loaders_includes_both() -> None:
             "more-shards",
         ),  # only two of four workers send batches
         ({"sampled_ns": 70 * MS, "sampler_calls": 10}, {}, "plan-batches"),
-    ],
-)
-def test_evidence_from_watching_selects_advice(
-    totals: dict[str, int], about: dict[str, Any], advice: str
-) -> None:
-    one = loop(wait=8.0, work=2.0)
-    seen = replace(one, totals=one.totals._replace(**totals), about={**one.about, **about})
-    found = loops([seen])[0].recommendation
-    assert found is not None
-    assert found.advice == advice
+    ):
+        one = loop(wait=8.0, work=2.0)
+        seen = replace(one, totals=one.totals._replace(**totals), about={**one.about, **about})
+        found = loops([seen])[0].recommendation
+        assert found is not None, totals
+        assert found.advice == advice, totals
