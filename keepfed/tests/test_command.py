@@ -44,14 +44,13 @@ def test_closed_output_pipe_is_not_an_error() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has a different shell")
-@pytest.mark.parametrize("ends", [">&-", "| true"])
-def test_watched_program_keeps_its_exit_code_without_a_reader(ends: str, tmp_path: Path) -> None:
-    program = (
-        "from keepfed.command import main; raise SystemExit(main(['watch', 'sh', '-c', 'exit 3']))"
-    )
-    shell = f'set -o pipefail; "$0" -c "$1" {ends}'
-    run = subprocess.run(["bash", "-c", shell, sys.executable, program], cwd=tmp_path)
-    assert run.returncode == 3
+def test_watched_program_keeps_its_exit_code_without_a_reader(tmp_path: Path) -> None:
+    watch = "from keepfed.command import main; raise SystemExit(main(['watch', 'sh', '-c', '{}']))"
+    for ends in (">&-", "| true"):
+        shell = f'set -o pipefail; "$0" -c "$1" {ends}'
+        program = watch.format("exit 3")
+        run = subprocess.run(["bash", "-c", shell, sys.executable, program], cwd=tmp_path)
+        assert run.returncode == 3, ends
 
 
 def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,9 +56,8 @@ def test_docstring_and_comment_patterns_ignore_other_prose() -> None:
         assert name not in names("text", EXAMPLES[name]["found"])
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
+def test_files_are_searched_without_code(tmp_path: Path) -> None:
+    for name, text, expected in (
         (
             "a.py",
             PYTHON,
@@ -74,14 +73,12 @@ def test_docstring_and_comment_patterns_ignore_other_prose() -> None:
         ),
         ("a.md", MARKDOWN, {(1, "whoever"), (7, "lie-stand")}),
         ("a.toml", 'why = "It is told."\ncode = "Whoever"\n', {(1, "told")}),
-    ],
-)
-def test_files_are_searched_without_code(
-    tmp_path: Path, name: str, text: str, expected: set[tuple[int, str]]
-) -> None:
-    (tmp_path / name).write_text(text, "utf-8")
-    _, hits = scan(tmp_path / name)
-    assert {(hit.line, hit.pattern.name) for hit in hits if hit.pattern.counted} == expected
+    ):
+        (tmp_path / name).write_text(text, "utf-8")
+        _, hits = scan(tmp_path / name)
+        assert {(hit.line, hit.pattern.name) for hit in hits if hit.pattern.counted} == expected, (
+            name
+        )
 
 
 def test_strict_fails_above_a_limit(

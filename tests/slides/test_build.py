@@ -151,22 +151,19 @@ def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_check_finds_unreadable_text(window, tmp_path: Path) -> None:
+    for text, message in (
         ("- all\n" * 12, "overflows the slide"),
         ("```python\n" + 80 * "x" + "\n```", "is wider than its box"),
         ("<small style='font-size: 20px'>small</small>", "has letters of 20 pixels"),
         ("<b style='color: #999'>pale</b>", "has a contrast of"),
         ("[lost](there.html)", "has no target"),
         ("<img src='data:,'>", "no alternative text"),
-    ],
-)
-def test_check_finds_unreadable_text(window, tmp_path: Path, text: str, message: str) -> None:
-    found = list(measured(window, built(tmp_path, text)))
-    assert found
-    assert all(sentence.startswith("talk, slide 3, ") for sentence in found)
-    assert message in found[0]
+    ):
+        found = list(measured(window, built(tmp_path, text)))
+        assert found, text
+        assert all(sentence.startswith("talk, slide 3, ") for sentence in found), text
+        assert message in found[0], text
 
 
 def test_key_r_shows_and_hides_the_recording_of_a_demo(window, tmp_path: Path) -> None:

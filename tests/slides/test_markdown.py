@@ -107,9 +107,8 @@ def test_guess_shows_question_unit_and_choices(html) -> None:
     assert "<ul><li>2</li><li>&lt;b&gt;</li></ul>" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_unreadable_block_is_reported_with_its_slide(html) -> None:
+    for text, message in (
         (":::", "has no block to close"),
         (":::columns\nleft", "is not closed"),
         (":::column", "is outside of `:::columns`"),
@@ -118,23 +117,18 @@ def test_guess_shows_question_unit_and_choices(html) -> None:
         (":::timeline\nFast: speed=3\n:::", "speed"),
         (":::figure curve\n:::", "The figure has no description"),
         ("## Another thought", "needs one"),
-    ],
-)
-def test_unreadable_block_is_reported_with_its_slide(html, text: str, message: str) -> None:
-    with pytest.raises(DeckError, match=rf"talk, slide 2.*{message}"):
-        html(text)
+    ):
+        with pytest.raises(DeckError, match=rf"talk, slide 2.*{message}"):
+            html(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_incomplete_deck_is_refused(tmp_path: Path) -> None:
+    for text, message in (
         ("# A talk\n", "must begin with a line `---`"),
         ("---\ntitle: A talk\n---\n", "lacks minutes, subtitle"),
         (FRONT + "# A talk\n\nNote:\nWelcome.", "the notes must begin with"),
         (FRONT + TITLE + SLIDE.format("").replace("Ask", "Why"), "in this order"),
         (FRONT + TITLE + SLIDE.format("").replace("*Say:*", ""), "in this order"),
-    ],
-)
-def test_incomplete_deck_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(DeckError, match=message):
-        read(tmp_path, text)
+    ):
+        with pytest.raises(DeckError, match=message):
+            read(tmp_path, text)

@@ -1,8 +1,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from notebooks.claims import Claim
 from slides.build.__main__ import decks
 from slides.build.markdown import read_deck
@@ -32,32 +30,27 @@ def deck_with(folder: Path, text: str, notes: str = "Hello."):
     return read_deck(path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_sourced_or_given_numbers_pass(tmp_path: Path) -> None:
+    for text in (
         "BERT read 3.3 billion words, of which most are new.",
         "Choose 4 workers for 20 files.",
         "A step of 50 ms <!-- given --> and 3 GB.",
         "BERT read 3.3 billion words.\n\n:::source Devlin, arXiv:1810.04805",
         ":::timeline\nNaive: read_ms=2000 step_ms=30\n:::",
         "`sleep(2000)` and [a page](https://example.org/2019)",
-    ],
-)
-def test_sourced_or_given_numbers_pass(tmp_path: Path, text: str) -> None:
-    deck = deck_with(tmp_path, text)
-    assert "no source" not in " ".join(findings(deck, [CLAIM]))
+    ):
+        deck = deck_with(tmp_path, text)
+        assert "no source" not in " ".join(findings(deck, [CLAIM])), text
 
 
-@pytest.mark.parametrize(
-    "number", ["40 %", "2019", "30 days", "1,024", "5 trillion", "€ 3", "12 GB/s"]
-)
-def test_number_without_source_is_found(tmp_path: Path, number: str) -> None:
-    sentences = "BERT read 3.3 billion words.", f"It is {number} now."
-    for shown, spoken in (" ".join(sentences), ""), sentences:
-        found = list(findings(deck_with(tmp_path, shown, f"So. {spoken}"), [CLAIM]))
-        assert len(found) == 1
-        assert found[0].startswith("talk, slide 1 (A talk): ")
-        assert "has no source" in found[0]
+def test_number_without_source_is_found(tmp_path: Path) -> None:
+    for number in ("40 %", "2019", "30 days", "1,024", "5 trillion", "€ 3", "12 GB/s"):
+        sentences = "BERT read 3.3 billion words.", f"It is {number} now."
+        for shown, spoken in (" ".join(sentences), ""), sentences:
+            found = list(findings(deck_with(tmp_path, shown, f"So. {spoken}"), [CLAIM]))
+            assert len(found) == 1, number
+            assert found[0].startswith("talk, slide 1 (A talk): "), number
+            assert "has no source" in found[0], number
 
 
 def test_notes_may_repeat_a_number_of_the_slide(tmp_path: Path) -> None:
@@ -65,21 +58,16 @@ def test_notes_may_repeat_a_number_of_the_slide(tmp_path: Path) -> None:
     assert list(findings(deck, [CLAIM])) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "notes", "message"),
-    [
+def test_long_slides_and_notes_are_found(tmp_path: Path) -> None:
+    for text, notes, message in (
         ("word " * 29, "So.", "has 31 words"),
         ("word " * 28 + "`code` 300 <!-- given -->", "So.", ""),
         ("", "word " * 90, "have 91 words"),
         ("", "So.\n\n*Background:* " + "word " * 90, ""),
-    ],
-)
-def test_long_slides_and_notes_are_found(
-    tmp_path: Path, text: str, notes: str, message: str
-) -> None:
-    found = " ".join(findings(deck_with(tmp_path, text, notes), []))
-    assert message in found
-    assert bool(message) == bool(found)
+    ):
+        found = " ".join(findings(deck_with(tmp_path, text, notes), []))
+        assert message in found, text
+        assert bool(message) == bool(found), text
 
 
 def test_unused_claims_are_found(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 from keepfed.measure.advice import CATALOGUE, Cause, recommend
 from keepfed.measure.advice.rules import judge
 from keepfed.measure.stacks import HotLine
@@ -62,27 +60,24 @@ def test_measurements_select_the_advice() -> None:
         assert (found.advice, found.gain >= 1) == (advice, True), cause
 
 
-@pytest.mark.parametrize(
-    ("source", "library", "share", "advice"),
-    [
+def test_the_hottest_line_selects_the_advice(tmp_path: Path) -> None:
+    for source, library, share, advice in (
         ("names = os.listdir(self.folder)", "", 0.8, "list-once"),
         ("paths = [*self.folder.glob('*.npy')]", "pathlib", 0.5, "list-once"),
         ("names = os.listdir(self.folder)", "", 0.2, "precompute"),
         ("rows = self.table[self.table['run'] == run]", "pandas", 0.8, "filter-once"),
         ("scan = dict(np.load(path))", "zipfile", 0.9, "decompress-less"),
         ("ids = tokenizer.encode(text)", "tokenizers", 0.9, "precompute"),
-    ],
-)
-def test_the_hottest_line_selects_the_advice(
-    tmp_path: Path, source: str, library: str, share: float, advice: str
-) -> None:
-    (tmp_path / "data.py").write_text(f"{source}\n", "utf-8")
-    file = str(tmp_path / "data.py")
-    line = HotLine("fetch", file, 1, "Events.__getitem__", "call", share, library)
-    found = recommend(hungry(lines={"fetch": (line,)}), "CPU", [])
-    assert found.advice == advice
-    if advice != "precompute":
-        assert "(data.py:1)" in found.change
+    ):
+        folder = tmp_path / f"{advice} {share}"
+        folder.mkdir()
+        (folder / "data.py").write_text(f"{source}\n", "utf-8")
+        file = str(folder / "data.py")
+        line = HotLine("fetch", file, 1, "Events.__getitem__", "call", share, library)
+        found = recommend(hungry(lines={"fetch": (line,)}), "CPU", [])
+        assert found.advice == advice, source
+        if advice != "precompute":
+            assert "(data.py:1)" in found.change, source
 
 
 def test_more_workers_are_not_advised_if_the_current_ones_wait() -> None:

@@ -75,23 +75,21 @@ WITHOUT_WORKERS = (  # computing of the loader in the main process counts as wai
 )
 
 
-@pytest.mark.parametrize(
-    ("events", "spans"),
-    [
+def test_events_become_lanes_with_batch_indices(tmp_path: Path) -> None:
+    for events, spans in (
         (TWO_STEPS, ON_A_GPU),
         (WITHOUT_A_LOADER, [("cpu", "compute", 0, 0), ("cpu", "compute", 100, 1)]),
         (WITHOUT_WORKERS, [("main", "wait", 0, 0), ("cpu", "compute", 400, 0)]),
-    ],
-    ids=["GPU", "without a loader", "without workers"],
-)
-def test_events_become_lanes_with_batch_indices(events: Any, spans: Any, tmp_path: Path) -> None:
-    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
-    trace = load_profile(tmp_path / "profile.json")
-    assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans
-    assert trace.note.startswith("recorded by torch.profiler, without workers")
-    assert ("no GPU" in trace.note) == (events is not TWO_STEPS)
-    # A schedule skipped the earlier steps, so the first wait is not a start-up.
-    assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS)
+    ):
+        (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+        trace = load_profile(tmp_path / "profile.json")
+        assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans, (
+            events
+        )
+        assert trace.note.startswith("recorded by torch.profiler, without workers"), events
+        assert ("no GPU" in trace.note) == (events is not TWO_STEPS), events
+        # A schedule skipped the earlier steps, so the first wait is not a start-up.
+        assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS), events
 
 
 def test_error_names_a_file_without_a_profile(tmp_path: Path) -> None:
