@@ -1,11 +1,14 @@
 """Distribute the tests over processes in groups, with the longest group first.
 
-`durations.json` contains the seconds of each group. `make durations` updates it.
+`durations.json` contains the seconds of each group, and `make durations` updates it. A group that
+takes more than five seconds and is not there fails the run, since it may start last and alone.
 """
 
 import json
+import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
-LEAST_S = 1.0  # seconds; the order of shorter groups does not matter
+MOST_UNKNOWN_S = 5.0
 # the group in the ID of a test, which is usually the file
 APART = re.compile(
     r"""tests/browser/  # one JupyterLab and one Chromium serve all of them
@@ -29,6 +32,15 @@ def group_of(nodeid: str) -> str:
     found = APART.match(nodeid)
     assert found is not None
     return found[0]
+
+
+def seconds_of(reports: Iterable[object]) -> Counter[str]:
+    """Return the seconds of each group, the longest first."""
+    seconds = Counter[str]()
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            seconds[group_of(report.nodeid)] += report.duration
+    return Counter(dict(seconds.most_common()))
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
@@ -57,22 +69,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The marked tests need processes in which no other test has run.
     """
-    seconds: dict[str, float] = json.loads(DURATIONS.read_text("utf-8"))
+    known = json.loads(DURATIONS.read_text("utf-8"))
     items.sort(
         key=lambda item: (
             item.get_closest_marker("first") is None,
-            -seconds.get(group_of(item.nodeid), 0.0),
+            -known.get(group_of(item.nodeid), 0.0),
         )
     )
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the durations if --store-durations is given."""
-    if not terminalreporter.config.getoption("--store-durations"):
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Store the durations if --store-durations is given, and else fail for a long unknown group."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not session.config.getoption("numprocesses", None):
+        return  # a process that runs tests for another one, or without others
+    seconds = seconds_of(report for group in reporter.stats.values() for report in group)
+    if session.config.getoption("--store-durations"):
+        rounded = {group: round(took, 1) for group, took in seconds.items()}
+        DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n", "utf-8")
         return
-    seconds = Counter[str]()
-    for report in (one for group in terminalreporter.stats.values() for one in group):
-        if isinstance(report, pytest.TestReport):
-            seconds[group_of(report.nodeid)] += report.duration
-    kept = {name: round(took, 1) for name, took in seconds.most_common() if took >= LEAST_S}
-    DURATIONS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    if "COURSE_TEST_MATRIX" in os.environ:
+        return  # some groups are part of a full run only
+    known = json.loads(DURATIONS.read_text("utf-8"))
+    if unknown := {g for g, took in seconds.items() if took > MOST_UNKNOWN_S} - known.keys():
+        print(f"\nRun `make durations`, which does not know {', '.join(sorted(unknown))}.")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
