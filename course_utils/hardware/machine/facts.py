@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -64,10 +65,11 @@ class Pressure:
 
 def pressure() -> Pressure:
     """Return how long tasks on this machine waited for the CPU, the disk and memory."""
-    names = {"cpu": "the CPU", "io": "the disk", "memory": "memory"}
-    texts = {name: known((PRESSURE / file).read_text) or "" for file, name in names.items()}
-    found = {name: re.match(r"some avg10=([\d.]+)", text) for name, text in texts.items()}
-    return Pressure({name: float(match[1]) for name, match in found.items() if match})
+    shares = {}
+    for file, name in {"cpu": "the CPU", "io": "the disk", "memory": "memory"}.items():
+        if share := re.match(r"some avg10=([\d.]+)", known((PRESSURE / file).read_text) or ""):
+            shares[name] = float(share[1])
+    return Pressure(shares)
 
 
 def probe(folder: str | Path | None = None) -> str:
@@ -95,58 +97,43 @@ def probe(folder: str | Path | None = None) -> str:
         ("disk", *_disk(place)),
         ("disk speed", *_disk_speed(place)),
     ]
-    wide = max(len(value) for _, value, _ in rows)
+    wide, between = max(len(value) for _, value, _ in rows), "  "
     if columns(_PAGE) < wide + 46:  # a narrow terminal has each meaning below its value
         wide, between = 0, f"\n{'':14}"
-    else:
-        between = "  "
     lines = [f"{name:12}  {value:{wide}}{between}{means}".rstrip() for name, value, means in rows]
     return wrap("\n".join(lines), indent=16 + wide if wide else 14, most=_PAGE)
 
 
 def _python() -> tuple[str, str]:
-    version = platform.python_version()
-    major, minor = (int(part) for part in version.split(".")[:2])
-    was_tried = (3, 11) <= (major, minor) <= (3, 14)
-    return version, "" if was_tried else "the course was tested with 3.11 to 3.14"
+    was_tried = (3, 11) <= sys.version_info[:2] <= (3, 14)
+    return platform.python_version(), "" if was_tried else "the course was tested with 3.11 to 3.14"
 
 
 def _cores() -> tuple[str, str]:
     cores = known(usable_cores)
     if cores is None:
         return "unknown", "start with 2 workers"
-    value = f"{cores} usable of {all_cores()}"
-    if cores == 1:
-        return value, "small: workers help only while they wait for storage"
-    return value, f"more than {cores} workers help only while they wait for storage"
+    more = "small: workers" if cores == 1 else f"more than {cores} workers"
+    return f"{cores} usable of {all_cores()}", f"{more} help only while they wait for storage"
 
 
 def _memory() -> tuple[str, str]:
-    there = known(memory)
-    if there is None:
-        return "unknown", "watch it while many workers run"
-    value = f"{size(there)}, {_size(known(memory_free))} free"
-    if there < 4 * _GB:
-        return value, "small: use data of size S and few workers, as each holds its own batches"
-    return value, "enough for data of size M"
+    total = known(memory)
+    small = total is not None and total < 4 * _GB
+    means = "enough for data of size M"
+    if total is None or small:
+        means = "small: use data of size S and few workers, as each holds its own batches"
+    return f"{_size(total)}, {_size(known(memory_free))} free", means
 
 
 def _shm() -> tuple[str, str]:
     if not SHM.is_dir():
         return "none on this system", "workers send batches in a different way; nothing to do"
-    there, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
-    if there is None or free is None:
-        return "unknown", "if workers die with a bus error, it is too small"
-    # Import here, because the import of the loaders takes 0.4 s.
-    from keepfed.loaders.staging.shm_notes import container_hint, shm_notes
-
-    fits = "enough: workers send batches through it"
-    if free < _GB:
-        fits = "small: workers send batches through it; start Docker with --shm-size=2g"
-    hint = container_hint(there).strip()  # the first sentence of a note that `fits` replaces
-    notes = [note for note in shm_notes() if not hint or not note.startswith(hint)]
-    means = " ".join([f"{fits}. For a copy staged there:", *notes]) if notes else fits
-    return f"{size(there)}, {size(free)} free", means
+    total, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
+    means = "enough: workers send batches through it"
+    if free is None or free < _GB:
+        means = "small: workers send batches through it; start Docker with --shm-size=2g"
+    return f"{_size(total)}, {_size(free)} free", means
 
 
 def _start_method() -> tuple[str, str]:
@@ -157,18 +144,17 @@ def _start_method() -> tuple[str, str]:
 
 
 def _gpu() -> tuple[str, str]:
-    if there := known(gpus):
-        return "; ".join(there), "the same cells measure the real one"
+    if names := known(gpus):
+        return "; ".join(names), "the same cells measure the real one"
     return "none", "an emulated accelerator is used, and every picture is labeled"
 
 
 def _disk(place: Path) -> tuple[str, str]:
     free = known(lambda: shutil.disk_usage(place).free)
-    if free is not None and free < 5 * _GB:
+    means = "enough for data of size M"
+    if free is None or free < 5 * _GB:
         means = "small: data of size M and its copies need 3 GB; use size S"
-    else:
-        means = "enough for data of size M" if free else ""
-    return f"{_size(free)} free", f"{means} (in {place})".strip()
+    return f"{_size(free)} free", f"{means} (in {place})"
 
 
 def _disk_speed(place: Path) -> tuple[str, str]:

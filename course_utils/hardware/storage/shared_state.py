@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +28,6 @@ _PREFIX = "slow-storage-"
 _SPARE = 16  # use at most 1/16 of the free memory, because batches need /dev/shm too
 
 _EAGER = 50  # attempts to lock without sleeping; the lock is held for about 20 µs
-_PATIENCE_S = 10  # wait for the lock before a warning
 
 if sys.platform == "win32":
     import msvcrt
@@ -133,21 +131,13 @@ class SharedState:
     def _wait_for_lock(self) -> None:
         """Try until the lock is free.
 
-        A blocking system call could not report which process holds the lock. It can also report a
-        false deadlock, when threads of two processes use the same two storages.
+        A blocking system call can report a false deadlock, when threads of two processes use the
+        same two storages.
         """
-        begun, tries, is_said = time.monotonic(), 0, False
+        tries = 0
         while not _lock(self._file_lock):
             time.sleep(0 if tries < _EAGER else min(tries / 1e6, 0.01))
             tries += 1
-            if not is_said and time.monotonic() - begun > _PATIENCE_S:
-                is_said = True
-                warnings.warn(
-                    f"The emulated storage is waiting for process {self._inside[0]}, which has "
-                    f"held its lock for {_PATIENCE_S} s. Continue or end that process.",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
 
     def mark_alive(self) -> None:
         """Mark the state as used by this living process, its creator."""

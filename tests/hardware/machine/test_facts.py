@@ -1,13 +1,12 @@
+"""The page of facts, for machines of every kind, and the facts about this one."""
+
 import re
 import subprocess
 import sys
 from types import SimpleNamespace
 
-import pytest
-
 from course_utils.hardware.machine import facts, pressure, probe
 from course_utils.hardware.machine.disk import DiskSpeed
-from keepfed.loaders.staging.shm_notes import container_hint
 
 GB = 10**9
 LARGE = {
@@ -20,58 +19,38 @@ LARGE = {
     "shutil.disk_usage": SimpleNamespace(total=32 * GB, free=20 * GB),
     "measure_disk": DiskSpeed(1_000, 3_000, 67, True),
     "start_method": "fork",
-    "platform.python_version": "3.12.1",
 }
+ROWS = [
+    ({}, "cores", "8 usable of 16"),
+    ({"usable_cores": 1}, "cores", "small: workers help only while they wait"),
+    ({"memory": 2 * GB}, "memory", "small: use data of size S"),
+    ({"start_method": "spawn"}, "start method", "%%worker_module"),
+    ({"gpus": []}, "GPU", "none an emulated"),
+    ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "disk ", "small: "),
+    ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "/dev/shm", "--shm-size=2g"),
+    ({"measure_disk": DiskSpeed(10, 90, 67, True)}, "disk speed", "slow, so "),
+    ({"measure_disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "read back from memory"),
+]
 
 
-SHM_NOTES = "keepfed.loaders.staging.shm_notes.shm_notes"
-NOTE = "Only Slurm job 4711 can see this copy."
+def test_each_line_explains_its_fact(monkeypatch, tmp_path):
+    monkeypatch.setattr(facts, "SHM", tmp_path)
+    for change, name, says in ROWS:
+        for fact, value in (LARGE | change).items():
+            monkeypatch.setattr(f"{facts.__name__}.{fact}", lambda *_, value=value: value)
+        page = probe(tmp_path / "data" / "events-M")  # a folder that does not exist yet
+        row = re.search(rf"^{name}.*(\n .*)*", page, re.MULTILINE)
+        assert row
+        assert says in " ".join(row[0].split())
+        assert f"(in {tmp_path})" in " ".join(page.split())
+        assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 106
+        assert change or "small: " not in page
 
-
-@pytest.fixture
-def page_of(monkeypatch, tmp_path):
-    monkeypatch.setattr(SHM_NOTES, list)
-
-    def page_of(machine):
-        monkeypatch.setattr(facts, "SHM", tmp_path)
-        for name, fact in machine.items():
-            monkeypatch.setattr(f"{facts.__name__}.{name}", lambda *_, fact=fact: fact)
-        return probe(tmp_path / "data" / "events-M")  # a folder that does not exist yet
-
-    return page_of
-
-
-@pytest.mark.parametrize(
-    ("change", "name", "says"),
-    [
-        ({}, "cores", "8 usable of 16"),
-        ({"usable_cores": 1}, "cores", "small: workers help only while they wait"),
-        ({"memory": 2 * GB}, "memory", "small: use data of size S"),
-        ({"start_method": "spawn"}, "start method", "%%worker_module"),
-        ({"platform.python_version": "3.15.0"}, "Python", "tested with 3.11 to 3.14"),
-        ({"gpus": []}, "GPU", "none an emulated"),
-        ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "disk ", "small: "),
-        ({"shutil.disk_usage": SimpleNamespace(free=GB / 2)}, "/dev/shm", "--shm-size=2g"),
-        ({"measure_disk": DiskSpeed(10, 90, 67, True)}, "disk speed", "slow, so "),
-        ({"measure_disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "read back from memory"),
-    ],
-)
-def test_each_line_explains_its_fact(page_of, tmp_path, change, name, says):
-    page = page_of(LARGE | change)
-    row = re.search(rf"^{name}.*(\n .*)*", page, re.MULTILINE)
-    assert row
-    assert says in " ".join(row[0].split())
-    assert f"(in {tmp_path})" in " ".join(page.split())
-    assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 106
-    assert change or "small: " not in page
-
-
-def test_machine_without_facts_does_not_fail(monkeypatch, tmp_path):
     def silent(*_):
         raise PermissionError("not for you")
 
-    for name in ("usable_cores", "memory", "shm_size", "gpus", "shutil.disk_usage"):
-        monkeypatch.setattr(f"{facts.__name__}.{name}", silent)
+    for fact in ("usable_cores", "memory", "shm_size", "gpus", "shutil.disk_usage"):
+        monkeypatch.setattr(f"{facts.__name__}.{fact}", silent)
     monkeypatch.setattr(facts.metadata, "version", silent)
     page = probe(tmp_path)
     assert page.count("unknown") >= 4
@@ -87,14 +66,11 @@ print('torch' in sys.modules, multiprocessing.get_start_method(allow_none=True))
     assert run.stdout.strip() == "False None"
 
 
-def test_gpus_are_read_from_nvidia_smi(monkeypatch):
+def test_gpus_and_pressure_are_read_from_the_system(tmp_path, monkeypatch):
     told = "NVIDIA H200, 143771 MiB, 570.1\nNVIDIA H200, 143771 MiB, 570.1\n"
     done = subprocess.CompletedProcess([], 0, stdout=told)
     monkeypatch.setattr(facts.subprocess, "run", lambda *_, **__: done)
     assert facts.gpus() == ("NVIDIA H200, 143771 MiB, driver 570.1",) * 2
-
-
-def test_pressure_is_read_if_the_kernel_reports_it(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "PRESSURE", tmp_path)
     assert "does not report pressure" in repr(pressure())
     for name in ("io", "cpu"):
@@ -103,11 +79,3 @@ def test_pressure_is_read_if_the_kernel_reports_it(tmp_path, monkeypatch):
         "Share of the last 10 s in which at least one task waited: for the CPU 12 %, "
         "for the disk 12 %."
     )
-
-
-def test_shm_line_includes_notes_except_the_container_hint(page_of, monkeypatch):
-    hint = container_hint(64 * 2**20).strip()
-    monkeypatch.setattr(SHM_NOTES, lambda: [NOTE, f"{hint} Workers also need it."])
-    page = " ".join(page_of(LARGE | {"shm_size": 64 * 2**20}).split())
-    assert f"For a copy staged there: {NOTE}" in page
-    assert hint not in page

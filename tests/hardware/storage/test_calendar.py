@@ -60,11 +60,12 @@ def test_reads_share_the_link_and_wait_for_a_slot(clock):
     assert max(ends) >= 200 / (FIGURES.mb_s / 1e3)
 
 
-@pytest.mark.parametrize(("readahead", "ms"), [(True, 2), (False, 12)])
-def test_sequential_read_skips_latency_with_readahead(clock, readahead, ms):
-    storage = device(clock, replace(FIGURES, readahead=readahead))
-    clock.now = round(read(storage, 0, MB)) * MS
-    assert read(storage, MB, 2 * MB) == 12 + ms
+def test_sequential_read_skips_latency_with_readahead(clock):
+    for readahead, ms in ((True, 2), (False, 12)):
+        clock.now = 0
+        storage = device(clock, replace(FIGURES, readahead=readahead))
+        clock.now = round(read(storage, 0, MB)) * MS
+        assert read(storage, MB, 2 * MB) == 12 + ms
 
 
 def test_two_streams_make_one_disk_arm_seek_every_time(clock):

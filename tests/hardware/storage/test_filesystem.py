@@ -67,16 +67,16 @@ def test_text_lines_and_bytes_are_read_up_to_the_end(fs):
         assert len(fs.cat_file("pulses.npy", start=2, end=7)) == 5
 
 
-@pytest.mark.parametrize("cache_mb", [0, 10])
-def test_each_read_is_one_request_for_the_requested_bytes(folder, cache_mb):
-    fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
-    with fs.open("pulses.npy") as file:
-        for block in range(3):
-            file.seek(block * BLOCK)
-            assert len(file.read(1_000)) == 1_000
-    seen = fs.counters()
-    assert (seen.requests, seen.bytes_used) == (3, 3_000)
-    assert seen.bytes_read == (3 * BLOCK if cache_mb else 3_000)
+def test_each_read_is_one_request_for_the_requested_bytes(folder):
+    for cache_mb, bytes_read in ((0, 3_000), (10, 3 * BLOCK)):
+        fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
+        with fs.open("pulses.npy") as file:
+            for block in range(3):
+                file.seek(block * BLOCK)
+                assert len(file.read(1_000)) == 1_000
+        counters = fs.counters()
+        assert (counters.requests, counters.bytes_used) == (3, 3_000)
+        assert counters.bytes_read == bytes_read
 
 
 def test_vector_read_gets_many_ranges_of_a_file_with_one_request(folder):
