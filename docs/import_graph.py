@@ -143,7 +143,7 @@ def dynamic_imports(project: Mapping[str, Module]) -> set[str]:
             name = getattr(call.func, "attr", getattr(call.func, "id", ""))
             prefix = _prefix(call.args[0], constants) if name == "import_module" else ""
             loaded = prefix.rpartition(".")[0] if prefix not in project else prefix
-            known = loaded and any(other.startswith(f"{loaded}.") for other in project)
+            known = loaded and any(f"{other}.".startswith(f"{loaded}.") for other in project)
             if known and loaded != module.name:
                 found.add(f"{module.name} loads {loaded}")
     return found

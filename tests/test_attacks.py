@@ -20,9 +20,8 @@ from traitlets.config import PyFileConfigLoader
 from course_utils.hardware.object_store import object_store
 from course_utils.paths import REPO
 from tests.requests import ask, raw
-from tests.stories.leaderboard.helpers import post_fields
-from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall
-from tests.teaching.wall.helpers import until
+from tests.stories.wall.fake import until
+from tests.stories.wall.helpers import GOOD, TOKEN, RunningWall, running_wall, seat
 
 SECRET, DATA = b"not for you", bytes(range(256)) * 1000
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows links and locks in other ways")
@@ -53,18 +52,18 @@ def wall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWall]:
         yield wall
 
 
-GUESS = {"seat": "aaaa", "kind": "guess", "key": "02a", "value": 40}
+GUESS = {"seat": "aaaa", "kind": "guess", "about": "02a", "value": 40}
 PATHS = {
     "store": ("/a.tar", "/", "/nothing", "/.counters", "/../secret"),
-    "wall": ("/", "/board", "/wall.json", "/leaderboard.json", "/x", "/posts", "/results"),
+    "wall": ("/", "/wall", "/wall.json", "/x", "/posts"),
 }
 
 
 def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWall) -> None:
-    evil = f"evil.example:{urlsplit(wall.wall).port}"
+    evil = f"evil.example:{urlsplit(wall.page).port}"
     for url, right, paths, wrong in (
         (store.url, store.token, PATHS["store"], 403),
-        (wall.wall, TOKEN, PATHS["wall"], 401),
+        (wall.page, TOKEN, PATHS["wall"], 401),
     ):
         for path in paths:
             for given, status, said in (
@@ -75,7 +74,7 @@ def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWa
                 ({"token": right, "Host": evil}, 403, b"Unknown host name. The address of this"),
                 ({"token": right, "Host": "127.0.0.1.evil.example"}, 403, b"Unknown host name."),
             ):
-                method = "POST" if path in ("/posts", "/results") else "GET"
+                method = "POST" if path == "/posts" else "GET"
                 body = json.dumps(GUESS | {"seat": "zzzz"}).encode() if method == "POST" else b""
                 got, headers, sentence = ask(url, path, method=method, body=body, **given)
                 assert (got, said in sentence, sentence[-2:]) == (status, True, b".\n"), path
@@ -86,12 +85,11 @@ def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWa
         port = urlsplit(url).port
         served = paths[0]
         assert ask(url, f"{served}?token={right}", Host=f"localhost:{port}")[0] == 200
-    assert wall.picture()["seats"] == 0
-    for path, body in (("/desk", b""), ("/desk.json", b""), ("/desk.json", b'{"key": "02a"}')):
-        method = "POST" if body else "GET"
-        assert ask(wall.wall, path, method=method, token=TOKEN, body=body)[0] == 401
-    assert wall.post(seat="desk", kind="measured", key="02a", value=1) == 401
-    assert wall.steer(key="99z") == wall.steer(key=None) == 400
+    assert wall.shown()["seats"] == 0
+    body = b'{"key": "02a", "uncover": true}'
+    assert ask(wall.page, "/wall.json", method="POST", token=TOKEN, body=body)[0] == 401
+    assert wall.post("measured", "02a", 1, "teacher") == 401
+    assert wall.choose("99z") == 400
 
 
 def test_no_method_changes_what_is_served(store: Any, wall: RunningWall, folder: Path) -> None:
@@ -101,8 +99,8 @@ def test_no_method_changes_what_is_served(store: Any, wall: RunningWall, folder:
             status, headers, body = ask(store.url, path, method=method, token=store.token)
             assert (status, headers["Allow"]) == (405, "GET, HEAD")
             assert body == b"This store is read-only. Use GET or HEAD.\n"
-        for path in ("/", "/board", "/leaderboard.json"):
-            assert ask(wall.wall, path, method=method, token=TOKEN)[0] == 405
+        for path in ("/", "/wall"):
+            assert ask(wall.page, path, method=method, token=TOKEN)[0] == 405
     assert sorted(folder.rglob("*")) == before
 
 
@@ -112,7 +110,7 @@ OUTSIDE = r"""
 /%2e%2e%00/secret  /a.tar%00  /a.tar%00.txt  /....//secret  /sub//../../secret  /..;/secret
 /%c0%ae%c0%ae/secret  //etc/passwd  /%2fetc%2fpasswd  /C:%5cWindows%5cwin.ini  /file:///etc/passwd
 /~root  http://127.0.0.1/../secret  http://127.0.0.1/etc/passwd  *  ..  ../secret
-/pages/shared.js  /../leaderboard.json  /desk.html
+/pages/shared.js  /../wall.jsonl  /wall.html
 """
 
 
@@ -122,7 +120,7 @@ def test_no_spelling_of_a_path_leaves_the_folder(
     whole = [(folder / "a.tar").as_posix(), (folder.parent / "secret").as_posix()]
     spellings = [*OUTSIDE.split(), *whole, *(f"/{path}" for path in whole)]
     spellings += [f"/{quote(path, safe='')}" for path in whole] + ["/" + "x" * 5_000]
-    for url, token in ((store.url, store.token), (wall.wall, TOKEN)):
+    for url, token in ((store.url, store.token), (wall.page, TOKEN)):
         head = f" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         for path in spellings:
             for method in ("GET", "HEAD"):
@@ -157,85 +155,63 @@ def test_links_are_served_only_if_they_stay_inside(store: Any, folder: Path) -> 
 
 def test_tokens_do_not_get_into_pages(wall: RunningWall) -> None:
     nonces = set()
-    for path in ("/", "/desk", "/guess", "/board"):
-        status, headers, page = wall.ask(path, token=wall.desk_token)
+    for path in ("/", "/wall"):
+        status, headers, page = wall.ask(path, token=wall.teacher_token)
         policy = headers["Content-Security-Policy"]
         nonce = policy.partition("script-src 'nonce-")[2].partition("'")[0]
         assert (status, page.count(f'nonce="{nonce}"')) == (200, 2)
         assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)
-        for word in ("innerHTML", "NONCE", TOKEN, wall.desk_token, "LIGHT;", "/* shared"):
+        for word in ("innerHTML", "NONCE", TOKEN, wall.teacher_token, "LIGHT;", "/* shared"):
             assert word not in page
         nonces.add(nonce)
-    assert len(nonces) == 4
+    assert len(nonces) == 2
 
 
-def result(**changed: Any) -> bytes:
-    return json.dumps(post_fields(**changed)).encode()
+def result(**changed: Any) -> dict[str, Any]:
+    return {"kind": "result", "value": {**GOOD.to_json(), "name": "Marie", **changed}}
 
 
-POSTS: list[tuple[str, bytes, int, str]] = [
-    *(("/posts", body, 400, "The post is not a JSON") for body in (b"\xff\xfe\x00", b"[]", b"1")),
-    *(("/posts", body * 900, 400, "The post is not a JSON") for body in (b"[", b"{", b"1")),
-    *(("/results", body * 4000, 400, "This is not JSON") for body in (b"[", b"{")),
-    ("/results", b"\xff\xfe", 400, "This is not JSON"),
-    ("/results", b"[]", 400, "The data are not a result"),
-    ("/posts", b" " * 1001, 413, "A post must have at most 1,000"),
-    ("/results", b" " * 5000, 413, "A post must have at most 4,096"),
+NO_SUCH, NO_VALUE = "The wall takes no such post", "which is not a possible value"
+POSTS: list[tuple[bytes, int, str]] = [
+    *((body, 400, "The post is not a JSON") for body in (b"\xff\xfe\x00", b"[]", b"1")),
+    *((body * 900, 400, "The post is not a JSON") for body in (b"[", b"{", b"1")),
+    (b" " * 2001, 413, "A post must have at most 2,000"),
     *(
-        ("/posts", json.dumps(GUESS).replace("40", value).encode(), 400, "'value' must be a number")
-        for value in ("NaN", "1e999", "-Infinity", '"40"', "true", "null", "[1]", "1e16", "9" * 400)
+        (json.dumps(GUESS).replace("40", value).encode(), 400, "The value must be a number")
+        for value in ("NaN", "1e999", "-1", "101", '"40"', "true", "null", "[1]", "9" * 400)
     ),
     *(
-        ("/posts", json.dumps(GUESS | changed).encode(), 400, said)
-        for said, *different in (
-            ("'seat' must have", *({"seat": s} for s in ("abc", "a" * 17, "AA", "aaa1", 4, None))),
-            ("'seat' must have", {"seat": "\u0430\u0430aa"}),
-            ("The value of 'key'", *({"key": key} for key in ("99z", "", None, ["02a"], {}))),
-            ("The value of 'value'", *({"key": "02f", "value": v} for v in ("<b>", "\ud800", 1))),
-            ("The value of 'notebook'", {"kind": "at", "notebook": "99"}),
-            ("The value of 'exercise'", {"kind": "verdict", "exercise": "1.1", "status": "right"}),
-            ("The value of 'status'", {"kind": "verdict", "exercise": "01.1", "status": "great"}),
-            ("'kind' must be", {"kind": "name"}, {"kind": ["guess"]}, {"kind": None}),
-            ("'up' must be", {"kind": "hand", "up": 1}),
-            ("cannot be negative", {"value": -1}),
-            ("between 0 and 100 %", {"value": 101}),
+        (json.dumps(GUESS | changed).encode(), status, said)
+        for status, said, *different in (
+            (400, "'seat' must have", *({"seat": s} for s in ("abc", "a" * 17, "AA", "aaa1", 4))),
+            (400, "'seat' must have", {"seat": "\u0430\u0430aa"}, {"seat": None}),
+            (400, NO_SUCH, *({"about": key} for key in ("99z", "", None, ["02a"], {}))),
+            (400, "one of the choices", *({"about": "02f", "value": v} for v in ("<b>", [], 1))),
+            (400, NO_SUCH, {"kind": "at", "value": "99"}, {"kind": "at", "value": ["02"]}),
+            (400, NO_SUCH, {"kind": "verdict", "about": "x", "value": {"status": "right"}}),
+            (400, NO_SUCH, {"kind": "verdict", "about": "01.1", "value": {"status": "great"}}),
+            (400, NO_SUCH, {"kind": "name"}, {"kind": ["guess"]}, {"kind": "hand", "value": 1}),
+            (204, "", {"name": "<img src=x>"}),
+            *(
+                (400, "A name must have", result(name=name))
+                for name in (" ", "x" * 31, "a\u202eb", "a\u200bb", "a\0b", "\ud800", ["A"])
+            ),
+            (200, "a Set-Cookie: b: 85 points", result(name="a\r\nSet-Cookie: b")),
+            (400, NO_VALUE, *(result(au=value) for value in (float("nan"), 1.2, -1.0, True))),
+            (400, NO_VALUE, result(start_up_s=float("inf")), result(start_up_s=10**400)),
+            (400, NO_VALUE, result(points=101), result(points=85.5), result(seed="0")),
+            (400, NO_VALUE, result(held=None), result(when="x" * 41)),
+            (400, "The check refused this result", result(refused="Lost\r\nevents.")),
         )
         for changed in different
     ),
-    ("/posts", json.dumps(GUESS | {"name": "<img src=x>"}).encode(), 204, ""),
-    *(
-        ("/results", result(name=name), 400, "A name must have")
-        for name in (" ", "x" * 31, "...", "a\u202eb", "a\u200bb", "a\0b", "a\x1b[31mb", "\ud800")
-    ),
-    ("/results", result(name=["A"]), 400, "The result has no name"),
-    ("/results", result(name="a\r\nSet-Cookie: b"), 200, "a Set-Cookie: b: 85 points"),
-    *(
-        ("/results", result(**{name: value}), 400, said)
-        for said, name, *values in (
-            ("which is out of range.", "au", float("nan"), 1.2, -1.0),
-            ("which is out of range.", "start_up_s", float("inf"), 10**400),
-            ("which is out of range.", "points", 101),
-            ("which is out of range.", "held", -1),
-            ("'au' is True, but must be float.", "au", True),
-            ("but must be int.", "points", 85.5),
-            ("but must be int.", "seed", "0"),
-            ("but must be an ISO time.", "when", "yesterday", "<script>alert(1)</script>"),
-            ("Set the clock of your machine.", "when", "2999-01-01T00:00:00"),
-            ("85 points need a higher AU than 40 %.", "au", 0.4),
-            ("do not agree", "held", 0, 2001),
-            ("do not agree", "samples", 3999),
-            ("The check refused this result: Lost events.", "refused", "Lost\r\nevents."),
-        )
-        for value in values
-    ),
-    ("/results", b'{"name": "A"}', 400, "The result has no 'seed'. Send all of its fields."),
 ]
 
 
 def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
-    for path, body, status, sentence in POSTS:
-        got, headers, said = wall.ask(path, body)
-        assert (got, sentence in said) == (status, True), (path, body, said)
+    for body, status, sentence in POSTS:
+        got, headers, said = wall.ask("/posts", body)
+        assert (got, sentence in said) == (status, True), (body, said)
         assert "Set-Cookie" not in headers
         if said:
             assert headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -244,7 +220,7 @@ def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
 
 
 def test_malformed_requests_do_not_affect_others(store: Any, wall: RunningWall) -> None:
-    for url, token in ((store.url, store.token), (wall.wall, TOKEN)):
+    for url, token in ((store.url, store.token), (wall.page, TOKEN)):
         start = "GET / HTTP/1.1\r\n"
         host = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
         for request in (
@@ -266,22 +242,19 @@ def test_malformed_requests_do_not_affect_others(store: Any, wall: RunningWall) 
 
 @pytest.mark.slow
 def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
-    def seat(number: int) -> str:
-        return "".join("abcdefghjk"[int(digit)] for digit in f"{number:04}")
-
     with running_wall(tmp_path) as wall, ThreadPoolExecutor(8) as pool:
 
         def flood(number: int) -> int:
-            return wall.post(**GUESS | {"seat": seat(number % 5000), "value": number % 100})
+            return wall.post("guess", "02a", number % 100, seat(number))
 
         assert {*pool.map(flood, range(1000))} == {204, 429}
-        assert wall.picture()["seats"] <= 101
-        until(lambda: wall.post(seat=seat(0), kind="hand", up=True) == 204)  # may post again soon
-        at = urlsplit(wall.wall)
+        assert wall.shown()["seats"] <= 500
+        until(lambda: wall.post("hand", "", True, seat(0)) == 204)  # may post again soon
+        at = urlsplit(wall.page)
         slow = [socket.create_connection((at.hostname, at.port), 5) for _ in range(280)]
         for line in slow:
             line.sendall(b"POST /posts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
-        assert wall.picture()["seats"] <= 101
+        assert wall.shown()["seats"] <= 500
         slow += [socket.create_connection((at.hostname, at.port), 5) for _ in range(40)]
         assert slow[-1].recv(1) == b""  # the server closes it
         for line in slow:

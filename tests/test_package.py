@@ -115,7 +115,7 @@ def test_dynamic_imports_from_higher_layers_are_listed() -> None:
         "course_utils.teaching.exercise loads course_utils.exercises",
         "course_utils.teaching.notebook.start loads data_scripts",
         "course_utils.stories.lecture.show loads course_utils.stories.lecture.programs",
-        "course_utils.command.cli loads course_utils.stories.wall",
+        "course_utils.command.cli loads course_utils.stories.wall.server",
         "course_utils.command.cli loads course_utils.stories.lecture",
     }
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,20 @@ from keepfed.formatting import plural, wrap
 
 _FIRST = "work/00_start_here.ipynb"
 _FIRST_DATA = "events"  # the only data that it reads
-_MOVED = ("audit", "stage", "watch", "why")
+_OLD = {  # names of earlier versions -> what to use today
+    **{name: f"`keepfed {name}`" for name in ("audit", "stage", "watch", "why")},
+    "doctor": "`course check`",
+    "join": '`cu.ready("00", wall="ADDRESS")` in a cell of a notebook',
+    "capstone": "`hand_out(seed)` in a cell of notebook 13",
+}
 _STOP = "Press Ctrl-C to stop."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    if words and words[0] in _MOVED:
-        print(f"course: This command is now `keepfed {words[0]}`.", file=sys.stderr)
+    if words and words[0] in _OLD:
+        print(f"course: `{words[0]}` is now {_OLD[words[0]]}.", file=sys.stderr)
         return 2
     elsewhere = "move the project to your home folder, or set COURSE_HOME"
     return light.run(_parser(), words, install=INSTALL_AGAIN, elsewhere=elsewhere)
@@ -52,18 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--no-browser", action="store_true", help="do not open a browser")
     command = add("hand-out", _hand_out, "copy the notebooks to a folder", "my-notebooks")
     command.add_argument("folder", metavar="DIR", help="existing files are kept")
-    add("doctor", _doctor, "show what this machine can do")
     add("data", _data, "make the data", "--size S", parents=[sized])
-    command = add("check", _check, "check installation and data", "--line")
+    command = add("check", _check, "check machine, installation and data", "--line")
     command.add_argument("--line", action="store_true", help="print one line for your teacher")
-    command = add("join", _join, "join the wall of a class, or show which is joined", "--off")
-    command.add_argument("address", nargs="?", metavar="ADDRESS", help="address of the wall")
-    command.add_argument("token", nargs="?", metavar="TOKEN", default="", help="token of the class")
-    command.add_argument("--off", action="store_true", help="leave the wall")
     command = add(
         "wall",
         _wall,
-        "show a class its guesses, its pace and who has solved the capstone",
+        "show a class its guesses, its pace and its results",
         "--lan",
         more="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
@@ -75,10 +75,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="serve the local network, at this address of the machine (default: detected)",
     )
-    command = add("capstone", _capstone, "write a slow script for a class to repair", "--seed 7")
-    command.add_argument("--seed", type=int, default=0, help="choice of the faults (default: 0)")
-    command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
-    command.add_argument("--answers", action="store_true", help="print the faults")
     command = add("demo", _demo, "show a training loop to a class", "wait")
     command.add_argument("name", nargs="?", help="name of the demo (default: list all)")
     command.add_argument("--recorded", action="store_true", help="show the recording")
@@ -201,13 +197,6 @@ def _show(url: str, state: Path, arguments: argparse.Namespace) -> None:
         _say("Open this address in your browser.")
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.machine import probe
-
-    print(probe())
-    return 0
-
-
 def _data(arguments: argparse.Namespace) -> int:
     _prepare_home(arguments)
     _interrupt_at_the_end()  # so that it removes unfinished files
@@ -231,10 +220,12 @@ def _prepare_home(arguments: argparse.Namespace) -> None:
 
 def _check(arguments: argparse.Namespace) -> int:
     from course_utils.command.installation import findings, line
+    from course_utils.hardware.machine import probe
 
     if arguments.line:
-        print(said := line())
-        return 0 if said.startswith("ok") else 1
+        print(report := line())
+        return 0 if report.startswith("ok") else 1
+    print(f"{probe()}\n")
     wrong = 0
     for finding in findings():
         _say(str(finding), indent=18)
@@ -243,55 +234,25 @@ def _check(arguments: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _join(arguments: argparse.Namespace) -> int:
-    from course_utils.teaching.wall import deliver, join, joined, leave
-
-    if arguments.off:
-        leave()
-        _say("You have left the wall. Your notebooks send nothing.")
-        return 0
-    wall = join(arguments.address, arguments.token) if arguments.address else joined()
-    if wall is None:
-        _say("You have not joined a wall. To join one: course join ADDRESS TOKEN")
-        return 0
-    status = deliver(wall, {"kind": "hand", "up": False})
-    said = {204: "It answers.", 401: "It does not accept the token.", 0: "It does not answer."}
-    _say(f"Joined {wall.address} as seat {wall.seat}. {said.get(status, f'HTTP {status}.')}")
-    _say("Now run the first cell of your notebook again. `course join --off` leaves the wall.")
-    return 0 if status == 204 else 1
-
-
 def _wall(arguments: argparse.Namespace) -> int:
-    wall = import_module("course_utils.stories.wall")
-    here = arguments.lan is None
+    wall = import_module("course_utils.stories.wall.server")
+    here, file = arguments.lan is None, paths.course_home() / "work" / "wall.jsonl"
 
-    def show(addresses: Any) -> None:
+    def show(addresses: Mapping[str, str]) -> None:
         reach = "this machine only; add --lan for a class" if here else "everyone with the token"
-        _say(f"Wall, for {reach}: {addresses.wall}")
-        print(f"  Desk, for you: {addresses.desk}\n  Phones: {addresses.phone}")
-        print(f"  Write on the board: {addresses.join}")
-        _say(_STOP)
+        _say(f"For {reach}:")
+        print(f"  Write on the board: {addresses['page']}")
+        print(f"  Projector, and only for you: {addresses['teacher']}")
+        _say(f"The posts are in {file}. For a new class, delete it first. {_STOP}")
 
     wall.serve_wall(
-        paths.course_home(),
+        file,
         ready=show,
         token=os.environ.get("COURSE_TOKEN", ""),
         port=arguments.port,
         address="127.0.0.1" if here else arguments.lan or wall.network_address(),
     )
-    _say("The wall has stopped. Its posts are deleted. The leaderboard is kept.")
-    return 0
-
-
-def _capstone(arguments: argparse.Namespace) -> int:
-    from course_utils.teaching.exercise import problem
-
-    rescue = problem("13")
-    script = rescue.hand_out(arguments.seed, arguments.out)
-    _say(f"{script}: put it in the folder of notebook 13 and edit it. It is never overwritten.")
-    print(f'  cu.check("13.1", "{script.name}") grades it.')
-    for fault in rescue.faults_of(arguments.seed) if arguments.answers else ():
-        _say(f"  {fault.place:9}  {fault.name}. {fault.why}", indent=13)
+    _say("The wall has stopped. The next start continues with its posts.")
     return 0
 
 

@@ -128,7 +128,7 @@ def _start(
             env=os.environ
             | {name: str(state / folder) for name, folder in _KEPT.items()}
             | {"JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
-            # for `!course join` in a cell, because the environment may not be active
+            # for `!course` in a cell, because the environment may not be active
             | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"},
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -15,12 +15,12 @@ called for an unwritten answer, and an exception in the learner's code becomes a
 from __future__ import annotations
 
 import ctypes
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,10 +37,10 @@ from course_utils.teaching.notebook import (
     find_stub,
     learner_line,
 )
-from course_utils.teaching.wall import locate, send
 
 Status = Literal["right", "wrong", "todo"]
 VERDICT_MIME = "application/x-course-verdict+json"
+_VALUE = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|[-+]?\d[\w.,]*(?<![.,])")  # in a message
 
 _WORDS: dict[Status, tuple[Tone, str]] = {
     "right": ("good", "Right"),
@@ -58,6 +58,13 @@ class Verdict:
     next_step: str = ""
     exercise: str = ""
     title: str = ""
+    is_error: bool = False  # the answer raised an exception
+
+    @property
+    def summary_for_class(self) -> dict[str, str]:
+        """The status, and the kind of mistake without the learner's values and code."""
+        slip = _VALUE.sub("…", self.message.partition(". ")[0]) if self.status == "wrong" else ""
+        return {"status": self.status, "slip": "An error in the code" if self.is_error else slip}
 
     @property
     def headline(self) -> str:
@@ -138,11 +145,7 @@ def check(key: str, *attempt: Any) -> Verdict:
         known = ", ".join(sorted({*modules, *_EXERCISES}))
         raise CourseError(f"There is no exercise {key!r}. Choose one of: {known}.")
     title, judge, seconds = _EXERCISES[key]
-    verdict = replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
-    is_wrong = verdict.status == "wrong"
-    place = partial(locate, verdict.message, judge.__module__) if is_wrong else ""
-    send("verdict", key, exercise=key, status=verdict.status, misconception=place)
-    return verdict
+    return replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
 
 
 def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
@@ -165,7 +168,7 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
         if learner_line(error):
             failed, part = "Your code stopped", "that line"
         step = advice(error) or f"Fix {part}, run its cell again, then this one."
-        return wrong(f"{failed}: {explain(error)}.", step)
+        return replace(wrong(f"{failed}: {explain(error)}.", step), is_error=True)
 
 
 def judge_modules() -> dict[str, str]:

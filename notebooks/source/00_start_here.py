@@ -223,8 +223,8 @@ cu.cleanup_workers()
 #
 # - *2 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
 #   who has the most cores, who has a GPU? Show `course demo wait` on the projector for people whose
-#   laptop is still installing. If your class uses the wall, first everybody runs its line in a new cell,
-#   with a `!` in front: `!course join ADDRESS TOKEN`.
+#   laptop is still installing. If your class uses the wall, first everybody opens its address and runs the
+#   line `cu.ready("00", wall="ADDRESS")` below the question in a new cell.
 # - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
 #   naive timeline without a comment, and ask what the red means. Explain the rows afterwards.
 # - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do

@@ -39,8 +39,8 @@ cu.ready("13")
 # - Nobody has to find all seven faults at once. Fixing four of them feeds the GPU, and the check
 #   refuses the script because of the other three.
 # - One more piece of code looks slow and costs nothing. Ask people who remove it what they measured.
-# - To give a class another set of faults, run `course capstone --seed 7`. It writes the script, and
-#   `--answers` prints the faults.
+# - To give a class another set of faults, learners write `hand_out(7)` in the next cell. `faults_of(7)`,
+#   from the same package, lists the faults.
 
 # %% [markdown]
 # ## A training worth rescuing
@@ -314,26 +314,26 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # %% [markdown]
 # ## A board for a class
 #
-# A class can compare its results. Run `course wall` in a terminal. It prints the address of the
-# wall, and its page `/board` follows the class. With `--lan`, everybody in your network can open the
-# page. Without it, only this machine can.
+# A class can compare its results. Run `course wall` in a terminal. It prints the address of a page that
+# shows them. With `--lan`, everybody in your network can open the page. Without it, only this machine
+# can.
 #
-# Choose any name, and enter the address with its token. The board receives this name, the figures of
-# your best result and its time, and nothing else. It keeps the best result of each name. It verifies
+# Choose any name, and enter the address with its token. The wall receives this name, the figures of
+# your best result and its time, and nothing else. It keeps your best result. It verifies
 # neither names nor results, so it is only for fun. An exam would run your script itself.
 
 # %%
 from course_utils.stories.capstone import best, seed_of
-from course_utils.stories.leaderboard import post
+from course_utils.stories.wall.leaderboard import post
 
-name, board = "", ""
-print(post(name, best(seed_of(script)), board))
+name, wall = "", ""
+print(post(name, best(seed_of(script)), wall))
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
-# **Background.** `course wall --lan` stores the board in `work/leaderboard.json` and continues
-# with it after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
-# remove a name, delete the line in that file. The
-# board may run while you edit. It uses plain HTTP, so in a network that you do not trust, use it on one
-# machine only. Each set of faults, `course capstone --seed`, has its own table.
+# **Background.** `course wall --lan` stores all posts in `work/wall.jsonl` and continues
+# with them after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
+# remove a name, stop the wall, delete the line in that file, and start it again.
+# It uses plain HTTP, so in a network that you do not trust, use it on one
+# machine only. Each set of faults, such as `hand_out(7)`, has its own table.

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from course_utils.paths import recording
 from course_utils.stories.lecture import demos, load_finding
-from course_utils.stories.wall import deck_question
+from course_utils.stories.wall.questions import deck_question
 from docs.publish import address
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate

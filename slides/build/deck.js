@@ -79,7 +79,7 @@ function showWall() {
   const guess = deck.getCurrentSlide()?.querySelector(".guess"), wall = URL.canParse(stored.wall) && new URL(stored.wall);
   if (!guess || !wall || follows || paper) return;
   const frame = document.createElement("iframe");
-  frame.src = new URL(`/?${new URLSearchParams({ token: wall.searchParams.get("token"), key: guess.dataset.key })}`, wall);
+  frame.src = new URL(`/wall?${new URLSearchParams({ token: wall.searchParams.get("token"), key: guess.dataset.key })}`, wall);
   frame.title = "Wall";
   guess.append(frame);
 }
@@ -177,7 +177,7 @@ const deck = new Reveal({
 window.Reveal = deck;
 for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the notes window
 deck.addKeyBinding({ keyCode: 82, key: "R", description: "Show the recording of a demo, or uncover the wall" }, unfold);
-deck.addKeyBinding({ keyCode: 87, key: "W", description: "Address of the wall" }, () => setWall(prompt("Address of the desk or the wall, or nothing", stored.wall) ?? stored.wall));
+deck.addKeyBinding({ keyCode: 87, key: "W", description: "Address of the wall" }, () => setWall(prompt("The teacher's address of the wall, or nothing", stored.wall) ?? stored.wall));
 deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light theme" }, () => setTheme(!root.classList.contains("dark")));
 const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();

@@ -1,6 +1,7 @@
-"""The wall's pages with 60 seats: what fits, what the keys do, and what the desk steers."""
+"""The wall's pages with 60 seats: what fits, and what keys, teacher and phones do."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -12,8 +13,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from slides.build.markdown import read_deck
 from slides.build.page import page as deck_page
 from tests.browser.lab_page import SHOTS, GuardedPage, LabPage
-from tests.stories.wall.helpers import RunningWall, running_wall
-from tests.teaching.wall.helpers import until
+from tests.stories.wall.fake import until
+from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
 pytestmark = pytest.mark.browser
 
@@ -54,23 +55,19 @@ Note:
 def wall(tmp_path: Path) -> Iterator[RunningWall]:
     with running_wall(tmp_path) as wall:
         for number in range(60):
-            seat = "seat" + "abcdefghjk"[number // 10] + "abcdefghjk"[number % 10]
-            wall.post(seat=seat, kind="at", notebook="02")
+            wall.post("at", "", "02", seat(number))
             for key in ("02b", "02a") if number < 20 else ("02a",):
-                wall.post(seat=seat, kind="guess", key=key, value=1 + 1.6 * number)
-                wall.post(seat=seat, kind="measured", key=key, value=17 + number % 5)
-        place = "nb02/ex4_count_the_cost:1"
-        wall.post(
-            seat="seataa", kind="verdict", exercise="02.4", status="wrong", misconception=place
-        )
-        wall.post(seat="seataa", kind="hand", up=True)
+                wall.post("guess", key, 1 + 1.6 * number, seat(number))
+                wall.post("measured", key, 17 + number % 5, seat(number))
+        wall.post("verdict", "02.4", {"status": "wrong", "slip": "The bill"}, seat(0))
+        wall.post("hand", "", True, seat(0))
         yield wall
 
 
 @pytest.fixture
 def guarded(chromium: BrowserContext, wall: RunningWall) -> Iterator[GuardedPage]:
     SHOTS.mkdir(exist_ok=True)
-    page = GuardedPage(chromium, allowed=wall.wall.partition("?")[0])
+    page = GuardedPage(chromium, allowed=wall.page.partition("?")[0])
     yield page
     assert (page.external, page.js_errors) == ([], [])
     page.close()
@@ -99,75 +96,89 @@ def test_wall_fits_and_is_readable_from_the_last_row(
 ) -> None:
     page = guarded.page
     page.set_viewport_size(PROJECTOR)
-    page.goto(wall.wall)
+    page.goto(wall.teacher)
     status = page.get_by_role("status")
-    expect(status).to_contain_text("of 60 have guessed")
-    assert page.locator("circle.dot").count() > 20
+    expect(status).to_contain_text("60 of 60 have guessed")
+    assert wall.teacher_token not in page.url
+    page.reload()  # still the page of the teacher
+    expect(page.get_by_text("For the teacher")).to_be_visible()
+    assert page.locator("circle.dot").count() == 60
     assert page.locator(".mark").count() == 0
     code = page.get_by_role("img", name="QR code for phones")
     assert code.bounding_box()["width"] >= 256
     assert page.locator("#picture").bounding_box()["width"] > 900
-    assert read_code(code.screenshot()) == wall.phone
+    assert read_code(code.screenshot()) == wall.page
     shoot(page, "guesses")
     page.keyboard.press("r")
     expect(page.locator(".median")).to_have_count(1)
-    expect(page.locator("#sentence")).to_contain_text("Measured: ")
-    shoot(page, "uncovered")
+    expect(page.locator("#sentence")).to_contain_text("Measured: 19 %")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
+    shoot(page, "uncovered")
     page.keyboard.press("p")
     expect(page.locator("h1")).to_have_text("Where we are")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
     shoot(page, "pace")
     page.keyboard.press("ArrowRight")
-    expect(status).to_contain_text("have guessed")
-    wall.post(seat="aaaa", kind="guess", key="02f", value=wall.picture("?key=02f")["choices"][0])
-    assert wall.steer(key="02f") == 204  # the desk overrules the keys of a page
-    expect(page.locator(".row")).to_have_count(len(wall.picture("?key=02f")["choices"]))
+    expect(status).to_contain_text("20 of 60 have guessed (times")
+    assert wall.choose("02f") == 204
+    expect(page.locator(".row")).to_have_count(len(wall.shown()["choices"]))
     shoot(page, "choices")
+    page.keyboard.press("f")
+    expect(status).to_contain_text("60 of 60 have guessed")
     page.set_viewport_size(PHONE)
-    wall.steer(key="02a", uncover=True)
-    expect(page.locator(".median")).to_have_count(1)
     shoot(page, "narrow")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-def test_desk_and_phone_follow_each_other(
+def test_teacher_and_phone_follow_each_other(
     guarded: GuardedPage, chromium: BrowserContext, wall: RunningWall
 ) -> None:
     phone = guarded.page
-    desk = chromium.new_page()
-    for page in (phone, desk):
+    teacher = chromium.new_page()
+    for page in (phone, teacher):
         page.set_viewport_size(PHONE)
-    desk.goto(wall.desk)
-    desk.get_by_label("Question").select_option("02f")
-    phone.goto(wall.phone)
-    choice = wall.picture("?key=02f")["choices"][0]
+    teacher.goto(wall.teacher)
+    teacher.get_by_text("For the teacher").click()
+    teacher.get_by_label("Question").select_option("02f")
+    phone.goto(wall.page)
+    expect(phone.locator("h1")).to_contain_text("does not expose")
+    choice = wall.shown()["choices"][0]
     phone.get_by_role("button", name=choice).click()
     expect(phone.get_by_role("status")).to_contain_text(f"Saved: {choice}")
-    expect(desk.get_by_role("status")).to_contain_text("1 of 61 have guessed")
-    desk.get_by_label("Question").select_option("02a")
+    expect(teacher.get_by_role("status")).to_contain_text("1 of 61 have guessed")
+    teacher.get_by_label("Question").select_option("02a")
     expect(phone.locator("h1")).to_contain_text("page cache")
     for text, said in (("about", "Enter a number"), ("40,5", "Saved: 40.5 %")):
         phone.get_by_label("Your guess").fill(text)
         phone.get_by_role("button", name="Send").click()
         expect(phone.get_by_role("status")).to_contain_text(said)
-    phone.screenshot(path=SHOTS / "wall-phone.png")
-    desk.get_by_text("Enter the measured value").click()
-    desk.get_by_label("Measured value").fill("19")
-    desk.get_by_role("button", name="Send").click()
-    expect(desk.get_by_role("status")).to_contain_text("Measured: 19 %")
-    expect(desk.get_by_role("button", name="Cover")).to_be_visible()
-    assert 0.19 in wall.picture()["marks"]
-    assert wall.picture()["uncovered"]
-    desk.get_by_role("button", name="Next question").click()
+    teacher.get_by_label("Measured value").fill("19")
+    teacher.get_by_role("button", name="Send").click()
+    expect(teacher.locator("#sentence")).to_contain_text("Measured: 19 %")
+    expect(teacher.get_by_role("button", name="Cover")).to_be_visible()
+    assert 0.19 in wall.shown()["marks"]
+    teacher.get_by_role("button", name="Next question").click()
     expect(phone.locator("h1")).to_contain_text("How many times longer")
-    expect(desk.get_by_role("heading", name="Hands")).to_be_visible()
-    desk.screenshot(path=SHOTS / "wall-desk.png", full_page=True)
-    for page in (phone, desk):
+    expect(teacher.get_by_text(f"{seat(0)}, notebook 02")).to_be_visible()
+    expect(teacher.get_by_text("1: The bill")).to_be_visible()
+    teacher.screenshot(path=SHOTS / "wall-teacher.png", full_page=True)
+    names = ["<img src=x onerror=alert(1)>", "Marie Curie", "李政道", "W" * 30]
+    for number, name in enumerate(names):
+        result = replace(GOOD, au=0.97 - 0.13 * number, points=100 - 9 * number)
+        wall.post("result", "0", {"name": name, **result.to_json()}, seat(number))
+    expect(phone.locator("td.name")).to_have_text(names)
+    expect(phone.locator("tr").first).to_contain_text("AU 97.0 % ✓")
+    phone.screenshot(path=SHOTS / "wall-phone.png")
+    assert phone.locator("img").count() == 0
+    for page in (phone, teacher):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    desk.close()
+    teacher.close()
+    assert guarded.js_errors == []
+    wall.process.kill()
+    expect(phone.get_by_role("status")).to_contain_text("The server does not answer.")
+    guarded.js_errors.clear()  # requests that got no answer
 
 
 def test_slide_shows_the_wall_and_gives_phones_its_question(
@@ -186,12 +197,12 @@ def test_slide_shows_the_wall_and_gives_phones_its_question(
     expect(page.get_by_role("heading", name="A question")).to_be_hidden()
     expect(page.get_by_text("The answer.")).to_be_hidden()
     assert page.locator("iframe").count() == 0
-    page.on("dialog", lambda dialog: dialog.accept(wall.desk))
+    page.on("dialog", lambda dialog: dialog.accept(wall.teacher))
     page.keyboard.press("w")
     frame = page.frame_locator(".guess iframe")
     expect(frame.get_by_role("status")).to_contain_text("of 60 have guessed (times")
     expect(frame.locator("h1")).to_be_hidden()
-    assert wall.picture()["key"] == "02b"  # so that phones show it
+    assert wall.shown()["key"] == "02b"  # so that phones show it
     page.keyboard.press("r")
     expect(frame.locator(".median")).to_have_count(1)
     page.screenshot(path=SHOTS / "wall-slide.png")
@@ -216,19 +227,19 @@ def test_learner_guesses_and_asks_for_help_in_jupyterlab(
 ) -> None:
     question = 'cu.predict("02a", "What share?", unit="%")'
     with running_wall(tmp_path / "teacher") as wall:
-        settings = {"COURSE_HOME": str(tmp_path / "learner"), "COURSE_WALL": wall.wall}
+        settings = {"COURSE_HOME": str(tmp_path / "learner"), "COURSE_WALL": wall.page}
         cells = [BEGIN.format(settings=settings), question]
         new = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         nbformat.write(new, lab_root / "work" / "wall.ipynb")
         lab_page.open("work/wall.ipynb")
         lab_page.run_all()
-        assert f"Joined {wall.wall.partition('/?')[0]} as seat " in lab_page.texts()[0]
+        assert f"Joined {wall.page.partition('/?')[0]} as seat " in lab_page.texts()[0]
         field = lab_page.page.get_by_placeholder("your guess")
         field.fill("40")
         field.press("Enter")
         lab_page.page.get_by_role("button", name="I am stuck").click()
         expect(lab_page.page.get_by_role("button", name="I can continue")).to_be_visible()
         lab_page.page.screenshot(path=SHOTS / "wall-joined.png")
-        until(lambda: wall.picture().get("guessed") == 1)
-        until(lambda: [hand[1] for hand in wall.trouble()["hands"]] == ["02"])
+        until(lambda: wall.shown()["guessed"] == 1)
+        until(lambda: [at for _, at in wall.shown(wall.teacher_token)["hands"]] == ["02"])
         assert lab_page.errors() == []

@@ -118,23 +118,22 @@ def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(monkeypatch
     assert stderr.count("\n") == 1
 
 
-def test_doctor_tries_the_disk_of_the_data(monkeypatch, tmp_path, capsys):
+def test_check_shows_the_machine_and_tells_what_is_wrong_by_its_exit_code(
+    monkeypatch, tmp_path, capsys
+):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "not" / "there"))
     tried = []
     monkeypatch.setattr(facts, "_disk_speed", lambda place: tried.append(place) or ("", ""))
-    assert cli.main(["doctor"]) == 0
-    assert tried == [tmp_path]
-    assert str(tmp_path) in capsys.readouterr().out
-
-
-def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
     findings = [Checkup("python", "fine"), Checkup("widget", "broken", "mend it")]
     monkeypatch.setattr(installation, "findings", lambda: findings)
     assert cli.main(["check"]) == 1
-    assert (
-        capsys.readouterr().out.splitlines()[-1]
-        == "Problems: 1. Each line above says how to fix one."
-    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("system")
+    assert lines[-2:] == [
+        "wrong  widget     broken -> mend it",
+        "Problems: 1. Each line above says how to fix one.",
+    ]
+    assert tried == [tmp_path]
 
 
 def test_line_for_a_teacher_names_the_machine_or_the_faults(monkeypatch, capsys):
@@ -168,47 +167,20 @@ def test_every_example_of_a_command_is_accepted_by_its_parser(capsys):
             assert cli._parser().parse_args(example.split()[1:]), example
 
 
-def test_command_of_keepfed_is_named(capsys):
-    assert cli.main(["watch", "python", "train.py"]) == 2
-    assert capsys.readouterr().err == "course: This command is now `keepfed watch`.\n"
+def test_old_name_of_a_command_leads_to_its_new_name(capsys):
+    for old, new in (("watch", "`keepfed watch`"), ("doctor", "`course check`")):
+        assert cli.main([old, "x"]) == 2
+        assert capsys.readouterr().err == f"course: `{old}` is now {new}.\n"
 
 
-def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, capsys):
-    out = ["--out", str(tmp_path)]
-    assert cli.main(["capstone", "--seed", "7", "--answers", *out]) == 0
-    script, said = tmp_path / "rescue_7.py", capsys.readouterr().out.splitlines()
-    assert script.read_text("utf-8").startswith("# rescue_7.py")
-    assert len(said) == 2 + 8  # seven faults and a decoy
-    script.write_text("changed")
-    assert cli.main(["capstone", "--seed", "7", *out]) == 0
-    assert script.read_text("utf-8") == "changed"
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    for nowhere in tmp_path / "class", script:
-        assert cli.main(["capstone", "--out", str(nowhere)]) == 1
-        said = capsys.readouterr()
-        assert f"The folder {nowhere} does not exist." in said.err
-    assert cli.main(["capstone", "--seed", "-1", *out]) == 1
-
-
-@pytest.mark.parametrize("width", [60, 80])
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["doctor"],
-        ["demo"],
-        ["why"],
-        ["demo", "x"],
-    ],
-)
-def test_output_fits_the_terminal_and_keeps_words_whole(monkeypatch, capsys, command, width):
+def test_output_fits_the_terminal_and_keeps_words_whole(monkeypatch, capsys):
     monkeypatch.setattr(facts, "_disk_speed", lambda place: ("write 318 MB/s", "one file"))
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setenv("COLUMNS", "1000")
-    cli.main(command)
-    wide = "".join(capsys.readouterr())
-    monkeypatch.setenv("COLUMNS", str(width))
-    cli.main(command)
-    narrow = "".join(capsys.readouterr())
-    wide, narrow = (re.sub(r"\d", "", text) for text in (wide, narrow))  # free memory changes
-    assert narrow.split() == wide.split()
-    assert max(map(len, narrow.splitlines())) <= width
+    monkeypatch.setattr(installation, "findings", lambda: [Checkup("data", "a b " * 50)])
+    for command in ["check"], ["demo"], ["demo", "x"]:
+        texts = []
+        for width in 1000, 60, 80:
+            monkeypatch.setenv("COLUMNS", str(width))
+            cli.main(command)
+            texts.append(re.sub(r"\d", "", "".join(capsys.readouterr())))  # free memory changes
+            assert max(map(len, texts[-1].splitlines())) <= width
+        assert texts[0].split() == texts[1].split() == texts[2].split(), command

@@ -11,7 +11,7 @@ import pytest
 from course_utils.stories.capstone import add_result
 from course_utils.stories.capstone.report import write_report
 from course_utils.teaching.notebook import Form
-from tests.stories.leaderboard.helpers import GOOD
+from tests.stories.wall.helpers import GOOD
 
 WRITTEN = {
     "Hypothesis 1": "Every event opens its file again.",

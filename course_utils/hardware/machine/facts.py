@@ -1,7 +1,7 @@
 """Facts about this machine that limit a data loader, before anything is measured.
 
 A fact that cannot be determined is shown as unknown. This is not an error. `print(probe())` is the
-page that `course doctor` shows, including an explanation of each fact.
+page that `course check` shows, including an explanation of each fact.
 """
 
 from __future__ import annotations

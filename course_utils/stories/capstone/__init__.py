@@ -18,4 +18,4 @@ from course_utils.stories.capstone.script import (
     script_with,
     seed_of,
 )
-from course_utils.stories.leaderboard import TARGET_AU, Result
+from course_utils.stories.wall.leaderboard import TARGET_AU, Result

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from course_utils.paths import scratch_folder
-from course_utils.stories.leaderboard import Result
+from course_utils.stories.wall.leaderboard import Result
 from keepfed.files import replace_file
 
 _FILE = "capstone.json"

@@ -1,175 +1,194 @@
-"""The posts of a class: the last value of each seat for each kind and key."""
+"""The posts of a class: the last one of each seat about each question or exercise.
+
+They are lines of JSON in a file. A wall that is started again reads them and continues.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from course_utils.stories.wall.questions import Course
+from course_utils.stories.wall.leaderboard import Result
+from course_utils.stories.wall.picture import draw
+from course_utils.stories.wall.questions import Question
 
-MOST_SEATS = 500
-DESK = "desk"  # seat of the teacher, who may measure for the class
-_SEAT = re.compile(r"[a-z2-9]{4,16}")
+TEACHER = "teacher"  # seat of the teacher, who may measure for the class
+_MOST_SEATS, _MOST_POSTS = 500, 100_000
+_SEAT, _EXERCISE = re.compile(r"[a-z2-9]{4,16}"), re.compile(r"[0-9A-Z]{1,2}\.\d")
 _LARGEST = 1e15
-_IDLE_S = 600
-_NO_PLACE = "An error in the code, or another mistake"
+_LONGEST_SLIP, _LONGEST_NAME = 200, 30
 
 
 class RoomFull(Exception):
-    """The room has the maximum number of seats."""
+    """The room has the maximum number of seats or posts."""
 
 
-@dataclass
-class Post:
-    """A valid post, without unknown fields."""
+class Post(NamedTuple):
+    """A valid post."""
 
     seat: str
-    kind: str
-    key: str  # key of the question or exercise, or ""
-    fields: dict[str, Any]
-    time: float = 0.0
+    kind: str  # at, hand, guess, measured, verdict or result
+    about: str  # the question, the exercise, or the seed of the result, otherwise ""
+    value: Any
 
 
 class Room:
-    """The posts of a class, in memory."""
+    """The posts of a class, and the question that the wall shows."""
 
-    def __init__(self, course: Course, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with an empty room."""
-        self.course = course
-        self._clock = clock
-        self._posts = defaultdict[tuple[str, str], dict[str, Post]](dict)
-        self._last_key: dict[str, str] = {}  # key that each seat guessed last
-        self._came: dict[str, float] = {}
+    def __init__(
+        self, file: Path, questions: Mapping[str, Question], titles: Mapping[str, str]
+    ) -> None:
+        """Read the posts in the file, if it exists.
 
-    def read(self, given: Mapping[str, Any]) -> Post:
+        Args:
+            file: File of the posts, to which new posts are added.
+            questions: Questions by key, in the order of the course.
+            titles: Titles of the notebooks, by number.
+        """
+        self.key = ""  # chosen by the teacher, or "" to follow the room
+        self.uncovered = set[str]()  # keys whose measured values are shown
+        self.questions = questions
+        self._titles, self._file, self._number = titles, file, 0
+        self._posts = defaultdict[tuple[str, str], dict[str, Any]](dict)
+        self._last_key = dict[str, str]()  # that each seat has guessed
+        self._seats = set[str]()
+        for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+            with suppress(ValueError):  # such as a line that was not completely written
+                self._keep(self.read(json.loads(line)))
+
+    def read(self, given: object) -> Post:
         """Return a valid post.
 
         Raises:
             ValueError: If the post is not valid. The message gives the reason.
         """
-        course, seat, kind = self.course, given.get("seat"), given.get("kind")
+        if not isinstance(given, dict):
+            raise ValueError("The post is not a JSON object.")
+        seat, kind, about, value = (given.get(name) for name in Post._fields)
         if not isinstance(seat, str) or not _SEAT.fullmatch(seat):
             raise ValueError("'seat' must have 4 to 16 characters of a-z and 2-9.")
-        match kind:
-            case "at":
-                return Post(seat, kind, "", _field(given, "notebook", course.notebooks))
-            case "hand":
-                if not isinstance(given.get("up"), bool):
-                    raise ValueError("'up' must be true or false.")
-                return Post(seat, kind, "", {"up": given["up"]})
-            case "guess" | "measured":
-                key = _field(given, "key", course.questions)
-                return Post(seat, kind, key["key"], key | self._value(given, kind))
-            case "verdict":
-                fields = _field(given, "exercise", course.exercises)
-                fields |= _field(given, "status", ("right", "wrong", "todo"))
-                place = given.get("misconception")
-                # a learner may have another version of the course, with other lines
-                known = place if isinstance(place, str) and place in course.mistakes else ""
-                return Post(seat, kind, fields["exercise"], fields | {"misconception": known})
-        raise ValueError("'kind' must be at, guess, measured, verdict or hand.")
+        match kind, value:
+            case "at", str() if value in self._titles:
+                return Post(seat, "at", "", value)
+            case "hand", bool():
+                return Post(seat, "hand", "", value)
+            case "guess" | "measured", _ if isinstance(about, str) and about in self.questions:
+                return Post(seat, str(kind), about, _answer(self.questions[about], kind, value))
+            case "verdict", {"status": "right" | "wrong" | "todo" as status, "slip": str(slip)}:
+                if isinstance(about, str) and _EXERCISE.fullmatch(about):
+                    verdict = {
+                        "status": status,
+                        "slip": "".join(filter(str.isprintable, slip))[:_LONGEST_SLIP],
+                    }
+                    return Post(seat, "verdict", about, verdict)
+            case "result", dict():
+                result = Result.from_json(value)
+                if result.refused:
+                    raise ValueError("The check refused this result.")
+                named = {"name": _name(value.get("name")), **result.to_json()}
+                return Post(seat, "result", str(result.seed), named)
+        raise ValueError("The wall takes no such post. Send what the notebook sends.")
 
-    def take(self, post: Post) -> None:
-        """Store a post.
+    def take(self, post: Post) -> str:
+        """Store a post, and return an answer to a result.
 
         Raises:
-            RoomFull: If there are too many seats.
+            RoomFull: If there are too many seats or posts.
+            OSError: If the file cannot be written. The post is then not stored.
         """
-        if post.seat not in self._came and len(self._came) >= MOST_SEATS:
-            raise RoomFull
-        now, some = self._clock(), self._posts[post.kind, post.key]
-        old = some.get(post.seat)
-        if old and old.fields == post.fields:
-            if post.kind == "verdict":
-                old.time = now
-            return
-        self._came.setdefault(post.seat, now)
-        post.time = now
-        some.pop(post.seat, None)  # hands are in the order in which they were raised
-        some[post.seat] = post
+        posts = self._posts[post.kind, post.about]
+        old = posts.get(post.seat)
+        if post.kind == "result" and old and _rank(old) >= _rank(post.value):
+            return f"{old['name']} keeps {old['points']} points. This result is not better."
+        if old != post.value:
+            seats = self._seats | {post.seat}
+            if self._number >= _MOST_POSTS or len(seats) > _MOST_SEATS:
+                raise RoomFull
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(post._asdict()) + "\n")
+        self._keep(post)
+        if post.kind != "result":
+            return ""
+        place = 1 + sum(_rank(other) > _rank(post.value) for other in posts.values())
+        return (
+            f"{post.value['name']}: {post.value['points']} points, place {place} of {len(posts)}."
+        )
+
+    def _keep(self, post: Post) -> None:
+        self._seats.add(post.seat)
+        self._number += 1
+        self._posts[post.kind, post.about][post.seat] = post.value
+        if post.kind == "at" or post.value is False:  # a new kernel has a new button
+            self._posts["hand", ""].pop(post.seat, None)
         if post.kind == "guess":
-            self._last_key.pop(post.seat, None)
-            self._last_key[post.seat] = post.key
+            self._last_key[post.seat] = post.about
 
-    @property
-    def seats(self) -> int:
-        """The number of seats."""
-        return len(self._came.keys() - {DESK})
-
-    def near(self, shown: str) -> list[str]:
-        """Return the keys with guesses, the shown key and the next one."""
-        keys = [*self.course.questions]
-        after = keys.index(shown) + 1 if shown in keys else 0
-        return [key for key in keys if self._of("guess", key) or key in (shown, *keys[after:][:1])]
-
-    def followed(self) -> str:
-        """Return the key that most seats guessed last, or the first one without guesses."""
-        first = Counter(self._last_key.values()).most_common(1)
-        return first[0][0] if first else next(iter(self.course.questions), "")
-
-    def values(self, kind: str, key: str) -> list[Any]:
-        """Return the guesses or the measured values of all seats for a key."""
-        return [post.fields["value"] for post in self._of(kind, key)]
-
-    def pace(self) -> dict[str, Any]:
-        """Return the seats in each notebook, and for each exercise how many have passed."""
-        at = Counter(post.fields["notebook"] for post in self._of("at"))
-        passed = [[key, counts["right"]] for key, counts, _ in self._verdicts()]
-        titles = self.course.notebooks.items()
-        notebooks = [[number, title, at[number]] for number, title in titles if at[number]]
-        return {"notebooks": notebooks, "passed": passed, "learners": at.total()}
+    def shown(self) -> dict[str, Any]:
+        """Return what everybody may see: the question, its picture, the pace and the results."""
+        most_guessed = Counter(self._last_key.values()).most_common(1)
+        key = self.key or (most_guessed[0][0] if most_guessed else next(iter(self.questions)))
+        question = self.questions[key]
+        guesses, measured = ([*self._posts[kind, key].values()] for kind in ("guess", "measured"))
+        notebooks = Counter(self._posts["at", ""].values())
+        results = [result for _, posts in self._about("result") for result in posts.values()]
+        return {
+            **question._asdict(),
+            **draw(question, guesses, measured if key in self.uncovered else ()),
+            "guessed": len(guesses),
+            "uncovered": key in self.uncovered,
+            "seats": len(self._seats - {TEACHER}),
+            "notebooks": [[n, title, notebooks[n]] for n, title in self._titles.items()],
+            "passed": [[exercise, right] for exercise, (right, *_), _ in self._checks()],
+            "results": sorted(results, key=_rank, reverse=True),
+        }
 
     def trouble(self) -> dict[str, Any]:
-        """Return the verdicts and mistakes of each exercise, idle seats, and raised hands."""
-        now, exercises = self._clock(), list[dict[str, Any]]()
-        for key, counts, places in self._verdicts():
-            sentence = self.course.mistakes.get
-            slips = [[n, sentence(at, _NO_PLACE), at] for at, n in places.most_common()]
-            recent = sum(now - post.time < _IDLE_S for post in self._of("verdict", key))
-            exercises.append({"exercise": key, **counts, "slips": slips, "recent": recent})
-        exercises.sort(key=lambda one: -one["recent"])
-        last = dict(self._came)
-        for (kind, _), posts in self._posts.items():
-            if kind == "verdict":
-                last |= {seat: max(last[seat], post.time) for seat, post in posts.items()}
-        at = {post.seat: post.fields["notebook"] for post in self._of("at")}
-        idle = Counter(number for seat, number in at.items() if now - last[seat] >= _IDLE_S)
-        raised = [post for post in self._of("hand") if post.fields["up"]]
-        hands = [[post.seat, at.get(post.seat, ""), int(now - post.time)] for post in raised]
-        questions = [[one.key, one.text] for one in self.course.questions.values()]
-        idle_seats = sorted(idle.items())
-        return {"exercises": exercises, "idle": idle_seats, "hands": hands, "questions": questions}
+        """Return what only the teacher sees: mistakes, raised hands and all questions."""
+        at, hands = self._posts["at", ""], self._posts["hand", ""]
+        return {
+            "hands": [[seat, at.get(seat, "")] for seat in hands],
+            "checks": [*self._checks()],
+            "questions": [[question.key, question.text] for question in self.questions.values()],
+        }
 
-    def _of(self, kind: str, key: str = "") -> list[Post]:
-        return [*self._posts.get((kind, key), {}).values()]
+    def _about(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the posts of a kind for each question or exercise."""
+        return sorted((about, posts) for (of, about), posts in self._posts.items() if of == kind)
 
-    def _verdicts(self) -> Iterator[tuple[str, Counter[str], Counter[str]]]:
-        """Yield each exercise with its statuses, and the places of its mistakes."""
-        for key in sorted(self.course.exercises):
-            if all_of_it := [post.fields for post in self._of("verdict", key)]:
-                wrong = (one["misconception"] for one in all_of_it if one["status"] == "wrong")
-                yield key, Counter(one["status"] for one in all_of_it), Counter(wrong)
-
-    def _value(self, given: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        question = self.course.questions[given["key"]]
-        value: Any = given.get("value")
-        if question.choices:
-            return _field(given, "value", question.choices)
-        if type(value) not in (int, float) or not abs(value) <= _LARGEST:  # rejects NaN too
-            raise ValueError("'value' must be a number that is not too large.")
-        if kind == "guess" and question.unit and value < 0:
-            raise ValueError(f"A number in {question.unit} cannot be negative.")
-        if kind == "guess" and question.unit == "%" and value > 100:
-            raise ValueError("A share must be between 0 and 100 %.")
-        return {"value": float(value)}
+    def _checks(self) -> Iterator[tuple[str, list[int], list[tuple[str, int]]]]:
+        """Yield each exercise, how often it is right, wrong and not attempted, and its mistakes."""
+        for exercise, posts in self._about("verdict"):
+            statuses = Counter(verdict["status"] for verdict in posts.values())
+            slips = Counter(verdict["slip"] for verdict in posts.values() if verdict["slip"])
+            counts = [statuses[status] for status in ("right", "wrong", "todo")]
+            yield exercise, counts, slips.most_common(5)
 
 
-def _field(given: Mapping[str, Any], name: str, known: Container[str]) -> dict[str, Any]:
-    value = given.get(name)
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"The value of {name!r} does not exist in this course.")
-    return {name: value}
+def _answer(question: Question, kind: object, value: Any) -> Any:
+    if question.choices:
+        if value not in question.choices:
+            raise ValueError("The value is not one of the choices.")
+        return value
+    is_bounded = kind == "guess" and question.unit != ""
+    low = 0 if is_bounded else -_LARGEST
+    high = 100 if is_bounded and question.unit == "%" else _LARGEST
+    if type(value) not in (int, float) or not low <= value <= high:  # rejects NaN too
+        raise ValueError(f"The value must be a number from {low:g} to {high:g}.")
+    return float(value)
+
+
+def _name(given: object) -> str:
+    name = " ".join(given.split()) if isinstance(given, str) else ""
+    # Unprintable characters could reverse or hide the text of a line.
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise ValueError(f"A name must have 1 to {_LONGEST_NAME} printable characters.")
+    return name
+
+
+def _rank(result: Mapping[str, Any]) -> tuple[int, float, float]:
+    return Result.from_json(result).rank

@@ -21,7 +21,7 @@ import ipywidgets as widgets
 from course_utils.errors import CourseError
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook.cards import Bar, bars, card, inline
-from course_utils.teaching.wall import send
+from course_utils.teaching.notebook.wall import send
 from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
 
@@ -68,7 +68,7 @@ def predict(
         try:
             guess = change["new"] if choices else _read_guess(change["new"], unit)
             _store(key, predicted=guess)
-            send("guess", key, key=key, value=guess)
+            send("guess", key, guess)
             status.value = inline(_status(guess, unit))
         except KeepfedError as error:
             status.value = inline(str(error))
@@ -87,7 +87,7 @@ def reveal(key: str, measured: Answer) -> Reveal:
     global _advised
     entry = _load().get(key, {})
     measured = measured if isinstance(measured, str) else float(measured)
-    send("measured", key, key=key, value=measured)
+    send("measured", key, measured)
     question, unit = entry.get("question", ""), entry.get("unit", "")
     predicted = entry.get("predicted")
     advice = "" if _advised or predicted is not None else _ADVICE

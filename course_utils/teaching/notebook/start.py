@@ -24,8 +24,8 @@ from course_utils.teaching.notebook.cleanup import (
     shutdown_without_children,
 )
 from course_utils.teaching.notebook.failed_cells import watch_cells
+from course_utils.teaching.notebook.wall import announce, connect, send_verdict
 from course_utils.teaching.notebook.worker_module import register
-from course_utils.teaching.wall import announce, connect
 from keepfed import __version__
 from keepfed.interrupts import reraise_lost_interrupts
 
@@ -67,8 +67,14 @@ _QUIET = (
 )
 
 
-def ready(notebook: str) -> None:
-    """Prepare a new kernel for notebook `notebook`, such as "01"; the first cell calls it."""
+def ready(notebook: str, *, wall: str | None = None) -> None:
+    """Prepare a new kernel for a notebook; its first cell calls this.
+
+    Args:
+        notebook: Number of the notebook, such as "01".
+        wall: Address of the wall of your class, with its token. All your notebooks then send it
+            your guesses and check results. "" leaves it. By default, the last choice counts.
+    """
     from IPython.core.getipython import get_ipython
 
     # first, so that its server loads torch at the same time as this process
@@ -77,12 +83,13 @@ def ready(notebook: str) -> None:
         print("Loading PyTorch ...", flush=True)
         import_module("torch")
         shell.display_pub.clear_output(wait=True)  # type: ignore[no-untyped-call]
-    connect(notebook)
+    connect(notebook, wall)
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
     if shell:
         register(shell, notebook)
         watch_cells(shell)
+        shell.events.register("post_run_cell", send_verdict)
         ignore_worker_sigchld(shell.user_global_ns)
         reraise_lost_interrupts(lambda: shell.execution_count)
         shell.events.register("post_run_cell", restart_workers_after_interrupt)

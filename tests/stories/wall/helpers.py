@@ -1,4 +1,4 @@
-"""A wall in a subprocess, requests to it, and a small course."""
+"""A running `course wall`, and requests to it."""
 
 import json
 import os
@@ -10,10 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_utils.stories.wall.questions import Course, Question
+from course_utils.stories.wall.leaderboard import Result
 from tests.requests import ask
 
 TOKEN = "of-the-class"
+GOOD = Result(
+    seed=0,
+    points=85,
+    refused="",
+    au=0.91,
+    start_up_s=0.4,
+    held=100,
+    events=2000,
+    samples=4000,
+    distinct=4000,
+    lost=0,
+    when="2026-11-22T18:40:00",
+)
 # background processes of a script ignore interrupts, and so do their child processes
 WITH_INTERRUPTS = """
 import signal, sys
@@ -21,25 +34,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from course_utils.command.cli import main
 sys.exit(main())
 """
-COURSE = Course(
-    questions={
-        "01a": Question("01a", "How busy is the GPU?", "%"),
-        "01b": Question("01b", "How many times longer?", "times"),
-        "02a": Question("02a", "What happens?", choices=("it waits", "an error")),
-        "fast-1": Question("fast-1", "How many reads?", "reads"),
-    },
-    notebooks={"01": "Build", "02": "See"},
-    exercises=frozenset({"01.1", "02.1"}),
-    mistakes={"nb01/ex1_pad:41": "The batch has no mask."},
-)
 
 
 class RunningWall(NamedTuple):
     process: subprocess.Popen[str]
-    wall: str
-    desk: str
-    phone: str
-    said: str
+    page: str
+    teacher: str
 
     def ask(
         self,
@@ -52,29 +52,33 @@ class RunningWall(NamedTuple):
     ) -> tuple[int, dict[str, str], str]:
         """Send a request, and return status, headers and body of the answer."""
         method = method or ("GET" if body is None else "POST")
-        got = ask(self.wall, path, method=method, token=token, body=body or b"", **more)
+        got = ask(self.page, path, method=method, token=token, body=body or b"", **more)
         return got[0], got[1], got[2].decode()
 
-    def post(self, **fields: Any) -> int:
+    def post(
+        self, kind: str, about: str, value: Any, seat: str = "aaaa", token: str = TOKEN
+    ) -> int:
         """Send a post, and return the status."""
-        return self.ask("/posts", json.dumps(fields).encode())[0]
+        post = {"seat": seat, "kind": kind, "about": about, "value": value}
+        return self.ask("/posts", json.dumps(post).encode(), token=token)[0]
 
-    def picture(self, query: str = "") -> dict[str, Any]:
-        """Return what the wall shows."""
-        return dict(json.loads(self.ask(f"/wall.json{query}")[2]))
+    def shown(self, token: str = TOKEN) -> dict[str, Any]:
+        """Return what the wall shows, or what the teacher sees."""
+        return dict(json.loads(self.ask("/wall.json", token=token)[2]))
 
     @property
-    def desk_token(self) -> str:
-        return self.desk.partition("token=")[2]
+    def teacher_token(self) -> str:
+        return self.teacher.partition("token=")[2]
 
-    def steer(self, token: str = "", **fields: Any) -> int:
-        """Choose at the desk what the wall shows, and return the status."""
-        body = json.dumps(fields).encode()
-        return self.ask("/desk.json", body, token=token or self.desk_token)[0]
+    def choose(self, key: str, *, uncover: bool = False) -> int:
+        """Choose as the teacher what the wall shows, and return the status."""
+        body = json.dumps({"key": key, "uncover": uncover}).encode()
+        return self.ask("/wall.json", body, token=self.teacher_token)[0]
 
-    def trouble(self) -> dict[str, Any]:
-        """Return what the desk shows."""
-        return dict(json.loads(self.ask("/desk.json", token=self.desk_token)[2]))
+
+def seat(number: int) -> str:
+    """Return the name of a seat."""
+    return "".join("abcdefghjk"[int(digit)] for digit in f"{number:04}")
 
 
 @contextmanager
@@ -85,12 +89,16 @@ def running_wall(home: Path, *options: str, token: str = TOKEN) -> Iterator[Runn
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "COURSE_TOKEN": token, "COURSE_HOME": str(home)},
+        env={**os.environ, "COURSE_TOKEN": token, "COURSE_HOME": str(home), "COLUMNS": "200"},
     )
     with server:
         try:
             assert server.stdout is not None
-            said = "".join(iter(server.stdout.readline, "Press Ctrl-C to stop.\n"))
-            yield RunningWall(server, *re.findall(r"http://\S+", said), said)
+            said = ""
+            while "Press Ctrl-C to stop.\n" not in said:
+                line = server.stdout.readline()
+                assert line, server.stderr and server.stderr.read()
+                said += line
+            yield RunningWall(server, *re.findall(r"http://\S+", said))
         finally:
             server.kill()

@@ -53,7 +53,7 @@ def test_windows_uses_spawn_and_sets_it_once(
     assert calls == ["spawn"]
 
 
-def test_invalid_start_method_is_reported_by_doctor_too(
+def test_invalid_start_method_is_reported_by_check_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COURSE_START_METHOD", "teleport")
@@ -61,7 +61,7 @@ def test_invalid_start_method_is_reported_by_doctor_too(
         KeepfedError, match=r"start method 'teleport'\. Set COURSE_START_METHOD"
     ) as refused:
         start_workers()
-    assert cli.main(["doctor"]) == 1
+    assert cli.main(["check"]) == 1
     assert capsys.readouterr().err == f"course: {refused.value}\n"
 
 

@@ -14,8 +14,8 @@ class FakeWall(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int = 0):
-        super().__init__(("127.0.0.1", port), _Handler)
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: Queue[dict[str, Any]] = Queue()
         self.status = 204
         self.answer_now = threading.Event()
@@ -25,10 +25,10 @@ class FakeWall(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def get(self) -> dict[str, Any]:
-        """Return the next post without its seat."""
+    def get(self) -> tuple[str, str, Any]:
+        """Return kind, subject and value of the next post."""
         post = self.posts.get(timeout=30)
-        return {name: value for name, value in post.items() if name not in ("seat", "header")}
+        return post["kind"], post["about"], post["value"]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -46,8 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running_wall(port: int = 0) -> Iterator[FakeWall]:
-    with FakeWall(port) as wall:
+def running_fake() -> Iterator[FakeWall]:
+    with FakeWall() as wall:
         threading.Thread(target=wall.serve_forever, args=(0.01,), daemon=True).start()
         yield wall
         wall.answer_now.set()
