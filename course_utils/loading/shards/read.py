@@ -51,56 +51,47 @@ _OTHER_FILES = {  # the first bytes of files that are not plain tar files
 }
 
 
-def stream_shards(
-    urls: str | Path | Sequence[str | Path],
-    *,
-    fs: Any = None,
-    headers: Mapping[str, str] | None = None,
-    decode: Callable[[dict[str, Any]], Any] | None = None,
-    shuffle_shards: bool = True,
-    buffer: int = 1000,
-    seed: int = 0,
-    slot: WorkerSlot | None = None,
-) -> TarStream:
-    """Return a dataset that streams the samples of shards.
-
-    Args:
-        urls: Folder or URL of a folder that `write_shards` wrote, or the shards themselves: a list,
-            or a pattern such as "http://host/shard-{000000..000009}.tar". A folder contains a list
-            with the length and checksum of each shard. All shards are on one storage.
-        fs: fsspec file system of the shards, such as `slow_storage(...)` or
-            `fsspec.filesystem("s3", ...)`. None: chosen by the URL, or the local disk.
-        headers: HTTP headers of every request, such as a token.
-        decode: Function from a sample (a dictionary of bytes) to its final form: `decode_event`,
-            `decode_image`, or any function that a worker can import. None: no decoding.
-        shuffle_shards: Whether each epoch uses a different order of shards.
-        buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle. The buffer
-            contains bytes, which are decoded afterwards.
-        seed: Seed of the order, together with the epoch.
-        slot: Rank that this stream serves. None: the rank of the process.
-
-    Raises:
-        FileNotFoundError: If the folder has no shards.
-        ValueError: If `urls` is empty or `buffer` is less than 1.
-    """
-    order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
-    return TarStream(_find(urls, fs, headers), fs, headers, decode, slot=slot, **order)
-
-
 class TarStream(ShardedStream[Any, Shard]):
-    """Samples of tar shards, shuffled as bytes and then decoded; see `stream_shards`."""
+    """Samples of tar shards, shuffled as bytes and then decoded."""
 
     def __init__(
         self,
-        shards: Sequence[Shard],
-        fs: Any,
-        headers: Mapping[str, str] | None,
-        decode: Callable[[dict[str, Any]], Any] | None,
-        **order: Any,
+        urls: str | Path | Sequence[str | Path],
+        *,
+        fs: Any = None,
+        headers: Mapping[str, str] | None = None,
+        decode: Callable[[dict[str, Any]], Any] | None = None,
+        shuffle_shards: bool = True,
+        buffer: int = 1000,
+        seed: int = 0,
+        slot: WorkerSlot | None = None,
     ):
-        """Store the settings, read nothing; `order` goes to the base class."""
-        super().__init__(shards, **order)
+        """Read the list of the shards, but no sample.
+
+        Args:
+            urls: Folder or URL of a folder that `write_shards` wrote, or the shards themselves: a
+                list, or a pattern such as "http://host/shard-{000000..000009}.tar". A folder
+                contains a list with the length and checksum of each shard. All shards are on one
+                storage.
+            fs: fsspec file system of the shards, such as `slow_storage(...)` or
+                `fsspec.filesystem("s3", ...)`. None: chosen by the URL, or the local disk.
+            headers: HTTP headers of every request, such as a token.
+            decode: Function from a sample (a dictionary of bytes) to its final form:
+                `decode_event`, `decode_image`, or any function that a worker can import. None: no
+                decoding.
+            shuffle_shards: Whether each epoch uses a different order of shards.
+            buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle. The
+                buffer contains bytes, which are decoded afterwards.
+            seed: Seed of the order, together with the epoch.
+            slot: Rank that this stream serves. None: the rank of the process.
+
+        Raises:
+            FileNotFoundError: If the folder has no shards.
+            ValueError: If `urls` is empty or `buffer` is less than 1.
+        """
         self.fs, self.headers, self.decode = fs, headers, decode
+        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
+        super().__init__(_find(urls, fs, headers), slot=slot, **order)
 
     def __iter__(self) -> Iterator[Any]:
         drawn = super().__iter__()
@@ -123,6 +114,9 @@ class TarStream(ShardedStream[Any, Shard]):
                 f"folder that contains their {LIST}, or count the samples while reading."
             )
         return shard.samples
+
+
+stream_shards = TarStream  # reads like the other half of `write_shards`
 
 
 def _find(

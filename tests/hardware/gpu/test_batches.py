@@ -55,29 +55,20 @@ def one(tensor):
     return checksum([tensor]).item()
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64, torch.complex64])
-def test_checksum_of_every_dtype_distinguishes_zeros_from_ones(dtype):
-    zeros, ones = one(torch.zeros(5, dtype=dtype)), one(torch.ones(5, dtype=dtype))
-    assert 0 <= min(zeros, ones) < max(zeros, ones) < 1
-
-
-def test_checksum_depends_on_order_but_not_on_layout():
+def test_checksum_depends_on_values_and_order_but_not_on_layout():
+    for dtype in [*DTYPES, torch.float64, torch.complex64]:
+        zeros, ones = one(torch.zeros(5, dtype=dtype)), one(torch.ones(5, dtype=dtype))
+        assert 0 <= min(zeros, ones) < max(zeros, ones) < 1, dtype
     first, second = torch.arange(5), torch.arange(5).flip(0)
     assert one(first) != one(second)
     assert checksum([first, second]).item() != checksum([second, first]).item()
     image = torch.randn(2, 3, 4, 4)
     assert one(image.contiguous(memory_format=torch.channels_last)) == one(image)
-
-
-def test_checksum_covers_every_column_of_a_large_table():
     table = torch.zeros(SAMPLE, 4)
     for column in range(4):
         changed = table.clone()
         changed[:, column] = 1
         assert one(changed) != one(table)
-
-
-def test_checksum_is_nan_only_if_an_element_is_nan():
     assert math.isnan(one(torch.tensor([1.0, torch.nan])))
     assert checksum([]).item() == 0
     assert 0 <= one(torch.empty(0)) < 1

@@ -47,19 +47,15 @@ def test_device_shows_its_memory_and_past_kernels():
     panel = gpu.smi()
     assert (panel.gpu_util, panel.memory_used) == (100, 4_000_000)
     assert panel.sm_active == pytest.approx(0.05)
+    assert "GPU-Util       100 %" in str(panel)
+    assert "SMs at work      5 %" in str(panel)
+    # The width of a notebook in a window of 900 pixels, next to its file browser.
+    assert max(map(len, str(panel).splitlines())) <= 58
     clock.work(5000)
     assert gpu.smi().gpu_util == 0
 
 
-def test_panel_shows_both_sides():
-    text = str(look(5, kernel(0, 10, occupancy=0.05)))
-    assert "GPU-Util       100 %" in text
-    assert "SMs at work      5 %" in text
-    # The width of a notebook in a window of 900 pixels, next to its file browser.
-    assert max(map(len, text.splitlines())) <= 58
-
-
-def test_real_output_is_parsed_and_missing_figures_are_none(monkeypatch):
+def test_real_output_is_parsed_and_missing_figures_are_none(monkeypatch, tmp_path):
     def answer(text):
         done = subprocess.CompletedProcess([], 0, stdout=text)
         monkeypatch.setattr(smi.subprocess, "run", lambda *_, **__: done)
@@ -71,8 +67,6 @@ def test_real_output_is_parsed_and_missing_figures_are_none(monkeypatch):
     panel = answer("[N/A], [N/A], [N/A], 350.00, 1, 2\n")
     assert panel.gpu_util is panel.perf is None
     assert "Pwr:Usage/Cap  not available" in str(panel)
-
-
-def test_without_nvidia_smi_nothing_is_available(monkeypatch, tmp_path):
+    monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert nvidia_smi("NVIDIA H200", "GPU-1") == Smi(name="NVIDIA H200")
