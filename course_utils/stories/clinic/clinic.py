@@ -11,12 +11,11 @@ probes, and the clinic counts the probes.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import all_cores
@@ -38,16 +37,21 @@ REPLAYED = 12  # steps on one cached batch
 BUSY = " However, the machine was busy with other programs. Use this probe again."
 NOT_YET = "No second opinion yet"
 
-Found = TypeVar("Found", bound="ProbeResult")
-
 
 class ProbeResult:
-    """The result of a probe: a sentence and a few bars."""
+    """The result of a probe: a sentence, a few bars, and its numbers as attributes."""
 
-    whole = 0.0  # value of a bar of full length; 0 is the longest bar
+    def __init__(
+        self, about: str, sentence: str, bars: Iterable[Bar] = (), whole: float = 0, **numbers: Any
+    ):
+        """Store the result; a bar of `whole` has full length, and 0 means the longest bar."""
+        self.about, self.sentence, self.bars, self.whole = about, sentence, tuple(bars), whole
+        self._numbers = numbers
 
-    def __init__(self, about: str, sentence: str, bars: Iterable[Bar] = ()):
-        self.about, self.sentence, self.bars = about, sentence, tuple(bars)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._numbers:
+            raise AttributeError(f"This result has no {name!r}, but {', '.join(self._numbers)}.")
+        return self._numbers[name]
 
     def __repr__(self) -> str:
         """Return the sentence."""
@@ -57,112 +61,107 @@ class ProbeResult:
         return card("plain", self.about, self.sentence, body=bars(self.bars, self.whole))
 
 
-class LoopRate(ProbeResult):
-    """Steps per second of a loop, and the busy share of the GPU."""
-
-    def __init__(self, about: str, run: ClinicRun):
-        self.steps_per_s, self.gpu_busy = run.per_s(), run.gpu_busy()  # share, 0 to 1
-        said = f"{self.steps_per_s:.1f} steps/s, GPU busy {percent(self.gpu_busy)} of the time."
-        super().__init__(about, said)
-
-
-class LoaderRate(ProbeResult):
-    """Batches per second of a loader without steps."""
-
-    def __init__(self, about: str, run: ClinicRun):
-        self.batches_per_s = run.per_s()
-        super().__init__(about, f"{self.batches_per_s:.1f} batches/s.")
-
-
-class WorkersCpu(ProbeResult):
-    """CPU use and sleep of each worker while the loop runs, as shares from 0 to 1."""
-
-    whole = 1.0
-
-    def __init__(self, about: str, run: ClinicRun):
-        shares = [_shares(fetches) for fetches in run.by_worker()]
-        self.computes = tuple(computes for computes, _ in shares)
-        sleeps = tuple(max(0.0, 1 - computes - ready) for computes, ready in shares)
-        # None if the system does not report it
-        self.sleeps = sleeps if has_delay() else None
-        self.cores = run.cores if run.cores >= 0 else None
-        said, drawn = f"The workers compute {_percents(self.computes)} of the time", list[Bar]()
-        if self.sleeps:
-            said += f", sleep {_percents(self.sleeps)}"
-        if self.cores:
-            said += f", and may run on {self.cores} of {plural(all_cores(), 'core')}"
-        for worker, computes in enumerate(self.computes):
-            drawn.append(Bar(f"{worker} computes", computes, percent(computes)))
-            if self.sleeps:
-                drawn.append(Bar(f"{worker} sleeps", sleeps[worker], percent(sleeps[worker])))
-        super().__init__(about, f"{said}.", drawn)
-
-
-def _shares(fetches: Sequence[Fetch]) -> tuple[float, float]:
-    """Return the shares of time in which a worker computed, and waited for a core."""
-    first, last = fetches[0], fetches[-1]
-    lasted_ns = last.ended_ns - first.ended_ns
-    computed_ns = last.total_cpu_ns - first.total_cpu_ns
-    return computed_ns / lasted_ns, sum(f.delay_ns for f in fetches[1:]) / lasted_ns
-
-
-def _percents(shares: Iterable[float]) -> str:
-    return " and ".join(map(percent, shares))
-
-
-class BatchTimes(ProbeResult):
-    """Time that one worker takes for a batch."""
-
-    def __init__(self, about: str, run: ClinicRun):
-        times = [
-            (fetch.collated_ns - fetch.began_ns) / 1e6
-            for fetches in run.by_worker()
-            for fetch in fetches
-        ]
-        self.median_ms, self.slowest_ms = median(times), max(times)
-        found = {"fastest": min(times), "median": self.median_ms, "slowest": self.slowest_ms}
-        super().__init__(
-            about,
-            f"One worker takes {self.median_ms:.0f} ms for a batch (median), "
-            f"{self.slowest_ms:.0f} ms for the slowest of {len(times)}.",
-            (Bar(name, ms, f"{ms:.0f} ms") for name, ms in found.items()),
-        )
-
-
 class Patient:
     """One training loop with an unknown cause, and a method for each probe."""
 
-    __slots__ = ("__weakref__", "name")
-
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, loop: Loop):
+        self.name, self._loop = name, loop
+        self._asked: dict[str, ClinicRun] = {}  # the last run of each probe
 
     def __repr__(self) -> str:
         return f"<training loop {self.name}>"
 
-    def together(self) -> LoopRate:
+    def together(self) -> ProbeResult:
         """Run loader and step together, and return steps per second and GPU use."""
-        return _probe(self, "together", _Record.run, LoopRate)
+        return self._rate("together", self._recording())
 
-    def loader_alone(self) -> LoaderRate:
+    def loader_alone(self) -> ProbeResult:
         """Fetch batches without steps, and return batches per second."""
-        return _probe(self, "loader_alone", _Record.fetch, LoaderRate)
+        run = ClinicRun(self._loop, fetch=True)
+        rate = run.per_s()
+        return self._result("loader_alone", run, f"{rate:.1f} batches/s.", batches_per_s=rate)
 
-    def step_alone(self) -> LoopRate:
+    def step_alone(self) -> ProbeResult:
         """Repeat the step on one cached batch, and return steps per second and GPU use."""
-        return _probe(self, "step_alone", _Record.replay, LoopRate)
+        loader = self._loop.loader
+        batch = loader.collate_fn([loader.dataset[at] for at in range(BATCH_SIZE)])
+        return self._rate("step_alone", ClinicRun(self._loop, [batch] * REPLAYED))
 
-    def workers_cpu(self) -> WorkersCpu:
+    def workers_cpu(self) -> ProbeResult:
         """Measure how much the workers compute and sleep while the loop runs."""
-        return _probe(self, "workers_cpu", _Record.run, WorkersCpu)
+        run = self._recording()
+        return self._result("workers_cpu", run, **cpu_use(run.by_worker(), run.cores))
 
-    def batch_times(self) -> BatchTimes:
+    def batch_times(self) -> ProbeResult:
         """Measure the time of every batch in its worker, and return median and slowest."""
-        return _probe(self, "batch_times", _Record.run, BatchTimes)
+        run = self._recording()
+        fetches = [fetch for of_worker in run.by_worker() for fetch in of_worker]
+        times = [(fetch.collated_ns - fetch.began_ns) / 1e6 for fetch in fetches]
+        drawn = {"fastest": min(times), "median": median(times), "slowest": max(times)}
+        return self._result(
+            "batch_times",
+            run,
+            f"One worker takes {drawn['median']:.0f} ms for a batch (median), "
+            f"{drawn['slowest']:.0f} ms for the slowest of {len(times)}.",
+            (Bar(name, ms, f"{ms:.0f} ms") for name, ms in drawn.items()),
+            median_ms=drawn["median"],
+            slowest_ms=drawn["slowest"],
+        )
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all worker time appears as "read"."""
-        return _ask(self, "timeline", _Record.run).trace.timeline()
+        run = self._asked["timeline"] = self._recording()
+        return run.trace.timeline()
+
+    def _recording(self) -> ClinicRun:
+        """Return the recording of the loop, which several probes share."""
+        shared = ("together", "workers_cpu", "batch_times", "timeline")
+        runs = [run for name, run in self._asked.items() if name in shared and not run.disturbed]
+        return runs[0] if runs else ClinicRun(self._loop)
+
+    def _rate(self, probe: str, run: ClinicRun) -> ProbeResult:
+        rate, busy = run.per_s(), run.gpu_busy()
+        sentence = f"{rate:.1f} steps/s, GPU busy {percent(busy)} of the time."
+        return self._result(probe, run, sentence, steps_per_s=rate, gpu_busy=busy)
+
+    def _result(
+        self, probe: str, run: ClinicRun, sentence: str, *given: Any, **numbers: Any
+    ) -> ProbeResult:
+        """Record the use of a probe, and return its result."""
+        self._asked[probe] = run
+        about = f"{self.name}, {probe.replace('_', ' ')}"
+        return ProbeResult(about, sentence + BUSY * run.disturbed, *given, **numbers)
+
+
+def cpu_use(by_worker: Sequence[Sequence[Fetch]], cores: int) -> dict[str, Any]:
+    """Return CPU use and sleep of each worker as shares from 0 to 1, as parts of a result.
+
+    Both are for the time while the loop runs. A system that does not report sleep or cores gives
+    None for them, and `cores` is then -1.
+    """
+    computes, sleeps = [], []
+    for fetches in by_worker:
+        lasted_ns = fetches[-1].ended_ns - fetches[0].ended_ns
+        computes.append((fetches[-1].total_cpu_ns - fetches[0].total_cpu_ns) / lasted_ns)
+        ready = sum(fetch.delay_ns for fetch in fetches[1:]) / lasted_ns  # it waits for a core
+        sleeps.append(max(0.0, 1 - computes[-1] - ready))
+    shown = {"computes": computes, **({"sleeps": sleeps} if has_delay() else {})}
+    said = [f"{name[:-1]} {' and '.join(map(percent, s))}" for name, s in shown.items()]
+    sentence = f"The workers {' of the time, '.join(said)}" + " of the time" * (len(said) == 1)
+    if cores >= 0:
+        sentence += f", and may run on {cores} of {plural(all_cores(), 'core')}"
+    return {
+        "sentence": f"{sentence}.",
+        "bars": [
+            Bar(f"{worker} {name}", share, percent(share))
+            for worker in range(len(by_worker))
+            for name, share in ((name, shares[worker]) for name, shares in shown.items())
+        ],
+        "whole": 1.0,
+        "computes": tuple(computes),
+        "sleeps": tuple(sleeps) if has_delay() else None,
+        "cores": cores if cores >= 0 else None,
+    }
 
 
 class Clinic:
@@ -170,10 +169,9 @@ class Clinic:
 
     def __init__(self, seed: int, folder: Path):
         """Create the loops in the order given by `seed`; they read from `folder`."""
-        self._patients = {name: Patient(name) for name in NAMES}
+        loops = make_loops(folder, seed)
+        self._patients = {n: Patient(n, loop) for n, loop in zip(NAMES, loops, strict=True)}
         self._answered = False
-        for patient, loop in zip(self, make_loops(folder, seed), strict=True):
-            _RECORDS[patient] = _Record(loop)
 
     def __iter__(self) -> Iterator[Patient]:
         return iter(self._patients.values())
@@ -181,20 +179,18 @@ class Clinic:
     @property
     def probes(self) -> int:
         """Number of probes used, where a probe counts once per loop."""
-        return sum(len(_RECORDS[patient].asked) for patient in self)
+        return sum(len(patient._asked) for patient in self)
 
     @property
     def disturbed(self) -> bool:
-        """Whether other programs disturbed the last probe of any loop."""
-        return any(_RECORDS[patient].disturbed for patient in self)
+        """Whether other programs disturbed the last run of a probe."""
+        return any(run.disturbed for patient in self for run in patient._asked.values())
 
     def __repr__(self) -> str:
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
-        said = [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}."]
-        for patient in self:
-            if asked := _RECORDS[patient].asked:
-                said.append(f"  {patient.name}: {', '.join(asked)}")
-        return "\n".join(said)
+        asked = [f"\n  {p.name}: {', '.join(p._asked)}" for p in self if p._asked]
+        used = plural(self.probes, "probe")
+        return f"Six loops, {used} used. Causes: {causes}.{''.join(asked)}"
 
     def second_opinion(self, name: str) -> Diagnosis | ProbeResult:
         """Return the result of `cu.diagnose` for a loop, after exercise 3.1 was answered."""
@@ -208,9 +204,9 @@ class Clinic:
             raise CourseError(f"There is no loop {name!r}. Choose one of {', '.join(NAMES)}.")
         from keepfed.measure.diagnosis import diagnose
 
-        loop = _RECORDS[self._patients[name]].loop
+        loop = self._patients[name]._loop
         try:
-            return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
+            return diagnose(loop.loader, loop.step, seconds=12, synchronize=loop.gpu.synchronize)
         except KeepfedError as error:  # the machine is too busy for a diagnosis
             return ProbeResult(NOT_YET, str(error))
 
@@ -225,56 +221,7 @@ def admit() -> Clinic:
 def discharge(clinic: Clinic) -> dict[str, str]:
     """Return the true cause of each loop by name, after the learner has answered."""
     clinic._answered = True
-    return {patient.name: _RECORDS[patient].loop.cause for patient in clinic}
-
-
-class _Record:
-    """The clinic's record of a loop: its cause and the probes that were used."""
-
-    def __init__(self, loop: Loop):
-        self.loop, self.asked = loop, list[str]()
-        self._run: ClinicRun | None = None
-        self.disturbed = False  # whether other programs disturbed the last probe
-
-    def run(self) -> ClinicRun:
-        """Return the recording of the loop, which several probes share."""
-        if self._run is None or self._run.disturbed:
-            self._run = ClinicRun(self.loop)
-        return self._run
-
-    def fetch(self) -> ClinicRun:
-        return ClinicRun(self.loop, fetch=True)
-
-    def replay(self) -> ClinicRun:
-        loader = self.loop.loader
-        batch = loader.collate_fn([loader.dataset[at] for at in range(BATCH_SIZE)])
-        return ClinicRun(self.loop, [batch] * REPLAYED)
-
-
-# not an attribute of the loops, so that inspecting a loop shows only its name
-_RECORDS: WeakKeyDictionary[Patient, _Record] = WeakKeyDictionary()
-
-
-def _ask(patient: Patient, probe: str, runs: Callable[[_Record], ClinicRun]) -> ClinicRun:
-    """Record the use of a probe, and return the run that the probe needs."""
-    record = _RECORDS[patient]
-    if probe not in record.asked:
-        record.asked.append(probe)
-    run = runs(record)
-    record.disturbed = run.disturbed
-    return run
-
-
-def _probe(
-    patient: Patient,
-    probe: str,
-    runs: Callable[[_Record], ClinicRun],
-    find: Callable[[str, ClinicRun], Found],
-) -> Found:
-    run = _ask(patient, probe, runs)
-    finding = find(f"{patient.name}, {probe.replace('_', ' ')}", run)
-    finding.sentence += BUSY * run.disturbed
-    return finding
+    return {patient.name: patient._loop.cause for patient in clinic}
 
 
 def _own_seed(folder: Path) -> int:
