@@ -9,81 +9,74 @@ at speed D, it takes n / (r B) + n / D. Both times are equal at B = D (1 - 1 / r
 """
 
 import timeit
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
 
 from course_utils.hardware.machine import facts as machine_facts
-from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
+from course_utils.hardware.storage import storage_preset
 from course_utils.loading.events import read_labels
 from course_utils.stories.figures import drawing
 from course_utils.stories.formats_compared import shown
-from keepfed.formatting import duration
 
 CODECS = ("gzip", "zstd", "lz4")
-PRESETS = ("laptop SSD", "NFS")
+BANDWIDTHS = {  # MB/s
+    f"emulated {name}": storage_preset(name).stream_mb_s for name in ("laptop SSD", "NFS")
+}
 MOST = 8_000_000  # bytes of pulses, as more give the same result
 BLOCK = 2**18  # bytes per compressed block
 _RANGE = 10, 10_000  # MB/s: from Wi-Fi to a fast SSD
-_STROKES = ("-", "--", ":")
 _NOTE = (
     "A codec pays if the bandwidth is below its crossover, which is decoding speed × (1 − 1 / "
-    "ratio) for one core that reads and then decodes. More cores raise the crossover. Times "
-    "combine emulated reading and measured decoding."
+    "ratio) for one core that reads and then decodes. More cores raise the crossover."
 )
 
 
 @dataclass(frozen=True)
-class CodecRow:
-    """The cost of one codec, or of raw data."""
+class CodecCost:
+    """The cost of one codec."""
 
     ratio: float  # raw bytes per compressed byte
     decode_mb_s: float  # decoding speed of one core, in MB of raw data per second
-    # time to read and decode all blocks, by storage: emulated reading, measured decoding
-    seconds: Mapping[str, float]
 
     @property
     def crossover_mb_s(self) -> float:
         """Bandwidth in MB/s below which the codec is faster than raw data."""
         return max(0.0, self.decode_mb_s * (1 - 1 / self.ratio))
 
-    def cost_at(self, mb_s: float) -> float:
-        """Return the time relative to raw data at a bandwidth in MB/s."""
+    def cost_at(self, mb_s: Any) -> Any:
+        """Return the time relative to raw data at a bandwidth in MB/s, or at several."""
         return 1 / self.ratio + mb_s / self.decode_mb_s
 
 
 @dataclass(frozen=True)
 class CompressionTable:
-    """The cost of each codec by name, "raw" first, with an HTML view and a figure."""
+    """The cost of each codec by name, with an HTML view and a figure."""
 
-    rows: Mapping[str, CodecRow]
-    bandwidths: Mapping[str, float]  # MB/s of each emulated storage
+    codecs: Mapping[str, CodecCost]
     megabytes: float  # size of the raw data, in 10^6 bytes
     machine: str
 
     def ratio(self, name: str, storage: str) -> float:
-        """Return the time of a codec relative to raw data on an emulated storage."""
-        return self.rows[name].seconds[storage] / self.rows["raw"].seconds[storage]
+        """Return the time of a codec relative to raw data, on a storage of `BANDWIDTHS`."""
+        return float(self.codecs[name].cost_at(BANDWIDTHS[storage]))
 
     def picture(self) -> Figure:
         """Draw the time relative to raw data over the bandwidth."""
-        bandwidths = np.geomspace(*_RANGE, 100).tolist()
+        bandwidths = np.geomspace(*_RANGE, 100)
         with drawing(7, 4, title=repr(self)) as (figure, (panel,)):
             panel.axhline(1, color="gray", linewidth=1)
             panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color="gray")
-            for name, stroke, colour in zip(CODECS, _STROKES, shown.COLOURS, strict=False):
-                row = self.rows[name]
-                label = f"{name}: up to {row.crossover_mb_s:,.0f} MB/s"
-                costs = [row.cost_at(mb_s) for mb_s in bandwidths]
-                panel.plot(bandwidths, costs, stroke, color=colour, label=label)
-                for storage, mb_s in self.bandwidths.items():
-                    panel.plot(mb_s, self.ratio(name, storage), "o", color=colour)
-            for storage, mb_s in self.bandwidths.items():
+            lines = zip(self.codecs.items(), ("-", "--", ":"), shown.COLOURS, strict=False)
+            for (name, codec), stroke, colour in lines:
+                label = f"{name}: up to {codec.crossover_mb_s:,.0f} MB/s"
+                panel.plot(bandwidths, codec.cost_at(bandwidths), stroke, color=colour, label=label)
+            for storage, mb_s in BANDWIDTHS.items():
                 panel.axvline(mb_s, color="gray", linewidth=0.5)
                 panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
             panel.set(xscale="log", yscale="log", xlim=_RANGE)
@@ -96,27 +89,17 @@ class CompressionTable:
         return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
 
     def _repr_html_(self) -> str:
-        head = ["codec", "size", "decoding", "crossover", *self.bandwidths]
-        return shown.page(repr(self), shown.table(head, self._cells()), _NOTE)
-
-    def _cells(self) -> Iterator[list[str]]:
-        for name, row in self.rows.items():
-            speeds = [f"{mb_s:,.0f} MB/s" for mb_s in (row.decode_mb_s, row.crossover_mb_s)]
-            times = [
-                f"{self.ratio(name, storage):.2f}× {duration(1e9 * seconds)}"
-                for storage, seconds in row.seconds.items()
-            ]
-            yield [name, f"{1 / row.ratio:.2f}×", *(speeds if name in CODECS else ["", ""]), *times]
+        rows = []
+        for name, codec in self.codecs.items():
+            speeds = (f"{mb_s:,.0f} MB/s" for mb_s in (codec.decode_mb_s, codec.crossover_mb_s))
+            times = (f"{self.ratio(name, storage):.2f}×" for storage in BANDWIDTHS)
+            rows.append([name, f"{1 / codec.ratio:.2f}×", *speeds, *times])
+        head = ["codec", "size", "decoding", "crossover", *BANDWIDTHS]
+        return shown.page(repr(self), shown.table(head, rows), _NOTE)
 
 
-def compare_codecs(
-    folder: str | Path, *, presets: Sequence[str | StoragePreset] = PRESETS
-) -> CompressionTable:
-    """Compress pulses in blocks, read and decode them, and return the costs.
-
-    Args:
-        folder: events as make_events writes them.
-        presets: storages to emulate.
+def compare_codecs(folder: str | Path) -> CompressionTable:
+    """Compress the pulses of `folder` in blocks, decode them, and return the costs.
 
     Raises:
         FileNotFoundError: If the folder holds no events.
@@ -125,43 +108,17 @@ def compare_codecs(
     pulses = np.load(Path(folder) / "npy/pulses.npy", mmap_mode="r")
     content = pulses.reshape(-1)[: MOST // 4].tobytes()
     blocks = [content[start : start + BLOCK] for start in range(0, len(content), BLOCK)]
-    figures = list(map(storage_preset, presets))
-    with TemporaryDirectory() as place:
-        rows = {name: _row(name, blocks, Path(place), figures) for name in ("raw", *CODECS)}
-    bandwidths = {f"emulated {each.name}": each.stream_mb_s for each in figures}
-    return CompressionTable(rows, bandwidths, len(content) / 1e6, machine_facts.stamp())
+    costs = {name: _cost(pa.Codec(name), blocks) for name in CODECS}
+    return CompressionTable(costs, len(content) / 1e6, machine_facts.stamp())
 
 
-def _row(
-    name: str, blocks: Sequence[bytes], folder: Path, presets: Sequence[StoragePreset]
-) -> CodecRow:
-    size, stored, decode_s = sum(map(len, blocks)), blocks, 0.0
-    if name in CODECS:
-        codec = pa.Codec(name)
-        stored = [codec.compress(block, asbytes=True) for block in blocks]
+def _cost(codec: pa.Codec, blocks: Sequence[bytes]) -> CodecCost:
+    stored = [codec.compress(block, asbytes=True) for block in blocks]
 
-        def decode() -> None:
-            for compressed, block in zip(stored, blocks, strict=True):
-                codec.decompress(compressed, decompressed_size=len(block))
+    def decode() -> None:
+        for compressed, block in zip(stored, blocks, strict=True):
+            codec.decompress(compressed, decompressed_size=len(block))
 
-        decode_s = min(timeit.repeat(decode, number=1))  # other programs can only slow it down
-    (folder / name).write_bytes(b"".join(stored))
-    lengths = [len(block) for block in stored]
-    return CodecRow(
-        ratio=size / sum(lengths),
-        decode_mb_s=size / 1e6 / decode_s if decode_s else float("inf"),
-        seconds={
-            f"emulated {preset.name}": _read_s(folder / name, lengths, preset) + decode_s
-            for preset in presets
-        },
-    )
-
-
-def _read_s(path: Path, lengths: Sequence[int], preset: StoragePreset) -> float:
-    """Return the emulated seconds, without the CPU time of the emulation itself."""
-    fs = slow_storage(path.parent, preset)
-    clock = VirtualClock(fs, computing=lambda: 0)
-    with fs.open(path.name) as file:
-        for length in lengths:
-            file.read(length)
-    return clock.waited / 1e9
+    size = sum(map(len, blocks))
+    seconds = min(timeit.repeat(decode, number=1))  # other programs can only slow it down
+    return CodecCost(size / sum(map(len, stored)), size / 1e6 / seconds)
