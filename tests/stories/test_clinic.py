@@ -97,20 +97,10 @@ def examine() -> Any:
     return names["examine"]
 
 
-@pytest.mark.slow
 @pytest.mark.full  # the solutions of notebook 03 do the same
 @pytest.mark.alone
-@pytest.mark.parametrize("cause", CAUSES)
-def test_probes_reveal_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
-    assert examine(_loop(clinic, cause)) == cause
-
-
-@pytest.mark.slow
-@pytest.mark.full
-@pytest.mark.alone
-def test_loops_are_equally_slow_and_gpu_loader_is_fast(
-    clinic: Clinic,
-) -> None:
+def test_probes_reveal_the_cause_of_equally_slow_loops(clinic: Clinic, examine: Any) -> None:
+    assert {loop.name: examine(loop) for loop in clinic} == discharge(clinic)
     gpu, storage = (_loop(clinic, cause) for cause in ("gpu", "storage"))
     rates = [loop.together().steps_per_s for loop in (gpu, storage)]
     assert max(rates) < 2 * min(rates)

@@ -13,7 +13,6 @@ import pytest
 from course_utils.hardware.machine import can_drop_cache
 from course_utils.loading.events import FORMATS, EventArrays
 from course_utils.stories.formats_compared import compare_codecs, compare_formats
-from course_utils.stories.formats_compared import formats as formats_module
 from course_utils.stories.formats_compared.compression import CODECS
 from course_utils.stories.formats_compared.formats import (
     AMPLIFICATION,
@@ -23,11 +22,8 @@ from course_utils.stories.formats_compared.formats import (
     S3,
     VARIANTS,
     WARM,
-    FormatRow,
     FormatTable,
-    Reader,
     draws,
-    write,
 )
 from course_utils.teaching.notebook import data_path
 from keepfed.errors import KeepfedError
@@ -92,17 +88,6 @@ def test_tables_and_figure_show_all_formats_and_label_emulation(table: FormatTab
     for panel in figure.axes:
         assert [len(line.get_xdata()) for line in panel.lines] == [len(FORMATS)] * len(PATTERNS)
     assert table.machine in figure.get_suptitle()
-
-
-def test_table_notes_missing_cold_times(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(formats_module, "can_drop_cache", lambda: False)
-    write("npy", EventArrays.load(folder).take(range(COUNT)), tmp_path)
-    row = FormatRow(1.0, 1, Reader("npy", tmp_path).costs())
-    table = FormatTable({"npy": row}, COUNT, 1, "here")
-    assert COLD not in table.storages
-    assert "cold times are missing" in table._repr_html_()
 
 
 def test_draws_do_not_include_event_zero() -> None:

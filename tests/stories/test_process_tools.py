@@ -42,19 +42,14 @@ def missing(*_: object, **__: object) -> None:
     raise FileNotFoundError
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"), [(forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError")]
-)
-def test_failed_py_spy_shows_recording_and_reason(
-    monkeypatch: pytest.MonkeyPatch, run: Any, reason: str
-) -> None:
-    monkeypatch.setattr(process_tools.subprocess, "run", run)
-    look = hot_lines(1)
-    assert "Recorded" in look.shows
-    assert f"({reason}). The output below is a recording" in look.note
-    assert "sudo py-spy record --pid" in look.note
-    assert look.note in repr(look)
-    assert reason in look._repr_html_()
+def test_failed_py_spy_shows_recording_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    for run, reason in (forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError"):
+        monkeypatch.setattr(process_tools.subprocess, "run", run)
+        look = hot_lines(1)
+        assert "Recorded" in look.shows
+        assert f"({reason}). The output below is a recording" in look.note
+        assert look.note in repr(look)
+        assert reason in look._repr_html_()
 
 
 def test_system_without_io_counters_shows_recording(

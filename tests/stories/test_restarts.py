@@ -87,24 +87,16 @@ def test_training_killed_twice_ends_as_uninterrupted(events_folder: Path, tmp_pa
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("every", [1, 3])
 def test_training_killed_twenty_times_ends_as_uninterrupted(
-    events_folder: Path, tmp_path: Path, every: int
+    events_folder: Path, tmp_path: Path
 ) -> None:
     """Each run has another number of workers, which are killed with it or become orphans."""
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
-    draw = random.Random(every)
-    how = {"epochs": 20, "every": every}
+    draw, how = random.Random(3), {"epochs": 20, "every": 3}
     assert run_training(events_folder, whole, workers=2, **how) == 0
     for life in range(20):
-        code = run_training(
-            events_folder,
-            killed,
-            workers=life % 4,
-            kill_after=draw.randint(every, every + 6),
-            alone=life % 2 == 1,
-            **how,
-        )
+        end = {"kill_after": draw.randint(3, 9), "alone": life % 2 == 1}
+        code = run_training(events_folder, killed, workers=life % 4, **end, **how)
         assert code == -signal.SIGKILL
     assert run_training(events_folder, killed, workers=3, **how) == 0
     assert_alike(final(killed), final(whole))

@@ -37,31 +37,28 @@ class Watched(traps.Products):
 
 
 @linux
-@pytest.mark.parametrize("fixed", [False, True])
-def test_fix_limits_workers_to_one_thread(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fix_limits_workers_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     # benchmarks/claims/notebook_04.py measures the cost
     monkeypatch.setattr(traps, "Products", Watched)
-    Watched.most_threads.value = 0
-    assert traps.threads(fixed)["seconds"] > 0
-    assert Watched.most_threads.value == (1 if fixed else blas_threads())
+    for fixed in False, True:
+        Watched.most_threads.value = 0
+        assert traps.threads(fixed)["seconds"] > 0
+        assert Watched.most_threads.value == (1 if fixed else blas_threads())
 
 
 @linux
-@pytest.mark.parametrize(("fixed", "position"), [(False, 6 * traps.ROW), (True, 0)])
-def test_fork_shares_position_of_handle_but_not_of_lazy_file(
-    fixed: bool, position: int, tmp_path: Path
-) -> None:
+def test_fork_shares_position_of_handle_but_not_of_lazy_file(tmp_path: Path) -> None:
     # mixed-up rows are a race condition, which may not occur for many epochs
     path = tmp_path / "rows.bin"
     np.arange(10, dtype="<u8").tofile(path)
-    rows = traps.TrapRows(path, fixed)
-    with rows.opened_before_the_fork or rows.lazy.file as file:
-        reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
-        reader.start()
-        reader.join()
-        assert file.tell() == position
-    if fixed:
-        assert [*traps.one_handle(True).values()] == [0]
+    for fixed, position in (False, 6 * traps.ROW), (True, 0):
+        rows = traps.TrapRows(path, fixed)
+        with rows.opened_before_the_fork or rows.lazy.file as file:
+            reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
+            reader.start()
+            reader.join()
+            assert file.tell() == position, fixed
+    assert [*traps.one_handle(True).values()] == [0]
 
 
 def test_unpicklable_sample_hangs_without_timeout(

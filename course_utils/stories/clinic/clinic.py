@@ -206,7 +206,7 @@ class Clinic:
 
         loop = self._patients[name]._loop
         try:
-            return diagnose(loop.loader, loop.step, seconds=12, synchronize=loop.gpu.synchronize)
+            return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
         except KeepfedError as error:  # the machine is too busy for a diagnosis
             return ProbeResult(NOT_YET, str(error))
 
