@@ -1,12 +1,5 @@
 """What judges share: rules, numbers, labels, loaders, streams that are divided, ranks."""
 
-from course_utils.exercises.judging.chance import (
-    Elsewhere,
-    in_another_process,
-    random_numbers_of,
-    random_state,
-    stay_together,
-)
 from course_utils.exercises.judging.labels import (
     expect_known,
     judge_labels,

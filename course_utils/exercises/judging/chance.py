@@ -1,16 +1,19 @@
-"""Judge what is drawn: whether it depends on the process, and how well it is mixed."""
+"""Judge what is drawn: random states, and how well an order is mixed."""
 
-import os
 import pickle
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
-from unittest.mock import patch
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+
+from course_utils.teaching.exercise import expect
+
+Item = TypeVar("Item", bound=Hashable)
 
 
 def random_state() -> tuple[bytes, ...]:
@@ -34,33 +37,60 @@ def random_numbers_of(seed: int) -> Iterator[None]:
             np.random.set_state(numpy)
 
 
-class Elsewhere(str):
-    """A text that hashes as in another process, also inside of a tuple or a set."""
-
-    def __hash__(self) -> int:
-        return str.__hash__(f"elsewhere {self}")
-
-
-@contextmanager
-def in_another_process(function: Callable[..., Any] | None = None) -> Iterator[None]:
-    """Let `hash` of a text, or of a tuple with texts, and `getpid` answer as they might there.
-
-    The notebook of `function` may have imported getpid by its name.
-    """
-
-    def there(thing: object) -> object:
-        if isinstance(thing, tuple):
-            return tuple(map(there, thing))
-        return Elsewhere(thing) if isinstance(thing, str) else thing
-
-    hashed, number = patch("builtins.hash", lambda thing: there(thing).__hash__()), os.getpid() + 1
-    names = getattr(function, "__globals__", {})
-    bound = {name: lambda: number for name, one in names.items() if one is os.getpid}
-    with hashed, patch("os.getpid", lambda: number), patch.dict(names, bound):
-        yield
+def expect_no_seed(call: Callable[[], Any]) -> None:
+    """Refuse an answer that seeds a random generator of the process. It may draw from them."""
+    states = []
+    for seed in (1, 2):
+        with random_numbers_of(seed):
+            call()
+            states.append(random_state())
+    expect(
+        all(first != second for first, second in zip(*states, strict=True)),
+        "Your answer seeds a random generator of the whole process. From then on, other code draws "
+        "the same numbers in every epoch, for example dropout.",
+        "Create your own generator, such as np.random.default_rng(epoch).",
+    )
 
 
-def stay_together(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+def stay_together(order: Sequence[Hashable], other: Sequence[Hashable]) -> float:
     """Return the share of neighbours in one order that are neighbours in the other."""
-    here, there = ({frozenset(pair) for pair in pairwise(order)} for order in (one, other))
+    here, there = ({frozenset(pair) for pair in pairwise(items)} for items in (order, other))
     return len(here & there) / len(here)
+
+
+def rank_correlation(order: Sequence[Any], other: Sequence[Any]) -> float:
+    """Return Spearman's correlation between the positions of the same items in two orders."""
+    place = {item: position for position, item in enumerate(other)}
+    return float(np.corrcoef(range(len(order)), [place[item] for item in order])[0, 1])
+
+
+def expect_mixed(epochs: Sequence[Sequence[Item]], on_disk: Sequence[Item]) -> None:
+    """Refuse orders that follow the disk or each other, forwards, backwards or turned around.
+
+    Args:
+        epochs: The items of each epoch, in the order in which they were served.
+        on_disk: The same items in the order in which they are stored.
+    """
+    limit = 5 / max(1, len(on_disk) - 1) ** 0.5  # five standard deviations of random orders
+    orders = [("the order on disk", on_disk), *((f"epoch {n}", o) for n, o in enumerate(epochs))]
+    for here, order in enumerate(epochs, 1):
+        expect(
+            Counter(order) == Counter(on_disk),
+            f"Epoch {here - 1} serves {len({*order})} of {len(on_disk)} items, and {len(order)} in "
+            "all. Each must come once, in every epoch.",
+            "Shuffle all items in one order, which depends on the epoch but not on the rank.",
+        )
+        for name, other in orders[:here]:
+            correlation = rank_correlation(order, other)
+            neighbours = stay_together(order, other)
+            expect(
+                abs(correlation) < limit and neighbours < 0.5,
+                f"Epoch {here - 1} is not mixed: compared with {name}, the rank correlation is "
+                f"{correlation:.2f}, and {neighbours:.0%} of all neighbours are still neighbours.",
+                "Draw a new random order for each epoch, over everything that may be mixed.",
+            )
+
+
+def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+    """Return the items in a random order that depends on the seed alone."""
+    return random.Random(seed).sample(list(items), len(items))

@@ -3,6 +3,7 @@
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from course_utils.teaching.exercise import refuse
 
 Case = TypeVar("Case")
+Show = Callable[[Case], str]
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
+_SCALARS = (int, float, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ def compare(
     cases: Iterable[Case],
     *slips: Slip,
     same: Callable[[Any, Any], bool] | None = None,
-    show: Callable[[Case], str] | None = None,
+    show: Show[Case] | None = None,
+    call: Show[Case] | None = None,
 ) -> None:
     """Refuse an answer that differs from the reference in one of the cases.
 
@@ -62,9 +66,10 @@ def compare(
         answer: The learner's function, called with one case.
         reference: The plain solution. It must not share state with the answer.
         cases: Arguments for both, the smallest case first.
-        slips: Known mistakes, the most specific one first. At most eight are allowed.
+        slips: Known mistakes, the most specific one first. An exercise should have four at most.
         same: Returns whether a result is as good as the reference's. Default: it must be equal.
-        show: Returns the case as the message shows it. Default: a short `repr`.
+        show: Returns the case in words. Default: the call, or else a short `repr`.
+        call: Returns code that runs the case, if a learner can run it in a cell.
     """
     assert len(slips) <= 8, "an exercise has at most eight messages of its own"
     before: tuple[Any, Any] = None, None
@@ -86,10 +91,15 @@ def compare(
         else:
             differs = "" if same(got, wanted) else _instead("the result", got, wanted)
         if differs:
-            refuse(
-                f"For {(show or short)(case)}, {differs}.",
-                "Run this case in a cell, and follow it line by line.",
-            )
+            refuse(f"For {(show or call or short)(case)}, {differs}.", how_to_run(call, case, show))
+
+
+def how_to_run(call: Show[Case] | None, case: Case, show: Show[Case] | None = None) -> str:
+    """Return the next step for a case that differs: with its code, if it is not shown already."""
+    if call is None:
+        return "Follow your code for this case line by line, on paper or with print."
+    code = f": `{call(case)}`" if show else ""
+    return f"Run this call in a cell, and follow it line by line{code}."
 
 
 def difference(got: Any, wanted: Any, name: str = "the result") -> str:
@@ -100,29 +110,38 @@ def difference(got: Any, wanted: Any, name: str = "the result") -> str:
     if isinstance(wanted, torch.Tensor | np.ndarray):
         return _array_difference(got, wanted, name)
     if isinstance(wanted, Mapping):
-        if not isinstance(got, Mapping) or {*got} != {*wanted}:
+        if not isinstance(got, Mapping | Raised):
+            return f"{name} is a {type(got).__name__}, but must be a dict"
+        if isinstance(got, Raised) or {*got} != {*wanted}:
             return _instead(name, got, wanted)
         parts = ((key, got[key], wanted[key]) for key in wanted)
     elif isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes):
         if not isinstance(got, Sequence):
             return f"{name} is a {type(got).__name__}, but must be a {type(wanted).__name__}"
         if len(got) != len(wanted):
-            alike = any(hasattr(one, "shape") for one in wanted) or short(got) == short(wanted)
+            alike = any(hasattr(value, "shape") for value in wanted) or short(got) == short(wanted)
             counts = f"{name} has {len(got)} entries, but must have {len(wanted)}"
             return counts if alike else _instead(name, got, wanted)
-        parts = ((number, *pair) for number, pair in enumerate(zip(got, wanted, strict=True)))
+        if len(got) <= _SHORT.maxlist and all(isinstance(x, _SCALARS) for x in (*got, *wanted)):
+            return "" if [*got] == [*wanted] else _instead(name, got, wanted)
+        parts = ((place, *pair) for place, pair in enumerate(zip(got, wanted, strict=True)))
     else:
         arrays = isinstance(got, torch.Tensor | np.ndarray)  # they compare number by number
         return "" if not arrays and got == wanted else _instead(name, got, wanted)
-    found = (
-        difference(one, other, f"{name.removeprefix('the ')}[{key!r}]") for key, one, other in parts
-    )
-    return next(filter(None, found), "")
+    differences = (difference(got, wanted, _part(name, key)) for key, got, wanted in parts)
+    return next(filter(None, differences), "")
 
 
 def equal(got: Any, wanted: Any) -> bool:
     """Return whether two results are equal in structure, types, dtypes, shapes and values."""
     return not difference(got, wanted)
+
+
+def _part(name: str, key: object) -> str:
+    """Return the name of an entry; a fact that a check has found is named in words."""
+    if isinstance(key, str) and " " in key:
+        return f'"{key}"'
+    return f"{name.removeprefix('the ')}[{key!r}]"
 
 
 def _array_difference(got: Any, wanted: Any, name: str) -> str:
@@ -136,7 +155,8 @@ def _array_difference(got: Any, wanted: Any, name: str) -> str:
     if got.shape != wanted.shape:
         return f"{name} has shape {tuple(got.shape)}, but must have {tuple(wanted.shape)}"
     values = got.detach() if isinstance(got, torch.Tensor) else got
-    differ = np.asarray(values != wanted)  # NumPy has no bfloat16, but torch compares it
+    both_nan = (values != values) & (wanted != wanted)
+    differ = np.asarray((values != wanted) & ~both_nan)  # NumPy has no bfloat16, but torch has
     if not differ.any():
         return ""
     place = tuple(int(axis[0]) for axis in np.nonzero(differ))
@@ -149,7 +169,17 @@ def _instead(name: str, got: Any, wanted: Any) -> str:
         return f"your answer {result}, but must raise {wanted.kind}"
     if isinstance(got, Raised):
         return f"your answer raises {got}, but must return {short(wanted)}"
-    return f"{name} is {short(got)}, but must be {short(wanted)}"
+    shown, must = short(got), short(wanted)
+    if shown == must and isinstance(got, str) and isinstance(wanted, str):
+        pairs = enumerate(zip_longest(got, wanted))
+        place = next(number for number, (here, there) in pairs if here != there)
+        shown, must = (
+            f"{text[place : place + 20]!r} from character {place} of {len(text):,}"
+            for text in (got, wanted)
+        )
+    elif shown == must:
+        shown, must = f"{shown} ({type(got).__name__})", f"{must} ({type(wanted).__name__})"
+    return f"{name} is {shown}, but must be {must}"
 
 
 def short(value: Any) -> str:
@@ -162,5 +192,5 @@ def short(value: Any) -> str:
         kind = str(value.dtype).removeprefix("torch.")
         return f"{_SHORT.repr(values)} ({kind}, shape {shape})"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {short(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {short(part)}" for key, part in value.items()) + "}"
     return _SHORT.repr(value)

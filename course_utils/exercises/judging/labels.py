@@ -22,7 +22,7 @@ def read_labels(answers: object, things: Collection[str], what: str) -> dict[str
     )
     assert isinstance(answers, Mapping)
     labels = {names[str(key).strip().lower()]: label for key, label in answers.items()}
-    missing = [thing for thing in things if not str(labels.get(thing) or "").strip()]
+    missing = [thing for thing in things if str(labels.get(thing, "")).strip() in ("", "None")]
     if missing:
         raise Refused(todo(f"No {what} is named yet for {', '.join(missing)}."))
     return {thing: str(labels[thing]).strip() for thing in things}

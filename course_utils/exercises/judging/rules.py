@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from course_utils.exercises.judging.compare import Show, how_to_run
 from course_utils.teaching.exercise import Verdict, expect, refuse, right, wrong
 
 Case = TypeVar("Case")
@@ -31,30 +32,33 @@ def judge_rule(
     answer: Kind[Case, Answer],
     praise: str,
     otherwise: Callable[[Case, Answer, Answer], tuple[str, str]] | None = None,
+    call: Show[Case] | None = None,
 ) -> Verdict:
     """Judge the learner's `rule` by what it answers in all the cases, shown and hidden.
 
     The first of the `slips` that agrees in every case is the misconception. If no slip agrees,
     `otherwise` receives the first case that differs, the answer and the true one, and returns a
-    misconception and a next step. By default, the message shows these three.
+    misconception and a next step. By default, the message shows these three, and the code that
+    `call` returns for the case.
     """
     answers = [(case, answer.read(case, rule(case))) for case in cases]
 
     def agrees(other: Callable[[Case], Answer]) -> bool:
-        return all(answer.same(one, other(case)) for case, one in answers)
+        return all(answer.same(said, other(case)) for case, said in answers)
 
     if agrees(truth):
         return right(praise)
     for misconception, (next_step, *rules) in slips.items():
         if any(map(agrees, rules)):
             return wrong(misconception, next_step)
-    case, one = next(row for row in answers if not answer.same(row[1], truth(row[0])))
+    case, said = next(row for row in answers if not answer.same(row[1], truth(row[0])))
     if otherwise:
-        return wrong(*otherwise(case, one, truth(case)))
+        return wrong(*otherwise(case, said, truth(case)))
+    shown = call(case) if call else case
     return wrong(
-        f"For {case}, your function returns {_short(one)}, but it must return "
+        f"For {shown}, your function returns {_short(said)}, but it must return "
         f"{_short(truth(case))}.",
-        "Calculate this case on paper, and follow your function line by line.",
+        how_to_run(call, case),
     )
 
 
@@ -76,8 +80,8 @@ def number(
         refusal = f"For {case} you return {value!r}, which is not a number of {unit}."
         return read_number(value, refusal, advice)
 
-    def same(one: float, other: float) -> bool:
-        return min(abs(one - other), abs(one - max(least, other))) <= within
+    def same(said: float, other: float) -> bool:
+        return min(abs(said - other), abs(said - max(least, other))) <= within
 
     return Kind(read, same)
 
@@ -100,9 +104,9 @@ def read_number(value: Any, refusal: str, next_step: str) -> float:
 
 def read_whole(value: Any, refusal: str, next_step: str) -> int:
     """Return `value` as an int; refuse everything else. 20_000 / 1_000 counts as whole."""
-    found = read_number(value, refusal, next_step)
-    expect(found % 1 == 0, refusal, next_step)
-    return int(found)
+    read = read_number(value, refusal, next_step)
+    expect(read % 1 == 0, refusal, next_step)
+    return int(read)
 
 
 class Number(NamedTuple):
@@ -119,23 +123,23 @@ def judge_numbers(answers: Sequence[Any], numbers: Sequence[Number], praise: str
     """Judge several numbers, in their order."""
     for number, said in zip(numbers, answers, strict=True):
         refusal = f"{number.name} is {said!r}, not a number."
-        answer = read_number(said, refusal, "Write digits: 1_000_000.")
+        answer = read_number(said, refusal, "Write digits, such as 1_500.")
         ideas = {number.truth: "", **number.slips}
         near = (
             idea
             for other, idea in ideas.items()
             if isclose(answer, other, rel_tol=number.tolerance)
         )
-        if idea := next(near, _unit_mistake(answer / number.truth)):
+        if idea := next(near, _factor(answer / number.truth)):
             shown = f"{answer:,.0f}" if abs(answer) >= 1000 else f"{answer:.4g}"
             return wrong(f"{number.name} = {shown}: {idea}", number.next_step)
     return right(praise)
 
 
-def _unit_mistake(factor: float) -> str:
+def _factor(factor: float) -> str:
     """Return the message for an unknown wrong number that is `factor` times the right one."""
-    units = (8, 24, 60, 1000, 1024, 3600, 1e6, 2**20, 86_400, 1e9)
-    for unit, words in [*((one, "large") for one in units), *((1 / one, "small") for one in units)]:
-        if isclose(factor, unit, rel_tol=0.01):
-            return f"That is about {max(unit, 1 / unit):,.0f} times too {words}. Check the units."
+    times = max(factor, 1 / factor) if factor > 0 else inf
+    if 1.5 < times < 1e12 and isclose(times, round(times), rel_tol=0.01):
+        size = "large" if factor > 1 else "small"
+        return f"That is about {times:,.0f} times too {size}. Check the units."
     return "This does not follow from the figures in the text."

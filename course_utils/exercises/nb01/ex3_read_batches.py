@@ -1,6 +1,11 @@
 """Exercise 01.3: read the events of a batch with few requests."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +16,23 @@ from course_utils.exercises.judging.compare import Slip, compare, equal
 from course_utils.exercises.judging.probes import memory_of, process_unchanged
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
-from course_utils.teaching.notebook import data_path
 
 Batch = list[int]
 Events = Sequence[NDArray[np.float32]]
 
-FILE = "pulses.npy"
-BLOCKS, BLOCK = 8, 8  # a batch has 8 blocks of 8 events, or of 7
+FILE, EVENTS = "pulses.npy", 800
 FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times the bytes
+ODD: Sequence[Batch] = (
+    [3],
+    [12, 10],  # one event between them is not in the batch
+    [2, 1, 0],
+    [4, 9, 4, 5],
+    [EVENTS - 1, 0, EVENTS - 2],
+    [*range(500, 9, -3)],
+    np.random.default_rng(0).permutation(60)[:30].tolist(),
+)
+# lengths of the blocks of a batch; one block is much longer than the others
+BLOCKS = (8,) * 8, (7,) * 8, (12,) * 5, (1, 30, 5, 9, 3), (8,) * 8, (64,)
 
 
 class EventReads(NamedTuple):
@@ -47,21 +61,15 @@ COSTS = (
         "variables.",
     ),
     Slip(
-        lambda _, cost, __: cost.in_order > cost.events // FEWER,
-        "Your dataset sends {got.in_order} requests for a batch. The loader calls __getitems__ "
-        "once, but inside, you still read one event at a time.",
-        "Read neighbours together: self.read(first, last) is one request.",
-    ),
-    Slip(
         lambda _, cost, __: cost.requests > cost.events // FEWER,
-        "Your dataset sends {got.requests} requests for a shuffled batch, but {got.in_order} for a "
-        "sorted one. In a shuffled batch, neighbours are in different places.",
-        "Sort the indices before you search for neighbours.",
+        "Your dataset sends {got.requests} requests for a shuffled batch of {got.events} events, "
+        "and {got.in_order} if it is sorted. A third of the events is the limit.",
+        "Sort the indices, and read neighbours together: self.read(first, last) is one request.",
     ),
     Slip(
         lambda _, cost, __: cost.read > MORE,
         "Your dataset reads {got.read:.3g} times the bytes of the batch. Most of them belong to "
-        "events that are not in the batch.",
+        "events that are not in the batch, or are read more than once.",
         "Start a new request where an index is missing.",
     ),
 )
@@ -76,47 +84,79 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
         "Spell it with two underscores on each side and an s.",
     )
     expect_a_class(dataset_class, "a dataset", "creates its own on a storage that counts")
-    folder = data_path("events") / "npy"
-    offsets, storage = np.load(folder / "offsets.npy"), counting_storage(folder)
-    events = np.split(np.load(folder / FILE, mmap_mode="r"), offsets[1:-1])
-
-    def plain(batch: Batch) -> Events:
-        return [np.array(events[index]) for index in batch]
-
-    def read(batch: Batch) -> Any:
-        with process_unchanged(batch):
-            return dataset.__getitems__(batch)
-
-    dataset, last = dataset_class(storage, FILE, offsets), len(events) - 1
-    odd = [[3], [2, 1, 0], [4, 9, 4, 5], [last, 0, last - 1], [*range(500, 9, -3)]]
-    compare(read, plain, odd, SORTED)
-    compare(lambda batch: [dataset[batch[0]]], lambda batch: plain(batch[:1]), odd)
-    batches = [block_batch(len(events), seed) for seed in range(6)]
-    sizes = [sum(event.nbytes for event in plain(batch)) for batch in batches]
-    _, kept, _ = memory_of(lambda: any(dataset.__getitems__([*batch]) is None for batch in batches))
-    costs = [_cost(dataset, storage, *case) for case in zip(batches, sizes, strict=True)]
-    storage.reset_counters()
-    served = iter(loader(dataset, batch_sampler=batches))
-    compare(lambda _: next(served), plain, batches, SORTED)
-    each = storage.counters().requests // len(batches)
-    costs.append(EventReads(len(batches[0]), each, each, kept=kept / sum(sizes)))
-    compare(lambda cost: cost, lambda _: None, costs, *COSTS, same=lambda *_: True)
+    with _hidden_file(0) as (storage, offsets, events), _hidden_file(1) as (other, places, others):
+        first = dataset_class(storage, FILE, offsets)
+        second = dataset_class(other, FILE, places)
+        for batch in ODD:  # one after the other, so a class must not remember the other file
+            _compare(first, events, batch)
+            _compare(second, others, batch)
+        _judge_costs(lambda: dataset_class(storage, FILE, offsets), storage, events)
     return right("A batch needs at most a third of the requests, even in two workers.")
 
 
-def block_batch(events: int, seed: int) -> Batch:
-    """Return events of blocks in random order, two pairs of them with a small gap between."""
+@contextmanager
+def _hidden_file(seed: int) -> Iterator[tuple[SlowFileSystem, NDArray[np.int64], Events]]:
+    """Yield a storage with a file, the offsets of its events, and the events."""
     rng = np.random.default_rng(seed)
-    spacing = events // BLOCKS
-    starts = spacing * np.arange(BLOCKS) + rng.integers(spacing // 2, size=BLOCKS)
-    length = BLOCK - seed % 2
-    starts[1] = starts[0] + length + 150  # a gap that tempts
-    starts[-2] = starts[-1] - length - 72  # a smaller one, between events that are brighter
-    batch: Batch = rng.permutation((starts[:, None] + np.arange(length)).ravel()).tolist()
+    offsets = np.cumsum([0, *rng.integers(40, 90, EVENTS)])
+    pulses = rng.random((int(offsets[-1]), 4), np.float32)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        np.save(Path(folder, FILE), pulses)
+        yield counting_storage(Path(folder)), offsets, np.split(pulses, offsets[1:-1])
+
+
+def _compare(dataset: Any, events: Events, batch: Batch) -> None:
+    def read(batch: Batch) -> Any:
+        given = [*batch]
+        with process_unchanged(given):
+            return dataset.__getitems__(given)
+
+    call = "BatchedPulseFile(storage, 'npy/pulses.npy', offsets).__getitems__({})".format
+    compare(read, partial(_plain, events), [batch], SORTED, call=call)
+    compare(dataset.__getitem__, events.__getitem__, batch[:1], call="dataset[{}]".format)
+
+
+def _plain(events: Events, batch: Batch) -> Events:
+    return [events[index] for index in batch]
+
+
+def _judge_costs(make: Callable[[], Any], storage: SlowFileSystem, events: Events) -> None:
+    batches = [_blocks(lengths, seed) for seed, lengths in enumerate(BLOCKS)]
+    sizes = [sum(event.nbytes for event in _plain(events, batch)) for batch in batches]
+    dataset, kept, _ = memory_of(lambda: _read_all(make(), batches))
+    costs = [_cost(dataset, storage, *case) for case in zip(batches, sizes, strict=True)]
+    storage.reset_counters()
+    last = dataset[EVENTS - 1]
+    costs.append(EventReads(FEWER, 1, 1, storage.counters().bytes_read / last.nbytes))
+    storage.reset_counters()
+    served = iter(loader(dataset, batch_sampler=batches))
+    compare(lambda _: next(served), partial(_plain, events), batches, SORTED)
+    each = storage.counters().requests // len(batches)
+    costs.append(EventReads(len(batches[0]), each, each, kept=kept / sum(sizes)))
+    compare(lambda cost: cost, lambda _: None, costs, *COSTS, same=lambda *_: True)
+
+
+def _read_all(dataset: Any, batches: Sequence[Batch]) -> Any:
+    for batch in batches:
+        dataset.__getitems__([*batch])
+    return dataset
+
+
+def _blocks(lengths: Sequence[int], seed: int) -> Batch:
+    """Return the events of blocks in random order, with gaps that tempt between some of them."""
+    rng = np.random.default_rng(seed)
+    firsts = rng.integers(20) + np.cumsum([0, *lengths[:-1]]) + 72 * np.arange(len(lengths))
+    chosen = chain(*(range(start, start + n) for start, n in zip(firsts, lengths, strict=True)))
+    batch: Batch = rng.permutation([*chosen]).tolist()
     return batch
 
 
-def _cost(dataset: Any, storage: SlowFileSystem, batch: Batch, size: int) -> EventReads:
+def _cost(
+    dataset: Any,
+    storage: SlowFileSystem,
+    batch: Batch,
+    size: int,
+) -> EventReads:
     requests = []
     for order in sorted(batch), batch:
         storage.reset_counters()

@@ -18,8 +18,8 @@ from course_utils.teaching.exercise import Verdict, exercise, right
 TOLERANCE = 0.05
 WARM_UP = 40  # factor by which the first step takes longer, on the host and on the device
 UNEVEN = 0.7, 1.3  # factors of single steps, so two steps are not enough to find the mean
-Case = tuple[int, int]  # milliseconds of the kernels of a step, and of launching them on the host
-CASES: tuple[Case, ...] = ((8, 2), (5, 2), (40, 9), (2, 6))  # the host limits the last one
+Case = tuple[float, float]  # milliseconds of the kernels of a step, and of launching them
+CASES: tuple[Case, ...] = ((8, 2), (5, 2), (40, 9), (2, 6), (900, 3), (0.02, 0.05))
 
 
 class _Bench:
@@ -71,11 +71,11 @@ class Measured(float):
         return self
 
     def __repr__(self) -> str:
-        return f"{self:.3g}"
+        return f"{self:.3g} ms"
 
 
-def _close(found: float, truth: float) -> bool:
-    return abs(found / truth - 1) < TOLERANCE
+def _close(measured: float, truth: float) -> bool:
+    return abs(measured / truth - 1) < TOLERANCE
 
 
 def _if_wrong(when: Callable[[Measured, float], object]) -> Callable[[Any, Any, Any], object]:
@@ -85,33 +85,15 @@ def _if_wrong(when: Callable[[Measured, float], object]) -> Callable[[Any, Any, 
 SEEN = "For a step of {wanted:g} ms you return {got:.3g} ms. "
 SLIPS = (
     Slip(
-        lambda _, got, __: not got.launches,
-        "The function never calls step().",
-        "Call step() many times between two readings of the clock.",
-    ),
-    Slip(
         _if_wrong(lambda got, _: got.clocks < 2 or got <= 0),
         f"{SEEN}The check has its own clock, and the first step takes {WARM_UP} times as long.",
-        "Read `clock()` twice, both times after a warm-up, and subtract.",
-    ),
-    Slip(
-        _if_wrong(
-            lambda got, truth: any(_close(ms, truth) for ms in (1e3 * got, got / 1e3, 1e3 / got))
-        ),
-        "For a step of {wanted:g} ms you return {got:.3g}. This is the time in seconds or "
-        "microseconds, or the number of steps per second.",
-        "Return the milliseconds of one step.",
+        "Call step() many times between two readings of `clock()`, and subtract the two.",
     ),
     Slip(
         _if_wrong(lambda got, _: not got.waits_at_the_end),
         f"{SEEN}The clock is read before the device has finished, so you time how long Python "
         "takes to launch the work.",
         "Call `gpu.synchronize()` before you read the clock the second time.",
-    ),
-    Slip(
-        _if_wrong(lambda got, truth: got.launches > 6 and got > 0.7 * (got.launches - 5) * truth),
-        f"{SEEN}This is the time of all steps together.",
-        "Divide by the number of steps between the two readings of the clock.",
     ),
     Slip(
         _if_wrong(
@@ -138,8 +120,8 @@ def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
         bench = _Bench(*case)
         returned = ms_per_step(bench.gpu, bench.step, clock=bench.clock)
         refusal = f"The function returned {returned!r:.60}, not a number."
-        found = read_number(returned, refusal, "Return the milliseconds of one step.")
-        return Measured(found, bench.log)
+        ms = read_number(returned, refusal, "Return the milliseconds of one step.")
+        return Measured(ms, bench.log)
 
     compare(measure, max, CASES, *SLIPS, same=_close, show=_show)
     return right(
@@ -149,4 +131,4 @@ def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
 
 
 def _show(case: Case) -> str:
-    return f"a step of {case[0]} ms on the device, which the host launches in {case[1]} ms"
+    return f"a step of {case[0]:g} ms on the device, which the host launches in {case[1]:g} ms"

@@ -94,7 +94,7 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
     compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str)
     _expect_the_error(stream_class)
     second = ShardLayout(ranks=2, shards=7, workers=0)
-    expect_given_rank(lambda: _two_epochs(stream_class, second)["events"], stream_class)
+    expect_given_rank(lambda: _two_epochs(stream_class, second)["events"])
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
         lambda epoch: list(map(int, epoch)),

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from course_utils.exercises.judging import stay_together
+from course_utils.exercises.judging.chance import expect_mixed, expect_no_seed, stay_together
 from course_utils.exercises.judging.compare import Slip, compare, differs
-from course_utils.exercises.judging.probes import expect_mixed, expect_no_seed
 from course_utils.exercises.nb10.hidden import (
     CUTS,
     ENDLESS,

@@ -13,16 +13,11 @@ from torch.utils.data import IterableDataset
 from course_utils.exercises.judging import (
     Served,
     expect_the_same_in_real_workers,
-    random_numbers_of,
     serve,
 )
+from course_utils.exercises.judging.chance import expect_mixed, expect_no_seed, random_numbers_of
 from course_utils.exercises.judging.compare import Slip, compare
-from course_utils.exercises.judging.probes import (
-    expect_given_rank,
-    expect_mixed,
-    expect_no_seed,
-    process_unchanged,
-)
+from course_utils.exercises.judging.probes import expect_given_rank, process_unchanged
 from course_utils.exercises.nb10.hidden import CUTS, ERROR, ONCE, HiddenShards, key_of, shard_folder
 from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
@@ -141,8 +136,7 @@ def every_sample_once(make_stream: Make) -> Verdict:
         _check_order(make_stream, folder)
         expect_no_seed(lambda: list(make_stream(list(urls), 1, 1, 2)))
         expect_given_rank(
-            lambda: sorted(serve([make_stream(list(urls), 1, 0, 2)], 0, shards[12].order)[0, 0]),
-            make_stream,
+            lambda: sorted(serve([make_stream(list(urls), 1, 0, 2)], 0, shards[12].order)[0, 0])
         )
         expect_in_a_file(make_stream)
         expect_the_same_in_real_workers(

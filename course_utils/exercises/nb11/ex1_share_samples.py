@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
+from course_utils.exercises.judging.chance import expect_mixed
 from course_utils.exercises.judging.compare import Slip, compare
-from course_utils.exercises.judging.probes import expect_given_rank, expect_mixed, process_unchanged
+from course_utils.exercises.judging.probes import expect_given_rank, process_unchanged
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from keepfed.formatting import plural
 
@@ -106,7 +107,7 @@ def every_sample_once(sampler_class: type[Any]) -> Verdict:
     setups = [Setup(ranks, count) for count, ranks in product(COUNTS, RANKS)]
     compare(epoch_of, plain, [*setups, Setup(8, LARGE)], *SLIPS, show=str)
     _judge_epochs(sampler_class)
-    expect_given_rank(lambda: _read(sampler_class(101, 1, 4)), sampler_class)
+    expect_given_rank(lambda: _read(sampler_class(101, 1, 4)))
     return right(
         "Every sample comes once in each epoch, on 1 to 8 ranks. Each epoch has a new order, and "
         "the same epoch always has the same one."

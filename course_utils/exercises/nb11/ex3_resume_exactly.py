@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset
 
+from course_utils.exercises.judging.chance import expect_no_seed
 from course_utils.exercises.judging.compare import Slip, compare
-from course_utils.exercises.judging.probes import expect_no_seed, process_unchanged
+from course_utils.exercises.judging.probes import process_unchanged
 from course_utils.exercises.nb11.problem import BATCH, OrderedLoader
 from course_utils.teaching.exercise import Verdict, exercise, expect_a_class, right
 from keepfed.formatting import plural

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from course_utils.errors import CourseError
-from course_utils.exercises.judging import stay_together
-from course_utils.exercises.judging.probes import one_thread, rank_correlation
+from course_utils.exercises.judging.chance import rank_correlation, stay_together
+from course_utils.exercises.judging.probes import one_thread
 from course_utils.exercises.nb13 import fixed
 from course_utils.exercises.nb13.learning_run import PLAN, LearningRun
 from course_utils.exercises.nb13.loading_run import LoadingRun

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from course_utils.exercises.judging.chance import expect_mixed
 from course_utils.exercises.judging.compare import Slip, compare, short
-from course_utils.exercises.judging.probes import expect_mixed
 from course_utils.teaching.exercise import expect
 
 Case = TypeVar("Case")
