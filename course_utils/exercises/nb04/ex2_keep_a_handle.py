@@ -94,7 +94,7 @@ class _HiddenFile:
         _replace(new, self.path)
         return self.version
 
-    def version_of(self, row: object, index: int) -> int | None:
+    def version_of(self, row: Rows, index: int) -> int | None:
         """Return from which version of the file a row is; None if it is another row."""
         version = int(np.asarray(row)[0] - self.rows[index, 0])
         return version if np.array_equal(row, self.rows[index] + version) else None
