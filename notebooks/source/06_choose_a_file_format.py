@@ -562,7 +562,7 @@ cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 # ## What records buy
 #
 # Four fields in four files mean four gathers per batch, and four places on the disk per event. `RecordLoader` stores all
-# fields of an event together, with a checksum. It gathers once, into a buffer that it reuses. Read its code in
+# fields of an event together, with a checksum. It makes the same gathers, from one file. Read its code in
 # `keepfed/src/keepfed/loaders/records.py`.
 
 # %%
@@ -570,11 +570,10 @@ from keepfed.loaders.records import RecordLoader, write_records
 
 write_records(here / "records.npy", fields)
 measure("three lines", Columns(here, [*fields], 1024))
-measure("records, made contiguous", RecordLoader(here / "records.npy", 1024))
+measure("records", RecordLoader(here / "records.npy", 1024))
 
 # %% [markdown]
-# With a warm cache, records gain nothing. The rows of one field have the other fields between them, and making them
-# contiguous is a second copy. Now the files are cold.
+# With a warm cache, records gain nothing. Now the files are cold.
 
 # %%
 from itertools import islice

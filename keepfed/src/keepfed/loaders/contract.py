@@ -237,9 +237,9 @@ class EpochLoader:
         """Number of samples that the next loop skips, because they were taken before."""
         return int(self._shared[_START])
 
-    def _after_step(self, taken: int) -> int:
-        """Return the position after one more step, or 0 for loaders without a position."""
-        return taken
+    def _step_samples(self) -> tuple[int, int]:
+        """Return the samples of a step and of an epoch of all ranks, or 0 without a position."""
+        return 0, 0
 
     def _move_to(self, epoch: int, taken: int = 0) -> None:
         """Let the next loop begin at this position. An open loop no longer counts."""
@@ -257,12 +257,13 @@ class EpochLoader:
         if self._loop is not None:  # a loop was left and is not closed yet
             self._shared[_START] = 0
         epoch, self.taken = self.epoch.value, self._start
+        step, end = self._step_samples()
         self._shared[_SERVED] = _NONE
         loop = self._loop = object()
         try:
             for batch in loader:
                 if self._loop is loop:
-                    self.taken = self._after_step(self.taken)
+                    self.taken = min(self.taken + step, end)
                 yield batch
             if self._loop is loop:
                 self._move_to(epoch + 1)

@@ -109,8 +109,8 @@ class IndexBatches(EpochLoader):
             own.shuffle(group)  # in place
         return order
 
-    def _after_step(self, taken: int) -> int:
-        return min(taken + self._step, self.n_samples)
+    def _step_samples(self) -> tuple[int, int]:
+        return self._step, self.n_samples
 
     @property
     def _step(self) -> int:
