@@ -142,8 +142,8 @@ def test_every_imported_package_is_declared() -> None:
         for folder in ("", "keepfed")
     )
     extras = own["optional-dependencies"] | keepfed["optional-dependencies"]
-    # torch is there and brings fsspec, and without tqdm there is no progress bar
-    light = declared(keepfed["dependencies"]) | {"torch", "fsspec", "tqdm"}
+    # torch is there and brings filelock and fsspec, and without tqdm there is no progress bar
+    light = declared(keepfed["dependencies"]) | {"torch", "filelock", "fsspec", "tqdm"}
     allowed = {
         "keepfed.measure.picture.widget": light | declared(extras["notebook"]),
         "keepfed.loaders.images": light | declared(extras["images"]),

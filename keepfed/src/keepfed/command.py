@@ -12,6 +12,7 @@ from typing import Any
 
 from keepfed import __version__, formatting
 from keepfed.errors import KeepfedError, not_installed, sentence
+from keepfed.limits import SHM
 
 Commands = Any  # argparse has no public name for what `add_subparsers` returns
 JSON: Any = {"action": "store_true", "help": "print the result as a line of JSON"}
@@ -234,8 +235,9 @@ def _stage(arguments: argparse.Namespace) -> int:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
         staged.keep()
         print(formatting.wrap(repr(staged), indent=2))
-        for note in staged.notes():
-            print(formatting.wrap(f"Note: {note}", indent=2, most=98))
+        if SHM in staged.path.parents:
+            note = "On some systems /dev/shm is emptied at the end of a job or at logout."
+            print(formatting.wrap(f"Note: {note} Then stage again.", indent=2, most=98))
     elif not arguments.list:
         raise KeepfedError(
             "The path is missing. Give the data to stage, or --list or --remove.", code=2

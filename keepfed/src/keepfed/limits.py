@@ -65,13 +65,6 @@ def shm_size() -> int:
     return shutil.disk_usage(SHM).total
 
 
-def swap() -> int:
-    """Return the bytes of swap space that this process may use."""
-    total: int = required("psutil").swap_memory().total
-    limits = _limits("memory.swap.max", "memory.memsw.limit_in_bytes")
-    return min([total, *(int(words[0]) for _, words in limits)])
-
-
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
     """Yield the file and the values of a limit, for every control group that contains this process.
 

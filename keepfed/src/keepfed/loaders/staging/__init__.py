@@ -1,7 +1,7 @@
 """Copy data to /dev/shm once, for all jobs that share it.
 
-`stage` holds the public functions, `staged_copy` creates and deletes one copy atomically,
-`staged_source` lists the files of a source, and `shm_notes` reports how long a copy will last.
+`stage` holds the public functions, `staged_copy` creates and deletes one copy atomically, and
+`staged_source` lists the files of a source.
 Nothing here imports torch, so that `keepfed stage` starts quickly.
 """
 

@@ -6,7 +6,7 @@
 Reading a copy in /dev/shm is as fast as reading a file from a warm page cache, but the system never
 evicts the copy. It can only move it to swap, if the machine has any. The copy costs memory, and it
 leaves less of /dev/shm for the batches of workers. On some systems, /dev/shm is private to a job or
-a container, or it is emptied at logout. `Staged.notes` reports this.
+a container, or it is emptied at logout.
 """
 
 from __future__ import annotations
@@ -14,34 +14,29 @@ from __future__ import annotations
 import errno
 import getpass
 import os
-import platform
 import shutil
 import stat
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from keepfed.errors import KeepfedError, sentence
 from keepfed.formatting import size
 from keepfed.limits import SHM, known, memory, memory_free
-from keepfed.loaders.staging.shm_notes import container_hint, shm_notes
 from keepfed.loaders.staging.staged_copy import CopyLease, StagedCopy, delete, unfinished
 from keepfed.loaders.staging.staged_source import Files, Source, version
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 _QUIET_S = 0.5  # seconds to wait for a lock before a message is printed
 _PAGE = 4096  # bytes, because a file in memory occupies complete pages
 _MOST_KEPT = 1_000_000_000  # bytes kept free on a large disk, where a tenth would be too much
+_CONTAINER_SHM = 64 * 2**20  # bytes of /dev/shm, the default of Docker and Kubernetes
+_CONTAINER_HINT = " This is the default of a container. Start it with --shm-size=2g or --ipc=host."
 _ELSEWHERE = "choose another folder with to=... (--to in a terminal)"
 
 
@@ -80,10 +75,6 @@ class Staged:
             self._lease.end()
         else:
             self.unstage()
-
-    def notes(self) -> list[str]:
-        """Return the `shm_notes` for a copy in /dev/shm, and an empty list for one on disk."""
-        return shm_notes() if self._place.in_memory else []
 
     def __repr__(self) -> str:
         """Return path, size and time of the copy."""
@@ -157,10 +148,7 @@ def unstage(
 ) -> bool:
     """Remove the copies of a source, or all copies if `source` is None.
 
-    Args:
-        source: As in `stage_to_shm`.
-        fs: As in `stage_to_shm`.
-        to: As in `stage_to_shm`.
+    `source`, `fs` and `to` are those of `stage_to_shm`.
 
     Returns:
         Whether all of them were removed. A copy that a job uses is not removed.
@@ -208,36 +196,40 @@ class StagingDir:
         return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
 
     @contextmanager
-    def locked(self, key: str, *, patient: bool = True) -> Iterator[None]:
+    def locked(self, key: str) -> Iterator[None]:
         """Hold the lock of a source, and delete what a killed process left of its copy.
 
         The lock is required for staging and removing, and the system releases it when the process
-        ends. A thread can hold it only once.
-
-        Args:
-            key: Key of the source.
-            patient: Whether to wait for the lock. If False and another process holds the lock, the
-                block runs without it.
+        ends. If another process holds it, a message says after a moment why nothing happens.
         """
-        path = self.folder / f".{key}.lock"
-        mine = path, os.getpid(), threading.get_ident()
-        _release(mine)  # in case an interrupted call of this thread still holds it
-        handle = _handles[mine] = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = self._lock(key)
         try:
-            if _lock(handle) or (patient and _wait_for_lock(handle, path)):
-                os.ftruncate(handle, 0)
-                with suppress(OSError):  # a full disk
-                    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
-                delete(unfinished(self.folder, key))
+            try:
+                lock.acquire(timeout=_QUIET_S)
+            except Timeout:
+                print("Waiting for another process that stages the same data.", flush=True)
+                lock.acquire()
+            delete(unfinished(self.folder, key))
             yield
         finally:
-            _release(mine)
+            lock.release(force=True)
 
     def sweep(self) -> None:
         """Delete what killed processes left. Copies in progress are protected by their locks."""
         for path in self.folder.glob(".*.unfinished"):
-            with self.locked(path.name.split(".")[1], patient=False):
-                pass
+            lock = self._lock(path.name.split(".")[1])
+            try:
+                lock.acquire(timeout=0)
+                delete(path)
+            except Timeout:
+                continue
+            finally:
+                lock.release(force=True)
+
+    def _lock(self, key: str) -> FileLock:
+        # If an interrupt skips the release, a notebook may keep the frame with the lock in its
+        # traceback. The next call gets the same lock, and releases it.
+        return FileLock(self.folder / f".{key}.lock", is_singleton=True)
 
     def require_free_space(self, name: str, files: Files) -> None:
         """Check that the files fit into the folder, and into memory if the folder is in memory.
@@ -252,7 +244,7 @@ class StagingDir:
         free_memory = known(memory_free) if self.in_memory else None
         if free_memory is not None:
             limits.append(("the memory of this machine or container", free_memory, memory() // 10))
-        hint = container_hint(space.total) if self.in_memory else ""
+        hint = _CONTAINER_HINT if self.in_memory and space.total == _CONTAINER_SHM else ""
         for where, free, kept in limits:
             if free - kept < needed:
                 raise KeepfedError(
@@ -279,12 +271,9 @@ def find_staging_dir(to: str | os.PathLike[str] | None = None) -> StagingDir:
         if not stat.S_ISDIR(status.st_mode) or not own:
             raise KeepfedError(f"{folder} belongs to another user. To fix this, {_ELSEWHERE}.")
         folder.chmod(0o700)
-    except PermissionError:
-        raise KeepfedError(
-            f"Writing to {root} is not allowed. To fix this, {_ELSEWHERE}."
-        ) from None
-    except (FileExistsError, NotADirectoryError):
-        raise KeepfedError(f"{root} is a file, not a folder. To fix this, {_ELSEWHERE}.") from None
+    except OSError as error:
+        error.filename = str(root)
+        raise KeepfedError(sentence(error, elsewhere=_ELSEWHERE)) from None
     return StagingDir(folder, SHM in folder.resolve().parents)
 
 
@@ -294,44 +283,3 @@ def _folder(to: str | os.PathLike[str] | None) -> Path:
     usual = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
     root = usual if to is None else Path(to).expanduser().absolute()
     return root / f"keepfed-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
-
-
-# Open lock files, by path, process and thread. They are stored here because an interrupt can skip
-# the code that releases a lock, and a notebook keeps the frame of that code in its traceback.
-_handles: dict[tuple[Path, int, int], int] = {}
-
-
-def _lock(handle: int) -> bool:
-    """Acquire the lock if it is free, and return whether it was."""
-    with suppress(BlockingIOError, PermissionError):
-        if sys.platform == "win32":
-            os.lseek(
-                handle, 2**30, os.SEEK_SET
-            )  # lock a byte behind the text, which other processes read
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-            os.lseek(handle, 0, os.SEEK_SET)
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _wait_for_lock(handle: int, path: Path) -> bool:
-    """Wait until the lock is free. After a moment, print which process holds it."""
-    begun, is_said = time.monotonic(), False
-    while not _lock(handle):
-        if not is_said and time.monotonic() - begun > _QUIET_S:
-            is_said = True
-            who = path.read_text(encoding="utf-8")
-            print(f"Waiting for another process that stages the same data ({who}).", flush=True)
-        time.sleep(0.02)
-    return True
-
-
-def _release(mine: tuple[Path, int, int]) -> None:
-    if (handle := _handles.get(mine)) is not None:
-        if sys.platform != "win32":
-            fcntl.flock(
-                handle, fcntl.LOCK_UN
-            )  # releases it even if a forked process has the file open
-        os.close(_handles.pop(mine))

@@ -14,7 +14,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,12 @@ class StagedCopy:
     @property
     def in_use(self) -> bool:
         """Whether a process uses the copy. On Windows always False, but removing it fails."""
-        if fcntl is None:
-            return False
-        with suppress(FileNotFoundError), (self.folder / _SEAL).open("r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+        try:
+            with (self.folder / _SEAL).open("r+b") as file:
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, FileNotFoundError) as error:
+            return isinstance(error, BlockingIOError)
         return False
 
     @property

@@ -83,24 +83,22 @@ class Source:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        at = self.identity
+        """Turn errors of the storage into readable ones."""
+        at, silent = self.identity, "" if self.fs is None else ", or its server does not answer"
         try:
             yield
+        except KeepfedError:
+            raise
         except FileNotFoundError:
-            silent = "" if self.fs is None else ", or its server does not answer"
-            raise KeepfedError(
-                f"{at} does not exist{silent}. Check the path, then stage again."
-            ) from None
+            problem = f"{at} does not exist{silent}. Check the path, then stage again."
+            raise KeepfedError(problem) from None
         except PermissionError:
             raise KeepfedError(
                 f"Reading {at} is not allowed. Ask its owner for permission, or use another copy."
             ) from None
-        except Exception as error:
+        except Exception as error:  # each storage has its own, for example S3 without credentials
             if self.fs is None and isinstance(error, OSError):
                 raise KeepfedError(sentence(error)) from error
-            if self.fs is None or isinstance(error, KeepfedError):
-                raise
-            # each storage has its own exceptions, for example S3 without credentials
             raise KeepfedError(
                 f"{at} cannot be read ({type(error).__name__}: {error}). Check the network and "
                 "your credentials for this storage, then stage again."
