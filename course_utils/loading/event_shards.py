@@ -66,13 +66,8 @@ class EventShards(ShardedStream[Sample, range]):
                 f"{len(self.events):,} shards."
             )
         edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
-        super().__init__(
-            [range(*pair) for pair in pairwise(edges)],
-            shuffle_shards=shuffle_shards,
-            buffer=buffer,
-            seed=seed,
-            slot=slot,
-        )
+        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
+        super().__init__([range(*pair) for pair in pairwise(edges)], slot=slot, **order)
         self.interleave, self.chunk = interleave, chunk
 
     def read(self, shards: Sequence[range]) -> Iterator[Sample]:

@@ -128,10 +128,8 @@ def co_occurrence_matrix(
     block_of = np.repeat(np.arange(blocks), sizes)
     met = np.zeros((blocks, blocks))
     for batch in batches:
-        from_block = np.bincount(block_of[batch], minlength=blocks)
-        met += np.outer(from_block, from_block) - np.diag(
-            from_block
-        )  # no pair of a sample with itself
+        counts = np.bincount(block_of[batch], minlength=blocks)
+        met += np.outer(counts, counts) - np.diag(counts)  # no pair of a sample with itself
     possible = np.outer(sizes, sizes) - np.diag(sizes)
     co_occurrence: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
     return co_occurrence

@@ -50,17 +50,17 @@ class Recording:
 
 def recordings(folder: Path | None = None) -> list[Recording]:
     """Return the recordings that `tests/gpu/run.py` wrote to a folder, sorted by name."""
-    found = []
+    recorded = []
     for path in sorted((folder or shipped("notebooks/recordings")).glob(f"*{MEASURED}")):
         emulated = load_chrome(path.with_name(path.name.removesuffix(MEASURED) + EMULATED))
         about = json.loads(path.read_text("utf-8"))["otherData"]
-        found.append(Recording(about, load_chrome(path), emulated))
-    return found
+        recorded.append(Recording(about, load_chrome(path), emulated))
+    return recorded
 
 
-def listing(found: Sequence[Recording]) -> str:
+def listing(recorded: Sequence[Recording]) -> str:
     """Return one line per recording, or instructions if there are none."""
-    return "\n".join(map(str, found)) or (
+    return "\n".join(map(str, recorded)) or (
         "This version contains no recording of a real GPU. Run `make gpu-check` on a machine with "
         "a GPU to create some."
     )

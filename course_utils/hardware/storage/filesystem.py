@@ -144,9 +144,9 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         local = self._local(name)
         self.device.look_up(opening=False)
         if local.is_dir():
-            found = sorted(local.iterdir())
+            children = sorted(local.iterdir())
             prefix = f"{name}/" if name else ""
-            entries = [_entry(prefix + at.name, at.stat()) for at in found]
+            entries = [_entry(prefix + at.name, at.stat()) for at in children]
         else:
             entries = [_entry(name, local.stat())]
         return entries if detail else [entry["name"] for entry in entries]
@@ -165,14 +165,14 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         """Return ranges of files. A vector read gets many ranges of a file with one request."""
         if (most := self.preset.ranges) == 1:
             return list(super().cat_ranges(paths, starts, ends, *args, **kwargs))
-        found: list[bytes] = []
+        contents: list[bytes] = []
         for path, some in groupby(zip(paths, starts, ends, strict=True), itemgetter(0)):
             if path not in self._handles:
                 self._handles[path] = self.open(path)
             ranges = [(start, end) for _, start, end in some]
             for first in range(0, len(ranges), most):
-                found += self._handles[path].fetch_ranges(ranges[first : first + most])
-        return found
+                contents += self._handles[path].fetch_ranges(ranges[first : first + most])
+        return contents
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> SlowFile:
         if mode != "rb":
@@ -232,13 +232,13 @@ class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
             self._file, start, start + length, size=self.size, in_hand=self._in_hand
         )
         self._in_hand = (start + length - 1) // BLOCK
-        found = []
+        contents = []
         with self._local.open("rb") as file:
             for (start, _), length in zip(ranges, lengths, strict=True):
                 file.seek(start)
-                found.append(file.read(length))
+                contents.append(file.read(length))
         device.wait(done)
-        return found
+        return contents
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         (data,) = self.fetch_ranges([(start, end)])

@@ -168,7 +168,7 @@ class Events(Dataset[Sample]):
             if half := len(wanted) // 2:  # bisect, so that the error names the damaged event
                 return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
             raise self._cannot_be_read(wanted[0], self.path_of(wanted[0]), error) from error
-        return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
+        return [self._sample(*event) for event in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
         labels = self.labels
@@ -211,15 +211,15 @@ class RowEvents(Events):
         return offsets
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        found = {}
+        pulses = {}
         with stage("read"):
             for run in neighbours(indices, self.offsets, self.max_gap):
                 first = self.offsets[run[0]]
                 rows = self._rows(first, self.offsets[run[-1] + 1])
                 for index in run:
                     start, stop = self.offsets[index : index + 2] - first
-                    found[index] = rows[start:stop]
-            return [found[index].copy() for index in indices]
+                    pulses[index] = rows[start:stop]
+            return [pulses[index].copy() for index in indices]
 
 
 def neighbours(
@@ -249,5 +249,5 @@ class GroupEvents(Events):
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         places = {index: self._locate(index) for index in sorted(set(indices))}
         groups = {group: self._group(group) for group in sorted({g for g, _ in places.values()})}
-        found = {index: groups[group][row] for index, (group, row) in places.items()}
-        return [found[index].copy() for index in indices]
+        pulses = {index: groups[group][row] for index, (group, row) in places.items()}
+        return [pulses[index].copy() for index in indices]

@@ -124,11 +124,11 @@ class Parts:
     def __call__(self, events: EventArrays, path: Path) -> None:
         """Write the complete format into the new folder `path`."""
         path.mkdir()
-        found = []
+        results = []
         for number, (block, _) in enumerate(events.blocks(self.title, self.size)):
-            found.append(self.write(events, block, path / self.name(number)))
+            results.append(self.write(events, block, path / self.name(number)))
         if self.finish:
-            self.finish(path, found)
+            self.finish(path, results)
 
 
 def write_npy(events: EventArrays, path: Path) -> None:

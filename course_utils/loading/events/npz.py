@@ -27,13 +27,13 @@ class NpzEvents(Events):
         return f"{self.path}/{npz_name(index)}"
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        found = []
+        pulses = []
         for index in indices:
             with stage("read"), open_file(self.path_of(index), self.fs) as file:
                 content = file.read()  # one request; np.load(path) would send several small ones
             with stage("decode"), np.load(BytesIO(content)) as arrays:
-                found.append(arrays["pulses"])
-        return found
+                pulses.append(arrays["pulses"])
+        return pulses
 
 
 def npz_name(index: int) -> str:

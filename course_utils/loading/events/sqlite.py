@@ -82,13 +82,13 @@ class SqliteEvents(Events):
             "WHERE event_row IN (SELECT value FROM json_each(?)) ORDER BY event_row, rowid"
         )
         with stage("read"):
-            found = self.file.execute(query, (json.dumps(indices),)).fetchall()
+            rows = self.file.execute(query, (json.dumps(indices),)).fetchall()
         with stage("decode"):
-            table = np.array(found, np.float64).reshape(-1, 1 + len(PULSE))
+            table = np.array(rows, np.float64).reshape(-1, 1 + len(PULSE))
             first = np.searchsorted(table[:, 0], indices, "left")
             last = np.searchsorted(table[:, 0], indices, "right")
             pulses = table[:, 1:].astype(np.float32)
-            return [pulses[slice(*rows)].copy() for rows in zip(first, last, strict=True)]
+            return [pulses[slice(*edges)].copy() for edges in zip(first, last, strict=True)]
 
 
 def write_sqlite(events: EventArrays, path: Path) -> None:

@@ -71,7 +71,7 @@ class TarEvents(Events):
         return f"{self.path}/{shard_name(self.shard[index])}"
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        found: dict[int, Pulses] = {}
+        pulses: dict[int, Pulses] = {}
         for shard, group in groupby(sorted(set(indices)), self.shard.__getitem__):
             for run in neighbours(list(group), self.first, self.max_gap):
                 start, stop = self.first[run[0]], self.first[run[-1]] + self.size[run[-1]]
@@ -80,8 +80,8 @@ class TarEvents(Events):
                 with stage("decode"):
                     for index in run:
                         member = content[self.first[index] - start :][: self.size[index]]
-                        found[index] = np.load(BytesIO(member))
-        return [found[index].copy() for index in indices]
+                        pulses[index] = np.load(BytesIO(member))
+        return [pulses[index].copy() for index in indices]
 
 
 def _write_shard(events: EventArrays, block: slice, path: Path) -> list[tuple[int, int]]:
@@ -94,13 +94,13 @@ def _write_shard(events: EventArrays, block: slice, path: Path) -> list[tuple[in
             pulses = np.asarray(events[index])
             writer.write({"__key__": f"{index:06d}", "json": labels, "npy": pulses})
     with tarfile.open(path) as archive:
-        found = [member for member in archive if member.name.endswith(".npy")]
-    return [(member.offset_data, member.size) for member in found]
+        arrays = [member for member in archive if member.name.endswith(".npy")]
+    return [(member.offset_data, member.size) for member in arrays]
 
 
 def _write_index(path: Path, shards: list[list[tuple[int, int]]]) -> None:
     """Write index.npy, int64 (events, 3): shard, position of the .npy in it, size in bytes."""
-    places = [(shard, *place) for shard, found in enumerate(shards) for place in found]
+    places = [(shard, *place) for shard, members in enumerate(shards) for place in members]
     np.save(path / "index.npy", np.array(places, np.int64))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,23 +40,15 @@ class Augment:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip_share: float = 0.5
     spread: float = 0.3  # largest change of brightness and contrast
-    mean: tuple[float, ...] = IMAGENET_MEAN
-    std: tuple[float, ...] = IMAGENET_STD
 
     def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> AugmentParams:
         """Draw parameters for images of `shape` (batch, channels, height, width)."""
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
-        factors = [
-            between(torch.rand(batch, generator=generator, device="cpu"), low, high)
-            for _ in range(2)
-        ]
+        draws = partial(torch.rand, batch, generator=generator, device="cpu")
+        factors = [between(draws(), low, high) for _ in range(2)]
         windows = draw_windows(batch, size, self.scale, self.ratio, generator)
-        return AugmentParams(
-            windows,
-            torch.rand(batch, generator=generator, device="cpu") < self.flip_share,
-            *factors,
-        )
+        return AugmentParams(windows, draws() < self.flip_share, *factors)
 
     def __call__(self, images: Tensor, draws: AugmentParams | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
@@ -69,7 +61,7 @@ class Augment:
             ValueError: If `images` is not a uint8 batch with three colour channels.
         """
         draws = draws or self.draw(_checked(images).shape).to(images.device)
-        return normalise(self.visible(images, draws), self.mean, self.std)
+        return normalise(self.visible(images, draws))
 
     def visible(self, images: Tensor, draws: AugmentParams) -> Tensor:
         """Return the augmented images before normalisation: values in 0..1, for display."""
@@ -104,7 +96,7 @@ def per_sample(augment: Augment) -> Any:
             v2.RandomHorizontalFlip(augment.flip_share),
             v2.ColorJitter(augment.spread, augment.spread),
             v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize(list(augment.mean), list(augment.std)),
+            v2.Normalize(list(IMAGENET_MEAN), list(IMAGENET_STD)),
         ]
     )
 
@@ -212,11 +204,10 @@ def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     return torch.lerp(mean, bright, _per_sample(contrast)).clamp(0, 1)
 
 
-def normalise(
-    images: Tensor, mean: tuple[float, ...] = IMAGENET_MEAN, std: tuple[float, ...] = IMAGENET_STD
-) -> Tensor:
-    """Subtract the mean of each channel and divide by its standard deviation."""
-    return (images - _constant(mean, images.device)) / _constant(std, images.device)
+def normalise(images: Tensor) -> Tensor:
+    """Subtract ImageNet's mean of each channel, and divide by its standard deviation."""
+    mean, std = (_constant(values, images.device) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return (images - mean) / std
 
 
 @lru_cache(maxsize=64)
