@@ -5,13 +5,12 @@ own Jupyter is neither read nor changed.
 """
 
 import contextlib
-import errno
+import json
 import os
 import platform
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,7 +24,6 @@ from course_utils.errors import CourseError
 from keepfed.files import replace_file
 
 _START_UP_S = 120.0
-_TRIES = 3  # number of starts, because other users may take the port
 # A company proxy cannot reach this machine, so do not use one.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _KEPT = {
@@ -71,26 +69,24 @@ def serve(
         options: Further options of `jupyter lab`.
 
     Raises:
-        CourseError: If the address or the port is not available, or JupyterLab does not start.
+        CourseError: If JupyterLab does not start, for example because the port is not available.
     """
     token, ip = secrets.token_hex(16), "0.0.0.0" if ip in ("", "*") else ip
     prepare(state, notebook)
-    log = state / "lab.log"
-    for tries_left in reversed(range(_TRIES if port is None else 1)):
-        chosen = _free_port(ip, port)
-        process = _start(root, notebook, state, chosen, ip, options, token)
-        base = _address(ip, chosen)
-        try:
-            if not _comes_up(f"{base}/api/status?token={token}", process):
-                # another user's server may have taken the port since then
-                if tries_left and process.poll() is not None and _port_was_taken(log):
-                    continue
-                raise CourseError(f"JupyterLab did not start. Read the end of {log}.")
-            _keep_private(state)  # JupyterLab has written the token
-            yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
-            return
-        finally:
-            _stop(f"{base}/api/shutdown?token={token}", process)
+    process, base = _start(root, notebook, state, port, ip, options, token), ""
+    try:
+        base = _wait_for_address(state, process, token)
+        if not base:
+            log = state / "lab.log"
+            *_, reason = ["empty.", *log.read_text("utf-8").splitlines()]
+            raise CourseError(
+                f"JupyterLab did not start. The last line of {log} is: {reason.strip()} "
+                "To choose another address, use `course lab --port` or `--ip`."
+            )
+        _keep_private(state)  # JupyterLab has written the token
+        yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
+    finally:
+        _stop(f"{base}/api/shutdown?token={token}" if base else "", process)
 
 
 def trust(notebooks: Iterable[Path], *, state: Path | None = None) -> None:
@@ -116,7 +112,7 @@ def _start(
     root: Path,
     notebook: str,
     state: Path,
-    port: int,
+    port: int | None,
     ip: str,
     options: Sequence[str],
     token: str,
@@ -139,8 +135,20 @@ def _start(
         )
 
 
-def _port_was_taken(log: Path) -> bool:
-    return b"is not available" in log.read_bytes()
+def _wait_for_address(state: Path, process: subprocess.Popen[bytes], token: str) -> str:
+    """Return the address that the server writes to a file, once it answers, or "" if it ends."""
+    give_up, file = (
+        time.monotonic() + _START_UP_S,
+        state / "runtime" / f"jpserver-{process.pid}.json",
+    )
+    while process.poll() is None and time.monotonic() < give_up:
+        with contextlib.suppress(OSError, ValueError):  # not written yet, or only in part
+            server = json.loads(file.read_text("utf-8"))
+            address = _address(server["hostname"], server["port"])
+            if _is_up(f"{address}/api/status?token={token}"):
+                return address
+        time.sleep(0.1)
+    return ""
 
 
 def running(state: Path, notebook: str) -> str | None:
@@ -177,14 +185,16 @@ def open_browser(url: str) -> bool:
         return False
 
 
-def _command(root: Path, notebook: str, *, port: int, ip: str, options: Sequence[str]) -> list[str]:
+def _command(
+    root: Path, notebook: str, *, port: int | None, ip: str, options: Sequence[str]
+) -> list[str]:
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     return [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", *as_root),
         f"--ServerApp.root_dir={root}",
         f"--ServerApp.ip={ip}",
-        f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0",
+        f"--ServerApp.port={8888 if port is None else port}",
+        f"--ServerApp.port_retries={99 if port is None else 0}",
         f"--ContentsManager.preferred_dir={notebook.rpartition('/')[0]}",
         f"--LabApp.default_url={_lab_path(notebook)}",
         "--LabApp.news_url=None",
@@ -204,33 +214,6 @@ def _address(ip: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _free_port(ip: str, wanted: int | None) -> int:
-    ports = [*range(8888, 8988), 0] if wanted is None else [wanted] * (0 <= wanted < 2**16)
-    for port in ports:
-        try:
-            family = socket.getaddrinfo(ip, None)[0][0]
-            with socket.create_server((ip, port), family=family) as probe:
-                return int(probe.getsockname()[1])
-        except OSError as error:
-            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-                raise CourseError(
-                    f"This machine has no address {ip}. Choose another one with `course lab --ip`."
-                ) from None
-    raise CourseError(
-        f"Port {wanted} is in use or not allowed. Choose another one with `course lab --port`."
-    )
-
-
-def _comes_up(status: str, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server answers; return False if it exits or takes too long."""
-    give_up = time.monotonic() + _START_UP_S
-    while process.poll() is None and time.monotonic() < give_up:
-        if _is_up(status):
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def _is_up(status: str) -> bool:
     try:
         _LOCAL.open(status, timeout=1).close()
@@ -241,7 +224,7 @@ def _is_up(status: str) -> bool:
 
 def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
     # On a shutdown request, the server also stops its kernels, and they stop their workers.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it has no address yet
         _LOCAL.open(urllib.request.Request(shutdown, method="POST"), timeout=5).close()
     try:
         process.wait(10)

@@ -60,9 +60,8 @@ def _leave(x: int) -> int:
     raise SystemExit(x)
 
 
-@pytest.mark.parametrize(
-    ("attempt", "status", "message"),
-    [
+def test_attempts_get_their_verdicts() -> None:
+    for attempt, status, message in (
         (_stub, "todo", "Write _stub: replace every `...`, then"),
         (..., "todo", "Write the answer"),
         (lambda x: 0, "todo", "Run this cell again"),
@@ -71,39 +70,32 @@ def _leave(x: int) -> int:
         (lambda x: x.size, "wrong", "Your code stopped: line"),
         (_leave, "wrong", "SystemExit: 2"),
         (lambda x: 2 * x, "right", "Doubled."),
-    ],
-)
-def test_attempt_gets_its_verdict(attempt: Any, status: str, message: str) -> None:
-    verdict = check("90.1", attempt)
-    assert (verdict.status, verdict.exercise, verdict.title) == (status, "90.1", "Double a number")
-    assert message in verdict.message
-
-
-def test_none_can_be_an_answer() -> None:
+    ):
+        verdict = check("90.1", attempt)
+        assert (verdict.status, verdict.title) == (status, "Double a number"), message
+        assert (verdict.exercise, message in verdict.message) == ("90.1", True), message
     exercise("90.3", title="Nothing")(lambda x: wrong("You gave None.", "Give a number."))
     assert check("90.3", None).message == "You gave None."
-
-
-def test_error_in_the_check_does_not_blame_the_learner() -> None:
     exercise("90.2", title="A number")(int)  # type: ignore[arg-type]
     verdict = check("90.2", "x")
     assert verdict.message.startswith("The check cannot use your answer: ValueError: invalid")
+    with pytest.raises(KeepfedError, match=r"no exercise '90.7'. Choose one of: 00.1, .*, 90.1"):
+        check("90.7", 1)
 
 
-@pytest.mark.parametrize("alarms", [hasattr(signal, "setitimer"), False])
-@pytest.mark.parametrize("catches", [False, True])
-def test_infinite_loop_is_stopped_and_named(
-    alarms: bool, catches: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not alarms:
-        monkeypatch.delattr(signal, "setitimer", raising=False)
-    monkeypatch.setattr("course_utils.teaching.exercise._AGAIN_S", 0.1)
-    verdict = check("90.1", _catch_all_errors if catches else _loop_for_ever)
-    assert verdict.status == "wrong"
-    assert f"of {'_catch_all_errors' if catches else '_loop_for_ever'}" in verdict.message
-    assert "TimeoutError: it took longer than 0.2 s" in verdict.message
-    if alarms:
-        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+def test_infinite_loop_is_stopped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AGAIN_S", 0.1)
+    for attempt in (_loop_for_ever, _catch_all_errors):
+        for with_signals in (hasattr(signal, "setitimer"), False):
+            with monkeypatch.context() as patch:
+                if not with_signals:
+                    patch.delattr(signal, "setitimer", raising=False)
+                verdict = check("90.1", attempt)
+            assert verdict.status == "wrong"
+            assert f"of {attempt.__name__}" in verdict.message
+            assert "TimeoutError: it took longer than 0.2 s" in verdict.message
+            if with_signals:
+                assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_probe_that_expects_an_error_is_stopped_too() -> None:
@@ -125,11 +117,6 @@ def test_interrupt_is_not_a_verdict() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         check("90.1", interrupted)
-
-
-def test_unknown_exercise_lists_the_existing_ones() -> None:
-    with pytest.raises(KeepfedError, match=r"no exercise '90.7'. Choose one of: 00.1, .*, 90.1"):
-        check("90.7", 1)
 
 
 def test_verdict_has_text_html_and_json() -> None:

@@ -13,50 +13,46 @@ GROW = "kept = []\nwhile True: kept.append(b'x' * 1_000_000)"
 BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
 
 
-@pytest.mark.parametrize(
-    ("program", "ending", "shown"),
-    [
+@pytest.mark.slow
+def test_result_and_output_are_reported() -> None:
+    for program, ending, shown in (
         (BOTH, "Finished normally", "<b>out\nerr"),
         ("x = 1\nx / 0", "Ended with an error (exit status 1)", 'File "demo.py", line 2'),
-        pytest.param(
-            *(KILL, "Killed by SIGKILL", ""),
-            marks=pytest.mark.skipif(sys.platform == "win32", reason="no signals there"),
-        ),
+        *([(KILL, "Killed by SIGKILL", "")] * (sys.platform != "win32")),
         (
             f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GROW!r}])",
-            *("Stopped, because it used more than 600 MB of memory", ""),
+            "Stopped, because it used more than 600 MB of memory",
+            "",
         ),
         ("print('x' * 50_000)\nprint('the end')", "Finished normally", "x\nthe end"),
-    ],
-    ids=lambda value: value.replace("\n", " ")[:24],
-)
-@pytest.mark.slow
-def test_result_and_output_are_reported(program: str, ending: str, shown: str) -> None:
-    demo = run_demo(program, memory_mb=600)
-    assert demo.ending == ending
-    assert demo.sentence.startswith(f"{ending}. It took ")
-    assert shown in demo.output
-    assert len(demo.output) < 21_000
-    assert ending in demo._repr_html_()
-    assert "<b>out" not in demo._repr_html_()
+    ):
+        demo = run_demo(program, memory_mb=600)
+        assert demo.ending == ending, program
+        assert demo.sentence.startswith(f"{ending}. It took ")
+        assert (shown in demo.output, len(demo.output) < 21_000) == (True, True), program
+        assert (ending in demo._repr_html_(), "<b>out" in demo._repr_html_()) == (True, False)
 
 
-@pytest.mark.parametrize("ending", ["while True: pass", "import os; os._exit(3)"])
-@pytest.mark.parametrize("fresh", [False, True])  # True: a new Python, without memory limit
 @pytest.mark.slow
-def test_limits_stop_the_program_and_all_descendants(ending: str, fresh: bool) -> None:
-    demo = run_demo(
-        f"""
-        import subprocess, sys
-        child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        print(child.pid, flush=True)
-        {ending}
-        """,
-        seconds=2,
-        memory_mb=math.inf if fresh else 2000,
-        fresh=fresh,
-    )
+def test_limits_stop_the_program_and_all_descendants() -> None:
     stopped = "Stopped after 2 s, because it was still running"
-    assert demo.ending == (stopped if "while" in ending else "Ended with an error (exit status 3)")
-    pid = int(demo.output.splitlines()[0])
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    for fresh, memory_mb, end, ending in (
+        (False, 2000, "while True: pass", stopped),
+        (True, math.inf, "while True: pass", stopped),  # a new Python, without memory limit
+        (False, 2000, "import os; os._exit(3)", "Ended with an error (exit status 3)"),
+    ):
+        demo = run_demo(
+            f"""
+            import subprocess, sys
+            child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            print(child.pid, flush=True)
+            {end}
+            """,
+            seconds=2,
+            memory_mb=memory_mb,
+            fresh=fresh,
+        )
+        assert demo.ending == ending
+        pid = int(demo.output.splitlines()[0])
+        zombie = psutil.STATUS_ZOMBIE
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == zombie

@@ -18,7 +18,7 @@ def answers(scratch: Path) -> Iterator[Path]:
     widgets.Widget.close_all()
 
 
-def kept(answers: Path, key: str = "90.1") -> Any:
+def kept(answers: Path, key: str) -> Any:
     return json.loads(answers.read_text("utf-8"))[key].get("predicted")
 
 
@@ -31,44 +31,30 @@ def status(form: widgets.VBox) -> str:
     return unescape(form.children[2].value)
 
 
-@pytest.mark.parametrize(
-    ("typed", "unit", "number"),
-    [
-        *[(" 0,5 ", "", 0.5), ("1,500", "", 1500), ("-2.5", "", -2.5), ("1e3", "", 1000)],
-        *[("0", "%", 0), ("40%", "%", 40), ("100 %", "%", 100), ("0", "ms", 0)],
-    ],
-)
-def test_numbers_are_read_in_common_notations(
-    answers: Path, typed: str, unit: str, number: float
-) -> None:
-    form = predict("90.1", "How much?", unit=unit)
-    assert "Not answered yet" in status(form)
-    field(form).value = typed
-    assert status(form).startswith("Saved: ")
-    assert kept(answers) == number
-
-
-NO_NUMBER = "{!r} is not a number. Enter a number, for example 40."
-
-
-@pytest.mark.parametrize(
-    ("typed", "unit", "sentence"),
-    [
-        ("-20", "%", "A share must be between 0 and 100 %."),
-        ("1,000,000,000 %", "%", "A share must be between 0 and 100 %."),
+def test_numbers_are_read_in_common_notations_and_others_are_rejected(answers: Path) -> None:
+    for number, (typed, unit, value) in enumerate(
         (
-            "-0.5 it/s",
-            "it/s",
-            "A number in it/s cannot be negative. Enter a number, for example 40.",
-        ),
-        *[(typed, "%", NO_NUMBER.format(typed)) for typed in ("much", "nan", "inf", "4 0 %")],
-    ],
-)
-def test_invalid_guess_is_rejected(answers: Path, typed: str, unit: str, sentence: str) -> None:
-    form = predict("90.1", "How much?", unit=unit)
-    field(form).value = typed
-    assert status(form) == sentence
-    assert kept(answers) is None
+            *((" 0,5 ", "", 0.5), ("1,500", "", 1500), ("-2.5", "", -2.5), ("1e3", "", 1000)),
+            *(("0", "%", 0), ("40%", "%", 40), ("100 %", "%", 100), ("0", "ms", 0)),
+        )
+    ):
+        form = predict(f"90.{number}", "How much?", unit=unit)
+        assert "Not answered yet" in status(form)
+        field(form).value = typed
+        assert status(form).startswith("Saved: ")
+        assert kept(answers, f"90.{number}") == value, typed
+    no_number = "{!r} is not a number. Enter a number, for example 40."
+    form, rate = predict("91.1", "How much?", unit="%"), predict("91.2", "How much?", unit="it/s")
+    for typed, sentence in (
+        ("-20", "A share must be between 0 and 100 %."),
+        ("1,000,000,000 %", "A share must be between 0 and 100 %."),
+        *((typed, no_number.format(typed)) for typed in ("much", "nan", "inf", "4 0 %")),
+    ):
+        field(form).value = typed
+        assert status(form) == sentence
+    field(rate).value = "-0.5 it/s"
+    said = "A number in it/s cannot be negative. Enter a number, for example 40."
+    assert (status(rate), kept(answers, "91.1"), kept(answers, "91.2")) == (said, None, None)
 
 
 def test_choice_is_stored_and_compared_as_text(answers: Path) -> None:
@@ -89,31 +75,21 @@ def test_stored_answer_is_shown_again_even_without_widgets() -> None:
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
-@pytest.mark.parametrize(
-    ("unit", "guess", "measured", "sentence"),
-    [
+def test_comparison_shows_a_ratio_and_bars_on_one_scale() -> None:
+    for unit, guess, measured, sentence in (
         ("%", 40, 80, "You predicted 40 %, and it is 80 %, 2 times more than you predicted."),
         ("%", 40, 42, "You predicted 40 %, and it is 42 %, which is close."),
         ("%", 40, 40, "You predicted 40 %, which is correct."),
         ("%", 0, 12, "You predicted 0 %, and it is 12 %."),
-        (
-            "times",
-            4,
-            1.001,
-            "You predicted 4 times, and it is 1 time, 4 times less than you predicted.",
-        ),
+        ("times", 4, 1.001, "You predicted 4 times, and it is 1 time, 4 times less than you pred"),
         ("ms", 1, 1.5, "You predicted 1 ms, and it is 1.5 ms, 1.5 times more than you predicted."),
         ("it/s", 1234, 1e5, "You predicted 1,234 it/s, and it is 100,000 it/s, 81 times more"),
-    ],
-)
-def test_comparison_shows_a_ratio_and_bars_on_one_scale(
-    unit: str, guess: float, measured: float, sentence: str
-) -> None:
-    field(predict("90.1", "How much?", unit=unit)).value = str(guess)
-    shown = reveal("90.1", measured)
-    assert repr(shown).startswith(sentence)
-    longest = max(guess, measured) if unit == "%" else 100  # the track ends at 100 %
-    assert f"width:{longest:.1f}%" in shown._repr_html_()
+    ):
+        field(predict("90.1", "How much?", unit=unit)).value = str(guess)
+        shown = reveal("90.1", measured)
+        assert repr(shown).startswith(sentence)
+        longest = max(guess, measured) if unit == "%" else 100  # the track ends at 100 %
+        assert f"width:{longest:.1f}%" in shown._repr_html_(), sentence
 
 
 def test_measurement_is_shown_without_a_guess_or_question_and_advice_once(
