@@ -50,24 +50,18 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     return {"counts": counts}
 
 
-def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 0) -> None:
-    """Write JPEGs whose sides differ by up to 15 %, like photographs taken by people.
+def cut_sizes(folder: Path, count: int, width: int, height: int) -> None:
+    """Write JPEGs of about `width` by `height` pixels into an empty folder, for benchmarks.
 
-    Images larger than a photograph of scikit-image continue it by mirroring, so they have as much
-    detail as a photograph of that size.
-
-    Args:
-        folder: Existing, empty folder for `00000.jpg` and the following files.
-        count: Number of images.
-        width: Average width in pixels.
-        height: Average height in pixels.
-        seed: Seed of crops and sizes.
+    Their sides differ by up to 15 %, like photographs taken by people. Images larger than a
+    photograph of scikit-image continue it by mirroring, so they have as much detail as a photograph
+    of that size.
     """
     names = [name for name, number in class_counts(count).items() for _ in range(number)]
     photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
 
     def cut(index: int) -> None:
-        rng = np.random.default_rng([seed, index])
+        rng = np.random.default_rng([0, index])
         sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
         across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
         whole = photographs[names[index]]
