@@ -156,8 +156,8 @@ def test_unread_loss_releases_its_batch_eventually(device):
     batch = gpu.pin(torch.zeros(10))
     losses = [gpu.step(gpu.upload(batch, non_blocking=True)) for _ in range(UNREAD_LOSSES + 1)]
     batch.fill_(1)
-    values = [loss.item() for loss in losses]
-    assert values == [expected(torch.zeros(10))] + UNREAD_LOSSES * [expected(torch.ones(10))]
+    zeros, ones = expected(torch.zeros(10)), expected(torch.ones(10))
+    assert [loss.item() for loss in losses] == [zeros] + UNREAD_LOSSES * [ones]
 
 
 def test_memory_is_counted_exactly(device):

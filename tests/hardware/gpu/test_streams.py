@@ -44,16 +44,6 @@ def test_small_pageable_copy_returns_but_pinned_gaps_block(device):
     assert clock.ms == pytest.approx(0.065 + 20 + 2 + 2)
 
 
-def test_copy_on_the_default_stream_waits_for_the_previous_step(device):
-    gpu, clock = device
-    first, second = gpu.pinned([megabytes(4), megabytes(4)])
-    with record(clock=clock) as trace:
-        gpu.step(gpu.upload(first, non_blocking=True))
-        gpu.step(gpu.upload(second, non_blocking=True))
-    assert times(trace, "copy") == [(0, 2), (22, 24)]
-    assert times(trace, "gpu") == [(2, 22), (24, 44)]
-
-
 def test_copy_on_a_separate_stream_overlaps_the_step(device):
     gpu, clock = device
     first, second, third = gpu.pinned([megabytes(4)] * 3)
@@ -93,14 +83,10 @@ def test_event_query_and_synchronize_of_all_streams(device):
     gpu.synchronize()
     assert clock.ms == 101
     assert done.query()
-
-
-def test_polling_advances_a_virtual_clock(device):
-    gpu, clock = device
-    gpu.step(gpu.upload(megabytes(1)), ms=1)
+    gpu.step(batch, ms=1)
     done = gpu.current_stream().record_event()
-    assert sum(1 for _ in islice(iter(done.query, True), 5_000)) == 1_000
-    assert clock.ms == 2
+    assert sum(1 for _ in islice(iter(done.query, True), 5_000)) == 1_000  # polling takes time
+    assert clock.ms == 102
 
 
 def test_current_stream_belongs_to_the_thread(device):

@@ -15,6 +15,8 @@ import webdataset
 
 from course_utils.loading.events import EventArrays
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def events(all_formats: Path) -> EventArrays:
