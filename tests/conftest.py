@@ -54,9 +54,7 @@ def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def record_seconds(
-    record_property: Callable[[str, object], None],
-) -> Callable[[str, float], None]:
+def record_seconds(record_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
     """Return a function that records CPU seconds by name for the summary."""
     title = "CPU seconds per notebook, size S"
     return lambda name, seconds: record_property(title, f"{seconds:7.1f}  {name}")

@@ -114,9 +114,7 @@ def record_retry(
 
 
 @pytest.fixture
-def retry(
-    record_retry: Callable[[], None],
-) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
+def retry(record_retry: Callable[[], None]) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
     """Return a function that calls `attempt`, and once more if the result is not `good`."""
 
     def run(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:

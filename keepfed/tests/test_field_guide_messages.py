@@ -6,9 +6,7 @@ from pathlib import Path
 from keepfed.field_guide import entries, explain, look_up, not_known
 from keepfed.field_guide.elsewhere import ELSEWHERE
 
-MESSAGES = tomllib.loads(
-    Path(__file__).with_name("field_guide_messages.toml").read_text("utf-8"),
-)
+MESSAGES = tomllib.loads(Path(__file__).with_name("field_guide_messages.toml").read_text("utf-8"))
 OTHER = """
 Traceback (most recent call last):
   File "train.py", line 57, in step

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from playwright.sync_api import BrowserContext, Page, Request, expect
+
+from tests.fixtures import FULL
 
 FIRST = "work/00_start_here.ipynb"
 SHOTS = Path(__file__).parent / "shots"
@@ -73,6 +76,15 @@ class LabPage(GuardedPage):
         """Close the window and end its kernels, so that they do not slow down the next test."""
         self.end_kernels()
         super().close()
+
+    def run_cells(self, root: Path, name: str, *cells: str) -> None:
+        """Write a notebook into the server's root, open it, run it, and check for no errors."""
+        notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, root / "work" / f"{name}.ipynb")
+        self.open(f"work/{name}.ipynb")
+        self.run_all()
+        assert self.errors() == []
 
     def open(self, notebook: str) -> None:
         """Open only this notebook in the window, by its path below the server's root."""
@@ -158,12 +170,14 @@ class LabPage(GuardedPage):
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def shoot(self, name: str) -> Path:
-        """Save a screenshot of the complete notebook."""
+        """Save a screenshot of the complete notebook, which nobody looks at after a short run."""
+        shot = SHOTS / f"{name}.png"
+        if not FULL:
+            return shot
         height = self.page.evaluate(_TOP)
         self.page.set_viewport_size({"width": 1400, "height": min(_TALLEST, height + 60)})
         self.page.evaluate(_TOP)
         SHOTS.mkdir(exist_ok=True)
-        shot = SHOTS / f"{name}.png"
         self.page.screenshot(path=shot)
         self.page.set_viewport_size({"width": 1400, "height": 1000})
         return shot

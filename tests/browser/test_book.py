@@ -21,9 +21,9 @@ MB = 1e6
 _WIDTHS = """[document.scrollingElement, ...document.querySelectorAll(".bd-article pre")].map(
     block => block.scrollWidth - block.clientWidth)"""
 SOURCE = HERE / "source"
-POSTED = tomllib.loads(
-    (REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8"),
-)["posted"]
+POSTED = tomllib.loads((REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8"))[
+    "posted"
+]
 
 
 @pytest.fixture(scope="module")

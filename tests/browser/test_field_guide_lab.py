@@ -1,6 +1,5 @@
 """The search box of the field guide in a real JupyterLab."""
 
-import nbformat
 import pytest
 from playwright.sync_api import expect
 
@@ -9,11 +8,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 def test_log_is_looked_up_and_entry_run_by_keyboard(lab_root, lab_page):
     source = "from course_utils.stories.field_guide import Search\nSearch()"
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, lab_root / "work" / "guide.ipynb")
-    lab_page.open("work/guide.ipynb")
-    lab_page.run_all()
+    lab_page.run_cells(lab_root, "guide", source)
     page = lab_page.page
     box = page.get_by_role("textbox", name="Message:")
     box.fill("Traceback:\nRuntimeError: stack expects each tensor to be\n  equal size, but got [3]")

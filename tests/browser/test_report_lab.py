@@ -1,22 +1,16 @@
 """The report of the capstone in a real JupyterLab: keyboard input, kept after a restart."""
 
-import nbformat
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 CELLS = ["from course_utils.stories.capstone.report import write_report", "write_report()"]
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
 def test_typed_report_survives_a_restart(lab_root, lab_page):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, lab_root / "work" / "report.ipynb")
-    lab_page.open("work/report.ipynb")
-    lab_page.run_all()
-    assert lab_page.errors() == []
+    lab_page.run_cells(lab_root, "report", *CELLS)
     page = lab_page.page
     expect(page.get_by_text("Describe one change that you made.")).to_be_visible()
     page.get_by_label("Hypothesis 1").click()

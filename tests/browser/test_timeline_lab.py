@@ -1,6 +1,5 @@
 """The live widget in a real JupyterLab: it draws without the kernel, and sends its state."""
 
-import nbformat
 import pytest
 from playwright.sync_api import expect
 
@@ -29,12 +28,7 @@ def lab_page(chromium, lab_server):
 
 @pytest.fixture(scope="module")
 def opened(lab_root, lab_page):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, lab_root / "work" / "timeline.ipynb")
-    lab_page.open("work/timeline.ipynb")
-    lab_page.run_all()
-    assert lab_page.errors() == []
+    lab_page.run_cells(lab_root, "timeline", *CELLS)
     shown = lab_page.page.locator(".tl[data-view]")
     shown.wait_for()
     return shown
@@ -64,17 +58,10 @@ def test_switch_is_drawn_at_once_and_sent_to_the_kernel(lab_page, timeline):
 
 
 def test_timeline_follows_the_theme_of_jupyterlab(lab_page, timeline):
-    page = lab_page.page
     before = timeline.get_attribute("class")
-    page.evaluate(
-        "() => window.jupyterapp.commands.execute("
-        "'apputils:change-theme', {theme: 'JupyterLab Dark'})"
-    )
+    lab_page.set_dark(True)
     expect(timeline).to_have_class("tl dark")
-    page.evaluate(
-        "() => window.jupyterapp.commands.execute("
-        "'apputils:change-theme', {theme: 'JupyterLab Light'})"
-    )
+    lab_page.set_dark(False)
     expect(timeline).to_have_class(before)
 
 

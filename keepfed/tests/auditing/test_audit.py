@@ -170,10 +170,7 @@ def test_many_findings_of_one_kind_are_listed_once_with_one_advice() -> None:
     report = check([], findings)
     assert len(report.findings) == 30
     *listed, advice = str(report).splitlines()[1:]
-    assert listed == [
-        *(f"Fault: a{n} and b." for n in range(4)),
-        "and 26 more, which --json lists",
-    ]
+    assert listed == [*(f"Fault: a{n} and b." for n in range(4)), "and 26 more, which --json lists"]
     assert advice.startswith("  Change: split the dataset once")
 
 

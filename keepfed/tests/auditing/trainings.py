@@ -21,16 +21,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from tests.auditing.loaders import (
-    Mixed,
-    N,
-    OwnGenerator,
-    Repeats,
-    SameOrder,
-    Stream,
-    Table,
-    loader,
-)
+from tests.auditing.loaders import Mixed, N, OwnGenerator, Repeats, SameOrder, Stream, Table, loader
 
 Batches = Iterable[Any]
 

@@ -3,9 +3,7 @@ from pathlib import Path
 from docs.book.links import findings
 
 
-def test_links_must_lead_somewhere_and_nothing_is_loaded_from_outside(
-    tmp_path: Path,
-) -> None:
+def test_links_must_lead_somewhere_and_nothing_is_loaded_from_outside(tmp_path: Path) -> None:
     (tmp_path / "other.html").write_text('<h2 id="here">', "utf-8")
     good = '<a href="other.html#here"><a href="#top"><a href="https://docs.ray.io"><p id="top">'
     (tmp_path / "good.html").write_text(good, "utf-8")

@@ -35,22 +35,10 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
             {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
             "__getitem__ that takes the indices of a batch",
         ),
-        (
-            "CPU",
-            {"workers": 0, "batch_size": 1024, "has_getitems": True},
-            "precompute the samples",
-        ),
-        (
-            "CPU",
-            {"workers": 0, "batch_size": 1024, "kind": "stream"},
-            "precompute the samples",
-        ),
+        ("CPU", {"workers": 0, "batch_size": 1024, "has_getitems": True}, "precompute the samples"),
+        ("CPU", {"workers": 0, "batch_size": 1024, "kind": "stream"}, "precompute the samples"),
         ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
-        (
-            "CPU",
-            {"one_thread_gain": 3.0},
-            "2 workers x 1 thread compete.*=keepfed.loaders.workers",
-        ),
+        ("CPU", {"one_thread_gain": 3.0}, "2 workers x 1 thread compete.*=keepfed.loaders.workers"),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
         (IPC, {"workers": 4, "collate_s": 0.09}, "Collate: .*torch.stack"),
         (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "moving a batch.*one tensor per field"),
@@ -73,11 +61,7 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
         ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*why the slow samples are slow"),
         ("GPU-bound", {"together_s": 0.021}, "Bound by the step, leave.* 1.1 times.*leave the lo"),
         ("GPU-bound", {"together_s": 0.021, "has_device": True}, "^GPU-bound, leave the loader"),
-        (
-            "GPU-bound",
-            {"wait_s": 0.001},
-            "step, probably: .*other programs or the workers",
-        ),
+        ("GPU-bound", {"wait_s": 0.001}, "step, probably: .*other programs or the workers"),
     ):
         found = recommend(hungry(**changes), cause, [])
         assert re.search(says, f"{found.verdict} {found.change}"), cause

@@ -85,9 +85,7 @@ def test_child_processes_busy_during_the_step_are_not_loaders() -> None:
     assert estimate([], step, alone, run()).fetching.computing_s == pytest.approx(0.001)
 
 
-def test_limits_of_a_container_count(
-    emulate_cgroup: Callable[..., None],
-) -> None:
+def test_limits_of_a_container_count(emulate_cgroup: Callable[..., None]) -> None:
     emulate_cgroup(
         {"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"}
     )
@@ -122,9 +120,7 @@ def test_step_with_spans_is_divided_into_its_parts() -> None:
     assert (figures().step.compute_s, figures().step.host_s) == (None, 0)
 
 
-def test_step_has_a_device_only_if_it_used_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_step_has_a_device_only_if_it_used_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ACCELERATOR, "is_available", lambda: True)
     assert not figures().step.has_device
     assert figures(step=run(used_device=True)).step.has_device

@@ -81,9 +81,7 @@ class Accelerator:
         self.allocations += 1
 
 
-def test_copy_is_timed_only_if_the_step_used_the_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
     for module in (runs, batch_cost):
         monkeypatch.setattr(module, "ACCELERATOR", device)

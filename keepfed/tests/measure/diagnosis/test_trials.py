@@ -121,9 +121,7 @@ def test_whole_batches_are_advised_only_if_equal() -> None:
     assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
 
 
-def test_change_with_persistent_workers_keeps_its_kind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_change_with_persistent_workers_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "NOTICED", 0.0)
     whole, *_ = trial_of(loader(num_workers=1), kind="batches of samples", workers=1, epoch=50)
     assert (whole.change.kind, whole.change.arguments) == (
@@ -142,10 +140,7 @@ def test_change_with_persistent_workers_keeps_its_kind(
     ],
 )
 def test_trial_with_a_doubtful_gain_is_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-    doubtful: tuple[float, float],
-    step_cpu_s: float,
-    proofs: int,
+    monkeypatch: pytest.MonkeyPatch, doubtful: tuple[float, float], step_cpu_s: float, proofs: int
 ) -> None:
     proven = list[Proof]()
 
@@ -206,8 +201,3 @@ class OnlyHere(data.Numbers):
     def __getitem__(self, index: int) -> float:
         assert get_worker_info() is None
         return float(index)
-
-
-def test_prefetch_thread_is_tried_for_a_custom_loader() -> None:
-    (trial,) = trial_of([torch.zeros(8)] * 400, kind="no DataLoader")
-    assert trial.iteration_s > 0

@@ -12,7 +12,7 @@ import pytest
 
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.timing.ring_file import read_all
-from tests.measure.watch import endings, train
+from tests.measure.watch import endings
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,13 +45,3 @@ def test_watched_program_ends_as_if_it_were_not_watched(tmp_path: Path) -> None:
     seen = read_all(tmp_path)
     assert len(seen) == len(endings.ENDINGS) + 1  # one more for the fork inside a fork
     assert all(one.totals.iterations >= 2 for one in seen)  # os._exit loses unwritten iterations
-
-
-@pytest.mark.full
-def test_watched_torchrun_ends_like_unwatched_one(tmp_path: Path) -> None:
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launch, str(Path(train.__file__)), "0", "raise"]
-    runs = [_started(command, folder) for folder in (None, tmp_path)]
-    (plain, _), (watched, _) = (run.communicate(timeout=100) for run in runs)
-    assert sorted(watched.splitlines()) == sorted(plain.splitlines()) != []
-    assert [run.returncode for run in runs] == [1, 1]

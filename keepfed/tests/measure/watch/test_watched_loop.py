@@ -26,20 +26,6 @@ def test_watched_loop_gets_cause() -> None:
         assert found.recommendation is not None, made
 
 
-def test_small_samples_get_advice_to_read_batches() -> None:
-    for about, change in (
-        ({}, "give the dataset a __getitems__(indices)"),
-        ({"getitems": True}, "precompute the samples"),
-        ({"batch_size": None}, "precompute the samples"),
-        ({"takes": "stream"}, "precompute the samples"),
-        ({"batch_size": 2000}, "read each batch in one call: DataLoader(dataset, sampler="),
-    ):
-        quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
-        (found,) = loops([loop(**{**quick, "takes": "batches of samples", **about})])
-        assert found.recommendation is not None, about
-        assert found.recommendation.change.startswith(change), about
-
-
 def test_measurements_match_recorded_times() -> None:
     m = loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
     assert m is not None
@@ -60,10 +46,7 @@ def test_measurements_match_recorded_times() -> None:
 def test_sampled_short_fetches_are_weighted_by_count() -> None:
     slow = {number: 10.0 for number in range(100) if number % 5 < 2}  # both workers alternate
     one = loop(wait=9.0, fetch=1.0, slow=slow)
-    fetches, totals = (
-        {},
-        [0.0, 0.0],
-    )  # CPU ms of each worker, including 0.3 ms to send a batch
+    fetches, totals = ({}, [0.0, 0.0])  # CPU ms of each worker, including 0.3 ms to send a batch
     for number, fetch in one.fetches.items():
         long, read = number in slow, number % 16 == 4
         cpu, delay = (8.0, 1.0) if long else (0.5, 0.25)
