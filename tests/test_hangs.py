@@ -30,6 +30,7 @@ def test_runs():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="py-spy works without sudo only on Linux")
+@pytest.mark.full
 def test_hanging_test_shows_stacks_and_next_test_runs(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, "utf-8")
     run = subprocess.run(

@@ -140,6 +140,7 @@ def test_course_runs_from_its_wheel(installed: Path, tmp_path: Path) -> None:
     assert said.split() == ["right", "True", "True", "17"]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_users_of_one_installation_have_separate_homes(installed: Path, tmp_path: Path) -> None:
     before = sorted(installed.rglob("*"))

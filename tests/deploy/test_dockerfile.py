@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import pytest
 
 from course_utils import __version__
 from course_utils.paths import REPO
 from docs.publish import address
-from tests.deploy.hub import copy_sources
 
 DEPLOY = REPO / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 COMPOSE = (DEPLOY / "compose.yml").read_text("utf-8")
 CONFIG = (DEPLOY / "jupyterhub_config.py").read_text("utf-8")
 BINDER = (REPO / ".binder" / "Dockerfile").read_text("utf-8")
-PLACES = ("/opt/", "/src", "/learner")  # folders of the image that its steps write to
 
 
 @dataclass
@@ -111,59 +102,3 @@ def test_the_limits_are_those_of_the_memory_table() -> None:
     shm, memory = int(row[1]) / 1000, float(row[2])
     assert f"MEMORY, SHM = {memory} * GB + 0.1 * GB, {shm} * GB" in CONFIG
     assert memory + 0.1 < int(limit[1])
-
-
-@pytest.mark.full
-def test_each_step_of_the_image_runs(tmp_path: Path) -> None:
-    """Run them below `tmp_path`, with a fresh environment as the Python. Takes ten minutes."""
-    for place in PLACES:
-        Path(f"{tmp_path}{place}").mkdir(parents=True)
-    context = tmp_path / "context"
-    copy_sources(context)
-    for left_out in (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()[1:]:
-        shutil.rmtree(context / left_out, ignore_errors=True)
-    for kind, text in BUILD.steps:
-        if kind == "COPY":
-            copy(context, text.split()[:-1], tmp_path / "src")
-        elif kind == "RUN":
-            run(text, tmp_path, BUILD.variables(), cwd=tmp_path / "src")
-    shutil.rmtree(tmp_path / "src")
-    variables, home = FINAL.variables(), tmp_path / "learner"
-    for step in FINAL.of("RUN"):
-        assert step.startswith("useradd ")  # this machine gets no new user
-    for command in ("course data", "course hand-out work", "jupyterhub-singleuser --version"):
-        run(command, tmp_path, variables, cwd=home)
-    assert len(list(home.glob("work/*.ipynb"))) == len(list((REPO / "notebooks").glob("*.ipynb")))
-    assert not (home / "course" / "data").exists(), "data was made again"
-    assert "jupyter_server_config.json" in os.listdir(tmp_path / "opt" / "course" / "jupyter")
-    command, verb, *_ = json.loads(FINAL.of("CMD")[0])
-    run(f"{command} {verb} --help", tmp_path, variables, cwd=home)
-
-
-def copy(context: Path, sources: list[str], target: Path) -> None:
-    for source in sources:
-        if (context / source).is_dir():
-            shutil.copytree(context / source, target, dirs_exist_ok=True)
-        else:
-            shutil.copy(context / source, target)
-
-
-def run(command: str, root: Path, variables: dict[str, str], *, cwd: Path) -> None:
-    """Run a step with its folders below `root`, and without the variables of this session."""
-
-    def moved(text: str) -> str:
-        return re.sub(rf"(?<![\w.])({'|'.join(PLACES)})", rf"{root}\1", text)
-
-    session = os.environ.items()
-    kept = {name: text for name, text in session if name.startswith(("LANG", "PIP_", "TMP"))}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ours = {name: moved(text).replace("$PATH", path) for name, text in variables.items()}
-    done = subprocess.run(
-        ["sh", "-ec", moved(command)],
-        cwd=cwd,
-        env=kept | ours | {"HOME": str(root / "learner")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

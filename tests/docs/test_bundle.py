@@ -42,6 +42,7 @@ def test_course_lock_contains_torch_for_each_system() -> None:
         )
 
 
+@pytest.mark.full
 def test_wheelhouse_serves_other_systems_and_all_patch_releases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

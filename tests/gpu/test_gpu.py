@@ -35,22 +35,17 @@ def test_emulated_device_agrees_with_gpu(loop, gpu):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", CHECKS)
-def test_on_the_emulated_device(check):
-    gpu, _ = timed_accelerator("H200", step_ms=20, emulate=True)  # with a virtual clock
-    check(gpu)
-
-
-@pytest.fixture(scope="module")
-def figures():
-    """Return the figures of each probe on the emulated device by name."""
-    gpu, clock = timed_accelerator("H200", step_ms=20, emulate=True)
-    only_cuda = ("probe_anchors", "probe_launches")
-    return {p.__name__: p(gpu, clock) for p in PROBES if p.__name__ not in only_cuda}
+def test_checks_pass_on_the_emulated_device():
+    for check in CHECKS:
+        gpu, _ = timed_accelerator("H200", step_ms=20, emulate=True)  # with a virtual clock
+        check(gpu)
 
 
 @pytest.mark.slow
-def test_probes_measure_properties_of_emulated_device(figures):
+def test_probes_measure_properties_of_emulated_device():
+    gpu, clock = timed_accelerator("H200", step_ms=20, emulate=True)
+    only_cuda = ("probe_anchors", "probe_launches")
+    figures = {p.__name__: p(gpu, clock) for p in PROBES if p.__name__ not in only_cuda}
     assert figures["probe_bus"]["pinned"][64] == pytest.approx(56.3, rel=0.01)
     held = figures["probe_small_copies"]
     assert [held[f"{kb} KB"] > 40 for kb in (16, 64, 65, 1024)] == [False, False, True, True]
@@ -62,10 +57,10 @@ def test_probes_measure_properties_of_emulated_device(figures):
     assert figures["probe_waiting"].keys() == {"loss.item()", "synchronize()"}
 
 
-@pytest.mark.parametrize(("design", "right"), [(2, {0}), (3, range(1, 6)), (4, {6})])
-def test_sanitizer_designs_match_notebook_09(design, right):
-    gpu, _ = timed_accelerator("H200", emulate=True)
-    assert gpu_races.right_batches(gpu, design) in right
+def test_sanitizer_designs_match_notebook_09():
+    for design, right in ((2, {0}), (3, range(1, 6)), (4, {6})):
+        gpu, _ = timed_accelerator("H200", emulate=True)
+        assert gpu_races.right_batches(gpu, design) in right, design
 
 
 @pytest.mark.slow

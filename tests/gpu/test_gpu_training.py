@@ -4,6 +4,7 @@ import gpu_training
 import numpy as np
 import pytest
 import torch
+from gpu_training import WAYS
 from PIL import Image
 
 from course_utils.hardware.gpu import get_accelerator
@@ -30,7 +31,9 @@ def images(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", gpu_training.WAYS)
+@pytest.mark.parametrize(
+    "way", [*(pytest.param(way, marks=pytest.mark.full) for way in WAYS[:-1]), WAYS[-1]]
+)
 @pytest.mark.filterwarnings("ignore:The batches are in pageable memory")
 def test_every_way_is_measured_on_both_devices(way, images, gpu):
     tiny = {"batch_size": 4, "workers": 1, "size": 32, "width": 4}

@@ -36,22 +36,22 @@ WORK_OF = {
 }
 
 
-@pytest.mark.parametrize("part", WORK_OF)
-@pytest.mark.parametrize("fails", [broken, missing])
-def test_part_continues_after_failures_and_reports_them(part, fails, monkeypatch, tmp_path):
-    if part == "notebooks":
-        pytest.importorskip("ipykernel")
-    module, name = WORK_OF[part]
-    monkeypatch.setattr(module, name, [fails, fails] if name.isupper() else fails)
-    options = ["--here", "--emulated", "--out", str(tmp_path), "--images", "nowhere", part]
-    failures = run.main(options)
-    found = json.loads((tmp_path / "notes" / f"{part}.json").read_text())["found"].values()
-    if fails is broken:
-        assert failures >= len(found) > 0
-        assert all("RuntimeError: CUDA error" in finding["failed"] for finding in found)
-    else:
-        assert failures == 0
-        assert all(finding["not run"] == "No module named 'PIL'" for finding in found)
+def test_parts_continue_after_failures_and_report_them(monkeypatch, tmp_path):
+    pytest.importorskip("ipykernel")
+    for part, (module, name) in WORK_OF.items():
+        for fails in (broken, missing) if part == "checks" else (broken,):
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, [fails, fails] if name.isupper() else fails)
+                options = ["--here", "--emulated", "--out", str(tmp_path), "--images", "nowhere"]
+                failures = run.main([*options, part])
+            notes = json.loads((tmp_path / "notes" / f"{part}.json").read_text())
+            found = notes["found"].values()
+            if fails is broken:
+                assert failures >= len(found) > 0, part
+                assert all("RuntimeError: CUDA error" in finding["failed"] for finding in found)
+            else:
+                assert failures == 0, part
+                assert all(one["not run"] == "No module named 'PIL'" for one in found)
 
 
 CHILD = """

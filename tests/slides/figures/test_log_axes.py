@@ -19,6 +19,7 @@ FIGURES = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_logarithmic_axes_are_labelled_and_have_no_bars() -> None:
     for deck, name in FIGURES:
