@@ -1,11 +1,11 @@
 """Measure and draw the time of an epoch from each place that can store data (notebook 07).
 
-draw_epoch_times({"page cache": epoch_s(folder), "emulated NFS": emulated_s(folder, "NFS")})
+print(warm_s(folder), emulated_s(folder, "NFS"))
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, MemmapEvents, NpzEvents
-from course_utils.stories.figures import dots, drawing
+from course_utils.stories.figures import drawing
 from keepfed.loaders.staging import stage_to_shm
 from keepfed.loaders.stream import batched
 
@@ -37,11 +37,6 @@ def warm_s(*folders: Path) -> list[float]:
     """Return the best of seven epochs from each folder in seconds, measured alternately."""
     each = [MemmapEvents(folder) for folder in folders]
     return list(np.min([[epoch_s(events) for events in each] for _ in range(7)], axis=0))
-
-
-def draw_epoch_times(seconds: Mapping[str, float]) -> Figure:
-    """Draw the time of an epoch from each place."""
-    return dots(seconds, "seconds for an epoch, loading only", "{:.2g} s".format)
 
 
 def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tuple[float, float]:

@@ -49,13 +49,31 @@ def worker_pids() -> list[int]:
 
 def hot_lines(pid: int, *, seconds: float = 2.0) -> ProcessLook:
     """Sample the current line of a worker 100 times per second, with `py-spy record`."""
+    program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
+    # py-spy accepts only integers
+    options = ["--duration", str(max(1, round(seconds))), "--idle", "--threads", "--format", "raw"]
     with tempfile.TemporaryDirectory(prefix="py-spy-") as folder:
-        file = Path(folder) / "samples.txt"
-        # py-spy accepts only integers
-        options = ["--duration", str(max(1, round(seconds))), "--idle", "--threads"]
-        options += ["--format", "raw", "--output", str(file)]
-        note = _py_spy(["record", "--pid", str(pid), *options])
-        shown = _recorded("py_spy_record.txt") if note else _hottest(file.read_text("utf-8"))
+        file = Path(folder, "samples.txt")
+        command = [
+            program or "py-spy",
+            "record",
+            "--pid",
+            str(pid),
+            *options,
+            "--output",
+            str(file),
+        ]
+        try:
+            subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=True)
+            note, shown = "", _hottest(file.read_text("utf-8"))
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = (getattr(error, "stderr", "") or type(error).__name__).strip().splitlines()[0]
+            note = (
+                f"This system does not let py-spy inspect another process ({reason}). The output "
+                f"below is a recording. In a terminal, `sudo py-spy record --pid {pid}` may show "
+                "yours."
+            )
+            shown = recording("py_spy_record.txt").read_text("utf-8").strip()
     return ProcessLook(
         f"py-spy record --pid {pid}",
         shown,
@@ -81,15 +99,20 @@ def cpu_use(*, seconds: float = 1.0) -> ProcessLook:
 
 def disk_use(*, seconds: float = 1.0) -> ProcessLook:
     """Show the bytes that this process and each worker read and wrote, as iotop does."""
-    tool, sees = "Disk use, as iotop shows it", "It shows requested and fetched bytes per process."
-    misses = "It does not show the time of each read, or bytes that are read through a memory map."
-    if not hasattr(psutil.Process, "io_counters") or not sys.platform.startswith("linux"):
+    if sys.platform.startswith("linux"):
+        moved, note = _of_each(_io, seconds), ""
+        rows = [who + "".join(f"{b / 1e6:9.2f} MB" for b in n) for who, n in moved.items()]
+        shown = "\n".join(["process      pid   asked for   from disk     written", *rows])
+    else:
         note = "Only Linux counts bytes per process (/proc/PID/io). This is a recording from Linux."
-        return ProcessLook(tool, _recorded("disk_use.txt"), sees, misses, note)
-    moved = _of_each(_io, seconds)
-    rows = [who + "".join(f"{b / 1e6:9.2f} MB" for b in counts) for who, counts in moved.items()]
-    title = "process      pid   asked for   from disk     written"
-    return ProcessLook(tool, "\n".join([title, *rows]), sees, misses)
+        shown = recording("disk_use.txt").read_text("utf-8").strip()
+    return ProcessLook(
+        "Disk use, as iotop shows it",
+        shown,
+        "It shows requested and fetched bytes per process.",
+        "It does not show the time of each read, or bytes that are read through a memory map.",
+        note,
+    )
 
 
 def _io(process: psutil.Process) -> Sequence[float]:
@@ -114,30 +137,6 @@ def _of_each(
         who: [b - a for a, b in zip(first[who], figures, strict=True)]
         for who, figures in then.items()
     }
-
-
-def _py_spy(arguments: list[str]) -> str:
-    """Run py-spy, and return a note for the recording if it failed, or an empty string."""
-    program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
-    command = [program or "py-spy", *arguments]
-    try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, timeout=_LONGEST_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = type(error).__name__
-    else:
-        if not run.returncode:
-            return ""
-        reason = (run.stderr.strip() or "no reason given").splitlines()[0]
-    return (
-        f"This system does not let py-spy inspect another process ({reason}). The output below is "
-        f"a recording. In a terminal, `sudo py-spy {' '.join(arguments[:3])}` may show yours."
-    )
-
-
-def _recorded(name: str) -> str:
-    return recording(name).read_text("utf-8").strip()
 
 
 def _hottest(raw: str) -> str:

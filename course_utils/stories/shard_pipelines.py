@@ -1,20 +1,8 @@
-"""A plot and example data sets of notebook 10."""
+"""Example data sets of notebook 10."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
-from course_utils.stories.figures import drawing, value_bars
 from keepfed.formatting import plural
-
-
-def plot_epochs(seconds: Mapping[str, float]) -> Figure:
-    """Return bars of the seconds that each epoch takes."""
-    with drawing(7, 1.4) as (figure, (panel,)):
-        value_bars(panel, seconds, "{:.3g} s".format)
-        panel.set(xlabel="seconds for an epoch, emulated S3")
-    return figure
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,23 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
         CourseError: If the process fails, or runs too long.
     """
     chosen = [SNIPPETS[name] for name in names]
-    codes = [code for one in chosen if not _missing(one) for code in (one.broken, one.fixed)]
-    said = dict(zip(codes, _all(codes, urls), strict=False))
+    missing = {
+        snippet.name: f"not run here: the course does not install {snippet.needs}"
+        for snippet in chosen
+        if snippet.needs and not importlib.util.find_spec(snippet.needs)
+    }
+    run = [snippet for snippet in chosen if snippet.name not in missing]
+    codes = [code for snippet in run for code in (snippet.broken, snippet.fixed)]
+    # they share a process, so that torch is imported only once
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        program = _PROGRAM.format(home=home, codes=codes, urls=list(urls), end=_END)
+        demo = run_demo(program, seconds=120)
+    said = [text.strip() for text in demo.output.split(_END.strip())]
+    if demo.returncode or len(said) <= len(codes):  # one end mark follows each output
+        raise CourseError(f"The snippets did not finish. Run the cell again.\n{demo}")
+    outputs = dict(zip(codes, said, strict=False))
     return Pairs(
-        Pair(one, *(_missing(one) or said[code] for code in (one.broken, one.fixed)))
+        Pair(one, *(missing.get(one.name) or outputs[code] for code in (one.broken, one.fixed)))
         for one in chosen
     )
 
@@ -131,17 +144,6 @@ def outcome(code: str, urls: Sequence[str]) -> str:
     return said.getvalue().replace(folder + os.sep, "").strip()
 
 
-def _all(codes: Sequence[str], urls: Sequence[str]) -> list[str]:
-    """Return all outputs. The snippets share a process, so that torch is imported only once."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        program = _PROGRAM.format(home=home, codes=codes, urls=list(urls), end=_END)
-        demo = run_demo(program, seconds=120)
-    said = [text.strip() for text in demo.output.split(_END.strip())]
-    if demo.returncode or len(said) <= len(codes):  # one end mark follows each output
-        raise CourseError(f"The snippets did not finish. Run the cell again.\n{demo}")
-    return said
-
-
 def _numbered(count: int) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(0)
     for number in range(count):
@@ -149,9 +151,3 @@ def _numbered(count: int) -> Iterator[dict[str, Any]]:
         with BytesIO() as file:
             Image.fromarray(pixels).save(file, "JPEG")
             yield {"__key__": f"{number:06d}", "jpg": file.getvalue(), "cls": number}
-
-
-def _missing(snippet: Snippet) -> str:
-    if not snippet.needs or importlib.util.find_spec(snippet.needs):
-        return ""
-    return f"not run here: the course does not install {snippet.needs}"

@@ -55,7 +55,8 @@ cu.ready("07")
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
 
 # %%
-from course_utils.stories.data_places import draw_epoch_times, emulated_s, warm_s
+from course_utils.stories.data_places import emulated_s, warm_s
+from course_utils.stories.figures import dots
 from keepfed.loaders.staging import stage_to_shm
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
@@ -64,7 +65,7 @@ warm, shm = warm_s(folder, staged.path)
 presets = "S3", "busy Lustre", "NFS", "laptop SSD"
 rungs = {f"emulated {name}": emulated_s(folder, name) + warm for name in presets}
 rungs |= {"page cache": warm, "/dev/shm": shm}
-draw_epoch_times(rungs)
+dots(rungs, "seconds for an epoch, loading only", "{:.2g} s".format)
 
 # %%
 cu.reveal("07a", warm / shm)

@@ -98,7 +98,7 @@ def from_files(fs):
 
 
 # %%
-from course_utils.stories.shard_pipelines import plot_epochs
+from course_utils.stories.figures import bars
 
 epochs = {
     "one file per event": seconds(events, "files", from_files),
@@ -106,7 +106,7 @@ epochs = {
         shards, "shards", lambda fs: stream_shards(shards, fs=fs, decode=decode_event)
     ),
 }
-plot_epochs(epochs)
+bars(epochs, "seconds for an epoch, emulated S3", "{:.3g} s".format)
 
 # %%
 cu.reveal("10a", epochs["one file per event"] / epochs["20 shards"])

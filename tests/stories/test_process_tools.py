@@ -35,7 +35,7 @@ def test_tools_show_cpu_disk_and_lines_of_workers() -> None:
 
 
 def forbidden(command: list[str], **_: object) -> Any:
-    return subprocess.CompletedProcess(command, 1, "", "Error: Permission Denied\nmore")
+    raise subprocess.CalledProcessError(1, command, stderr="Error: Permission Denied\nmore")
 
 
 def missing(*_: object, **__: object) -> None:

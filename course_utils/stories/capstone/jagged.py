@@ -48,16 +48,11 @@ def attend(attention: nn.MultiheadAttention, states: Tensor, batch: Ragged) -> T
     """Return the attention of each row to the rows of its own event, shape (rows, width)."""
     mixed = F.linear(states, attention.in_proj_weight, attention.in_proj_bias)
     mixed = mixed.view(len(states), 3, attention.num_heads, attention.head_dim)
-    if states.is_cuda:  # one kernel for variable lengths; it needs contiguous parts
-        parts = [part.contiguous() for part in mixed.unbind(1)]
-        query, key, value = (batch.nested(part).transpose(1, 2) for part in parts)
-        attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).values()
-    else:  # on a CPU, jagged tensors are slower than a call per event
-        found = []
-        for event in mixed.transpose(0, 2).tensor_split(batch.offsets[1:-1], 2):
-            query, key, value = event[:, :, None].unbind(1)
-            found.append(F.scaled_dot_product_attention(query, key, value))
-        attended = torch.cat(found, 2)[:, 0].transpose(0, 1)
+    found = []  # a call per event, because jagged tensors are slower on a CPU
+    for event in mixed.transpose(0, 2).tensor_split(batch.offsets[1:-1], 2):
+        query, key, value = event[:, :, None].unbind(1)
+        found.append(F.scaled_dot_product_attention(query, key, value))
+    attended = torch.cat(found, 2)[:, 0].transpose(0, 1)
     return cast(Tensor, attention.out_proj(attended.flatten(1)))
 
 

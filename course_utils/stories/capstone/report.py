@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ Change = dict[str, str]  # answer to each question
 
 def write_report() -> Form:
     """Return the form of the report with the answers so far. It saves every keystroke."""
-    changes = _load() or [_blank()]
+    changes = _load() or [dict.fromkeys(QUESTIONS, "")]
     status, rows, add = widgets.HTML(), widgets.VBox(), widgets.Button(description="Another change")
     add.tooltip = "Add four empty fields"
 
@@ -52,44 +51,40 @@ def write_report() -> Form:
         change[part] = typed["new"]
         keep()
 
+    def show(number: int, change: Change) -> None:
+        """Add four fields, with unique names for screen readers."""
+        fields = []
+        for part, question in QUESTIONS.items():
+            field = widgets.Textarea(
+                value=change[part],
+                description=f"{part.capitalize()} {number}",
+                placeholder=question,
+                rows=2,
+                style={"description_width": "8em"},
+                layout={"width": "auto"},
+            )
+            field.observe(partial(answer, change, part), "value")
+            fields.append(field)
+        rows.children += (widgets.VBox(fields, layout={"margin": "0 0 12px"}),)
+
     def another(_: object) -> None:
-        changes.append(_blank())
-        rows.children += (_fields(len(changes), changes[-1], answer),)
+        changes.append(dict.fromkeys(QUESTIONS, ""))
+        show(len(changes), changes[-1])
         keep()
 
-    rows.children = [_fields(number, change, answer) for number, change in enumerate(changes, 1)]
+    for number, change in enumerate(changes, 1):
+        show(number, change)
     add.on_click(another)
     status.value = card("plain", *_status(changes))
     if _written(changes):
         keep()  # adds the checks that were run since
-    form = Form([widgets.HTML(_checks()), rows, add, status])
+    latest = [f"{one.when[11:16]}, seed {one.seed}: {one}" for one in results()[-_SHOWN:]]
+    checks = card(
+        "plain", "Your latest checks", *(latest or ["There are none yet. Run the check above."])
+    )
+    form = Form([widgets.HTML(checks), rows, add, status])
     form.in_words = _page(changes)
     return form
-
-
-def _fields(number: int, change: Change, answer: Callable[..., None]) -> widgets.VBox:
-    """Return four fields with unique names for screen readers."""
-    fields = []
-    for part, question in QUESTIONS.items():
-        field = widgets.Textarea(
-            value=change[part],
-            description=f"{part.capitalize()} {number}",
-            placeholder=question,
-            rows=2,
-            style={"description_width": "8em"},
-            layout={"width": "auto"},
-        )
-        field.observe(partial(answer, change, part), "value")
-        fields.append(field)
-    return widgets.VBox(fields, layout={"margin": "0 0 12px"})
-
-
-def _checks() -> str:
-    """Return a card with the latest results, which the effect can quote."""
-    lines = [f"{one.when[11:16]}, seed {one.seed}: {one}" for one in results()[-_SHOWN:]]
-    return card(
-        "plain", "Your latest checks", *(lines or ["There are none yet. Run the check above."])
-    )
 
 
 def _status(changes: list[Change]) -> tuple[str, str, str]:
@@ -97,19 +92,21 @@ def _status(changes: list[Change]) -> tuple[str, str, str]:
     written = _written(changes)
     if not written:
         return "Report: empty", "Describe one change that you made.", ""
-    lacks = [lack for number, change in written for lack in _lacks(number, change)]
-    done = sum(not any(_lacks(number, change)) for number, change in written)
+    lacks = {number: _lack(number, change) for number, change in written}
+    done = sum(not lack for lack in lacks.values())
+    first = next(filter(None, lacks.values()), "Nothing is missing.")
     count = f"Report: {plural(len(written), 'change')}, {done} complete"
-    lack = lacks[0] if lacks else "Nothing is missing."
-    return count, lack, f"The report is saved next to this notebook. Hand in `{PAGE}`."
+    return count, first, f"The report is saved next to this notebook. Hand in `{PAGE}`."
 
 
-def _lacks(number: int, change: Change) -> Iterator[str]:
+def _lack(number: int, change: Change) -> str:
+    """Return what a change lacks first, or ""."""
     for part, question in QUESTIONS.items():
         if not change[part].strip():
-            yield f"{part.capitalize()} {number} is missing. {question}"
-        elif part in _MEASURED and not re.search(r"\d", change[part]):
-            yield f"{part.capitalize()} {number} contains no number. {question}"
+            return f"{part.capitalize()} {number} is missing. {question}"
+        if part in _MEASURED and not re.search(r"\d", change[part]):
+            return f"{part.capitalize()} {number} contains no number. {question}"
+    return ""
 
 
 def _written(changes: list[Change]) -> list[tuple[int, Change]]:
@@ -128,10 +125,6 @@ def _page(changes: list[Change]) -> str:
     checks = [f"- {one.when}, seed {one.seed}: {one}" for one in results()]
     lines += ["## Checks", "", *(checks or ["None yet."])]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _blank() -> Change:
-    return dict.fromkeys(QUESTIONS, "")
 
 
 def _load() -> list[Change]:
