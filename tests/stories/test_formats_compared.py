@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course_utils.hardware.machine import can_drop_cache
 from course_utils.loading.events import FORMATS, EventArrays
 from course_utils.stories.formats_compared import compare_codecs, compare_formats
 from course_utils.stories.formats_compared.compression import CODECS
 from course_utils.stories.formats_compared.formats import (
     AMPLIFICATION,
-    COLD,
     NAMES,
     PATTERNS,
     S3,
@@ -50,7 +48,7 @@ def table(folder: Path) -> FormatTable:
 def test_every_format_costs_as_much_as_its_read_unit(table: FormatTable, folder: Path) -> None:
     assert set(table.rows) == set(FORMATS) == set(table.names)
     assert set(FORMATS) == {*NAMES, *VARIANTS}
-    assert table.storages == [WARM, *([COLD] if can_drop_cache() else []), LUSTRE, S3]
+    assert table.storages == [WARM, LUSTRE, S3]
     for row in table.rows.values():
         assert set(row.costs) == {(at, how) for at in table.storages for how in PATTERNS}
         assert min(row.size, row.write_s, *(cost.seconds for cost in row.costs.values())) > 0
@@ -81,7 +79,6 @@ def test_tables_and_figure_show_all_formats_and_label_emulation(table: FormatTab
     seen, figure = table._repr_html_(), table.picture()
     assert all(seen.count(form.title) >= len(table.storages) for form in FORMATS.values())
     assert all(text in seen for text in (*table.storages, table.machine))
-    assert ("cold times are missing" in seen) != can_drop_cache()
     assert seen.count("<tr>") == len(table.storages) * (1 + len(FORMATS))
     figure.savefig(io.BytesIO(), format="png", dpi=40)
     assert [panel.get_title() for panel in figure.axes] == [WARM, LUSTRE, S3, AMPLIFICATION]

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
+from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -64,10 +64,6 @@ def hand_out(seed: int = 0, folder: str | Path = ".") -> Path:
     if seed < 0:
         raise CourseError(f"`seed` must be at least 0, but is {seed}.")
     path = Path(folder) / f"rescue_{seed}.py"
-    if not path.parent.is_dir():
-        raise CourseError(
-            f"The folder {path.parent} does not exist. Create it, or choose another folder."
-        )
     if not path.exists():
         try:
             replace_file(path, handed_out(seed))
@@ -123,11 +119,8 @@ def all_faults() -> list[Fault]:
 
 @cache
 def _texts() -> tuple[str, str]:
-    home = find_spec("course_utils.exercises.nb13")
-    if home is None or not home.submodule_search_locations:
-        raise CourseError("The exercises are not installed. Run `course check`.")
-    folder = Path(home.submodule_search_locations[0])
-    return tuple((folder / name).read_text("utf-8") for name in ("fixed.py", "faults.toml"))  # type: ignore[return-value]
+    folder = resources.files("course_utils.exercises") / "nb13"
+    return (folder / "fixed.py").read_text("utf-8"), (folder / "faults.toml").read_text("utf-8")
 
 
 def load(script: str | Path) -> ModuleType:

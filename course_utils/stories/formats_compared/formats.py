@@ -6,8 +6,8 @@
 
 The files are written into a temporary folder, so that writing is measured too. The time of emulated
 storage is computed without waiting (see hardware.storage.VirtualClock). All figures are for a file
-that is already open, because a worker opens it only once. They are for a cold cache, except in
-columns named "warm". For files with one event each, the figures include opening them.
+that is already open, because a worker opens it only once. Emulated storage has no page cache,
+and this disk is warm. For files with one event each, the figures include opening them.
 """
 
 import os
@@ -25,7 +25,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from course_utils.hardware.machine import can_drop_cache, drop_cache
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import (
     SlowFileSystem,
@@ -40,7 +39,7 @@ from keepfed.files import require_free_space
 from keepfed.formatting import duration
 
 PRESETS = ("busy Lustre", "S3")
-WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"
+WARM, S3 = "this disk, warm", "emulated S3"
 AMPLIFICATION = "bytes read per byte needed"
 NAMES = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 VARIANTS = ("npz-deflate", "hdf5-chunked", "hdf5-gzip", "hdf5-misfit", "parquet-zstd")
@@ -74,7 +73,6 @@ _NOTE = (
     "per byte of pulses. Both are counted without a page cache. A mapped npy file reads pages of "
     "4 KiB."
 )
-_NEVER_COLD = " This system cannot drop a file from its cache, so cold times are missing."
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class FormatTable:
 
     @property
     def storages(self) -> list[str]:
-        """The storages, this disk first; "cold" is missing if the cache cannot be dropped."""
+        """The storages, this disk first."""
         return list(dict.fromkeys(storage for storage, _ in self.rows["npy"].costs))
 
     def cost(self, name: str, storage: str, pattern: str) -> Cost:
@@ -130,7 +128,7 @@ class FormatTable:
 
     def picture(self) -> Figure:
         """Draw the time of each format relative to the best, and the amplification."""
-        names, titles = self.names, (WARM, *self.storages[-2:], AMPLIFICATION)
+        names, titles = self.names, (*self.storages, AMPLIFICATION)
         height, tall = range(len(names), 0, -1), 1.6 + 0.3 * len(names)
         with drawing(11.5, tall, columns=4, title=repr(self), sharey=True) as (figure, axes):
             for panel, title in zip(axes, titles, strict=True):
@@ -169,8 +167,7 @@ class FormatTable:
             f"{shown.table(head, self._cells(storage))}</details>"
             for storage in self.storages
         ]
-        note = _NOTE + _NEVER_COLD * (COLD not in self.storages)
-        return shown.page(repr(self), f'<details open="">{"<details>".join(tables)}', note)
+        return shown.page(repr(self), f'<details open="">{"<details>".join(tables)}', _NOTE)
 
     def _cells(self, storage: str) -> Iterator[list[str]]:
         """Yield 9 cells for each format: name, size, writing, two times and four counts."""
@@ -212,7 +209,7 @@ def compare_formats(
     read_labels(folder)  # raises a clear error if there are no events
     events = EventArrays.load(Path(folder))
     events = events.take(np.arange(len(events))[:: -(-len(events) // most)])
-    # next to the data, because a temporary folder is often in memory, which is never cold
+    # next to the data, because a temporary folder is often in memory
     data = Path(folder).absolute().parent
     beside = data if os.access(data, os.W_OK) else Path(gettempdir())
     names = [
@@ -267,11 +264,11 @@ class Reader:
         emulated = [slow_storage(self._folder, preset) for preset in PRESETS]
         for pattern in PATTERNS:
             chosen = list(draws(len(self._lengths), pattern))
-            # emulated times hardly vary, and a cold draw of 256 files takes a second to prepare
-            few = chosen if pattern == "one event" else chosen[:1]
-            counted = self._on(counting, few)
-            for storage, seconds in self._on_disk(chosen, few).items():
-                found[storage, pattern] = replace(counted, seconds=seconds)
+            few = chosen if pattern == "one event" else chosen[:1]  # emulated times hardly vary
+            dataset = self._opened()
+            _seconds(dataset, chosen[-1])  # warm up: imports and readahead
+            seconds = median(_seconds(dataset, draw) for draw in chosen)
+            found[WARM, pattern] = replace(self._on(counting, few), seconds=seconds)
             for fs in emulated:
                 found[f"emulated {fs.preset.name}", pattern] = self._on(fs, few)
         return found
@@ -280,20 +277,6 @@ class Reader:
         dataset = open_events(self._folder, self._name, fs=fs)
         dataset[0]
         return dataset
-
-    def _on_disk(self, chosen: list[Draw], few: list[Draw]) -> dict[str, float]:
-        dataset = self._opened()
-        _seconds(dataset, chosen[-1])  # warm up: imports and readahead
-        seconds = {WARM: median(_seconds(dataset, draw) for draw in chosen)}
-        if can_drop_cache():
-            seconds[COLD] = median(self._cold(draw) for draw in few)
-        return seconds
-
-    def _cold(self, draw: Draw) -> float:
-        dataset = self._opened()  # open again, as touched mapped pages cannot be dropped
-        for path in {dataset.path_of(index) for batch in draw for index in batch}:
-            drop_cache(path)
-        return _seconds(dataset, draw)
 
     def _on(self, fs: SlowFileSystem, chosen: Iterable[Draw]) -> Cost:
         clock, dataset = VirtualClock(fs), self._opened(fs)
