@@ -12,4 +12,4 @@ set -euo pipefail
 
 # one task per node, even if the job has more tasks; copying needs one core
 srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 \
-    python -m course_utils.command.cli stage "$@"
+    keepfed stage "$@"

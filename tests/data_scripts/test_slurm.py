@@ -67,7 +67,7 @@ def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subproce
 
 def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]:
     """Run a job whose programs only print how they were called."""
-    programs(at, python=ECHO, ray=ECHO)
+    programs(at, python=ECHO, ray=ECHO, keepfed=ECHO)
     job = start(script, *arguments, at=at, cores=cores)
     said, _ = job.communicate(timeout=60)
     assert job.returncode == 0, said
@@ -88,7 +88,7 @@ def test_scripts_are_valid_bash_and_start_each_program_as_often_as_they_say(
     said = told("stage.sh", "/lustre/my events", at=tmp_path)
     assert len(said) == 2
     for node, line in enumerate(said):
-        assert " stage /lustre/my events; rank   of ; " in line
+        assert line.startswith("keepfed stage /lustre/my events; rank   of ; ")
         assert f"node {node};" in line
     said = told("convert.sh", "/lustre/events-L", "npz", "tar", at=tmp_path, cores=2)
     assert len(said) == 2
