@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -168,10 +169,10 @@ def test_tokens_do_not_get_into_pages(wall: RunningWall) -> None:
 
 
 def result(**changed: Any) -> dict[str, Any]:
-    return {"kind": "result", "value": {**GOOD.to_json(), "name": "Marie", **changed}}
+    return {"kind": "result", "value": {**asdict(GOOD), "name": "Marie", **changed}}
 
 
-NO_SUCH, NO_VALUE = "The wall takes no such post", "which is not a possible value"
+NO_SUCH, NO_VALUE = "The wall takes no such post", " must be a number from 0 to "
 POSTS: list[tuple[bytes, int, str]] = [
     *((body, 400, "The post is not a JSON") for body in (b"\xff\xfe\x00", b"[]", b"1")),
     *((body * 900, 400, "The post is not a JSON") for body in (b"[", b"{", b"1")),
@@ -194,14 +195,12 @@ POSTS: list[tuple[bytes, int, str]] = [
             (204, "", {"name": "<img src=x>"}),
             *(
                 (400, "A name must have", result(name=name))
-                for name in (" ", "x" * 31, "a\u202eb", "a\u200bb", "a\0b", "\ud800", ["A"])
+                for name in (" ", "x" * 31, "a\u202eb", "a\u200bb", "a\0b", "\ud800", "")
             ),
             (200, "a Set-Cookie: b: 85 points", result(name="a\r\nSet-Cookie: b")),
             (400, NO_VALUE, *(result(au=value) for value in (float("nan"), 1.2, -1.0, True))),
             (400, NO_VALUE, result(start_up_s=float("inf")), result(start_up_s=10**400)),
-            (400, NO_VALUE, result(points=101), result(points=85.5), result(seed="0")),
-            (400, NO_VALUE, result(held=None), result(when="x" * 41)),
-            (400, "The check refused this result", result(refused="Lost\r\nevents.")),
+            (400, NO_VALUE, result(points=101), result(points=None), result(seed="0")),
         )
         for changed in different
     ),

@@ -26,7 +26,7 @@ from course_utils.stories.capstone import (
     now,
     seed_of,
 )
-from course_utils.stories.wall.leaderboard import ENOUGH_AU, POINTS_EACH, points_for
+from course_utils.stories.capstone.result import ENOUGH_AU, POINTS_EACH, points_for
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import data_path
 from keepfed.formatting import percent, plural

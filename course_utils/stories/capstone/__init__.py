@@ -6,7 +6,15 @@ because workers do not need them.
 
 from course_utils.stories.capstone.job import Job, TimedJob, timed_job
 from course_utils.stories.capstone.model import PulseTransformer
-from course_utils.stories.capstone.result import add_result, best, now, results
+from course_utils.stories.capstone.result import (
+    TARGET_AU,
+    Result,
+    add_result,
+    best,
+    now,
+    post,
+    results,
+)
 from course_utils.stories.capstone.script import (
     Fault,
     all_faults,
@@ -18,4 +26,3 @@ from course_utils.stories.capstone.script import (
     script_with,
     seed_of,
 )
-from course_utils.stories.wall.leaderboard import TARGET_AU, Result

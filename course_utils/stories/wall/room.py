@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_utils.stories.wall.leaderboard import Result
 from course_utils.stories.wall.picture import draw
 from course_utils.stories.wall.questions import Question
 
@@ -22,6 +21,7 @@ _MOST_SEATS, _MOST_POSTS = 500, 100_000
 _SEAT, _EXERCISE = re.compile(r"[a-z2-9]{4,16}"), re.compile(r"[0-9A-Z]{1,2}\.\d")
 _LARGEST = 1e15
 _LONGEST_SLIP, _LONGEST_NAME = 200, 30
+_MOST = {"seed": 10**9, "points": 100, "au": 1, "start_up_s": 10**6}  # of a result
 
 
 class RoomFull(Exception):
@@ -87,11 +87,8 @@ class Room:
                     }
                     return Post(seat, "verdict", about, verdict)
             case "result", dict():
-                result = Result.from_json(value)
-                if result.refused:
-                    raise ValueError("The check refused this result.")
-                named = {"name": _name(value.get("name")), **result.to_json()}
-                return Post(seat, "result", str(result.seed), named)
+                result = _result(value)
+                return Post(seat, "result", str(result["seed"]), result)
         raise ValueError("The wall takes no such post. Send what the notebook sends.")
 
     def take(self, post: Post) -> str:
@@ -182,13 +179,17 @@ def _answer(question: Question, kind: object, value: Any) -> Any:
     return float(value)
 
 
-def _name(given: object) -> str:
-    name = " ".join(given.split()) if isinstance(given, str) else ""
+def _result(given: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {field: given.get(field) for field in _MOST}
+    for field, value in result.items():
+        if type(value) not in (int, float) or not 0 <= value <= _MOST[field]:  # rejects NaN too
+            raise ValueError(f"{field!r} must be a number from 0 to {_MOST[field]:,}.")
+    name = " ".join(str(given.get("name", "")).split())
     # Unprintable characters could reverse or hide the text of a line.
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ValueError(f"A name must have 1 to {_LONGEST_NAME} printable characters.")
-    return name
+    return {"name": name, **result}
 
 
-def _rank(result: Mapping[str, Any]) -> tuple[int, float, float]:
-    return Result.from_json(result).rank
+def _rank(result: Mapping[str, Any]) -> tuple[float, float, float]:
+    return result["points"], result["au"], -result["start_up_s"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_utils.stories.wall.leaderboard import Result
+from course_utils.stories.capstone import Result
 from tests.requests import ask
 
 TOKEN = "of-the-class"
