@@ -328,7 +328,7 @@ def _python_blocks(rows: Sequence[Row], text: str) -> Iterator[Block]:
     is_notebook = "# %% [markdown]" in text
     if is_notebook:
         yield from (Block("text", cell) for cell in _paragraphs(_markdown_cells(rows)))
-    tree = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", text))  # without magic commands
+    tree = ast.parse(re.sub(r"(?m)^(\s*)[%!](?!=).*$", r"\1pass", text))  # without magic commands
     yield from _strings(tree)
     yield from (Block("comment", rows) for rows in _paragraphs(_comments(text, is_notebook)))
 
