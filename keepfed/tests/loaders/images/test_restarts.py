@@ -2,12 +2,19 @@ import io
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 from simplejpeg import decode_jpeg
 from skimage import data
 
-from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
+from keepfed.loaders.images.restarts import with_restarts
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"mode": "L"},
+    {"subsampling": "4:4:4", "quality": 98},
+    {"subsampling": "4:2:2", "quality": 20},
+    {"optimize": True},
+]
 
 
 def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:
@@ -16,38 +23,24 @@ def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:
     return file.getvalue()
 
 
-def given(*jpegs: bytes) -> list[RestartedJpeg]:
-    found = [each for each in with_restarts(jpegs) if each is not None]
-    assert len(found) == len(jpegs)
-    return found
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"mode": "L"},
-        {"subsampling": "4:4:4", "quality": 98},
-        {"subsampling": "4:2:2", "quality": 20},
-        {"optimize": True},
-    ],
-)
-def test_pixels_do_not_change_and_intervals_follow_markers(options: Any) -> None:
-    jpegs = [jpeg(*size, **options) for size in [(1, 1), (17, 150), (90, 33), (128, 128)]]
-    for before, after in zip(jpegs, given(*jpegs), strict=True):
+def test_pixels_do_not_change_and_intervals_follow_markers() -> None:
+    sizes = [(1, 1), (17, 150), (90, 33), (128, 128)]
+    jpegs = [jpeg(*size, **options) for options in KINDS for size in sizes]
+    for before, after in zip(jpegs, with_restarts(jpegs), strict=True):
+        assert after
         assert np.array_equal(decode_jpeg(after.jpeg), decode_jpeg(before))
         height, width = decode_jpeg(before).shape[:2]
         assert after.across == -(-width // after.width)
         assert len(after.starts) == after.across * -(-height // after.height) + 1
         markers = [after.jpeg[end - 2 : end] for end in after.starts[1:].tolist()]
-        assert markers[-1] == b"\xff\xd9"
-        for number, marker in enumerate(markers[:-1]):
-            assert marker == bytes([0xFF, 0xD0 + number % 8])
+        expected = [bytes([0xFF, 0xD0 + number % 8]) for number in range(len(markers) - 1)]
+        assert markers == [*expected, b"\xff\xd9"]
 
 
 def test_interval_between_markers_can_be_decoded_alone() -> None:
     before = jpeg(64, 128, subsampling="4:4:4")
-    (after,) = given(before)
+    (after,) = with_restarts([before])
+    assert after
     one = bytearray(after.jpeg[: after.starts[0]])
     place = one.index(b"\xff\xc0") + 5
     one[place : place + 4] = 0, after.height, 0, after.width

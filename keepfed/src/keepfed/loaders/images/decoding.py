@@ -57,45 +57,51 @@ class Decoder:
     """
 
     def __init__(
-        self, images: PackedImages, size: int, *, antialias: bool, resize: int | None = None
+        self,
+        images: PackedImages,
+        size: int,
+        *,
+        antialias: bool,
+        resize: int | None = None,
+        norm: tuple[Tensor, Tensor] | None = None,
     ):
-        """Allocate memory for the largest image, which all calls reuse."""
+        """Allocate memory for the largest image, which all calls reuse.
+
+        Args:
+            images: The packed images.
+            size: Height and width of the output.
+            antialias: As described above.
+            resize: As described above.
+            norm: Factor and shift for every row of the output, float32 (3, 1, size).
+        """
         self.images, self.size, self.antialias, self.resize = images, size, antialias, resize
+        self.norm = norm
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._decoded = np.empty(3 * int(pixels.max()), np.uint8)
         self._copy = np.zeros(self._decoded.size, np.uint8)
         self._resized = torch.empty(size, size, 3, dtype=torch.uint8, device="cpu").permute(2, 0, 1)
 
-    def write(
-        self,
-        index: int,
-        window: Window,
-        flip: bool,
-        out: Tensor,
-        norm: tuple[Tensor, Tensor] | None = None,
-    ) -> None:
+    def write(self, index: int, window: Window, flip: bool, out: Tensor) -> None:
         """Write a window of an image into `out`.
 
         Args:
             index: Index of the image.
             window: Part of the image.
             flip: Whether left and right are swapped. Ignored with `resize`.
-            out: Output of shape (3, size, size) in any layout, uint8 or, with `norm`, float32.
-            norm: Factor and shift for every row, float32 (3, 1, size).
+            out: Output of shape (3, size, size), channels last, uint8 or, with `norm`, float32.
 
         Raises:
             OSError: If the image is corrupted.
         """
+        resized = out if self.norm is None else self._resized
         if self.resize:
             resized = self._centre(index)
         else:
-            as_it_is = norm is None and out.stride() == self._resized.stride()
-            resized = out if as_it_is else self._resized
             self._fill(resized, index, window, flip)
         if resized is not out:
             out.copy_(resized)
-        if norm is not None:
-            factor, shift = norm
+        if self.norm is not None:
+            factor, shift = self.norm
             torch.addcmul(shift, out, factor, out=out)
 
     def _fill(self, out: Tensor, index: int, window: Window, flip: bool) -> None:

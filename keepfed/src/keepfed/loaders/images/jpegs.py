@@ -54,8 +54,7 @@ class Jpegs(Dataset[tuple[Any, int]]):
         if not names:
             raise FileNotFoundError(
                 f"{folder} has no images ({', '.join(IMAGES[:3])}, ...) in class folders. Check "
-                "the path. For images of the course, run `python -m data_scripts.make_images --out "
-                f"{folder}`."
+                "the path."
             )
         _report({*found} - {*names}, self.folder)
         of_class = [name.split("/")[0] for name in names]
@@ -86,10 +85,7 @@ class Jpegs(Dataset[tuple[Any, int]]):
             with stage("decode"), Image.open(BytesIO(content)) as image:
                 pixels = np.array(image.convert("RGB"))
         except (OSError, UnidentifiedImageError) as error:
-            raise OSError(
-                f"{path} is missing or damaged. Copy it again. For images of the course, run "
-                f"`python -m data_scripts.make_images --check --out {self.folder}`."
-            ) from error
+            raise OSError(f"{path} is missing or damaged. Copy it again, or remove it.") from error
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
+from threading import local
 from typing import Any, Literal
 
 import numpy as np
@@ -43,9 +43,10 @@ class ImageLoader(IndexBatches):
     """Loader that serves every image once per epoch, each with its own random crop and flip.
 
     A batch is a dict with the tensors "images", "labels" and "index". Images are uint8 or
-    normalised float32 of shape (batch, 3, size, size). Labels, and the indices of the images in the
-    file, are int64 (batch,). Order, crops and flips depend on the seed, the epoch and the index,
-    but not on the number of threads or ranks.
+    normalised float32 of shape (batch, 3, size, size), in torch's layout channels_last, in which
+    convolutions are faster. Labels, and the indices of the images in the file, are int64 (batch,).
+    Order, crops and flips depend on the seed, the epoch and the index, but not on the number of
+    threads or ranks.
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
     batches longer, copy them or pass `buffers=None`. With CUDA, batches are pinned, and a copy with
@@ -68,7 +69,6 @@ class ImageLoader(IndexBatches):
         seed: int = 0,
         crops: Crops | CentreCrop | None = None,
         antialias: bool = True,
-        channels_last: bool = True,
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         threads: int | None = None,
@@ -87,8 +87,6 @@ class ImageLoader(IndexBatches):
                 defaults of torchvision.
             antialias: Whether each output pixel is a mean over all input pixels that it covers, as
                 in torchvision. False uses the four nearest pixels, which is faster, see `Decoder`.
-            channels_last: Whether the three colours of a pixel are adjacent in memory, which makes
-                convolutions faster. The shape does not change.
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these images. None for the rank of the process.
             threads: Number of decoding threads. None for one per core that this process may use.
@@ -117,7 +115,7 @@ class ImageLoader(IndexBatches):
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
         super().__init__(len(self.images), batch_size, slot=slot, **order)
         self.size, self.crops = size, crops or Crops()
-        self.dtype, self.antialias, self.channels_last = dtype, antialias, channels_last
+        self.dtype, self.antialias = dtype, antialias
         self.threads, self.buffers = threads, buffers
         self._ring: deque[Batch] | None = None
 
@@ -145,21 +143,28 @@ class ImageLoader(IndexBatches):
         # Reuse the memory of the previous loop, because the system clears new memory page by page.
         # After an early exit, new memory is needed, because batches of that loop may be in use.
         ring, self._ring = self._ring or self._new_ring(), None
-        decoders = SimpleQueue[Decoder]()
-        for _ in range(self.threads):
-            decoder = Decoder(self.images, self.size, antialias=self.antialias, resize=self.resize)
-            decoders.put(decoder)
-        norm = self._norm() if self.dtype == "float32" else None
-        pool, pending = (
-            ThreadPoolExecutor(self.threads, "images", _use_one_thread),
-            deque[_Pending](),
-        )
+        norm = _norm(self.size) if self.dtype == "float32" else None
+        own = local()
+
+        def start() -> None:
+            _use_one_thread()
+            own.decoder = Decoder(
+                self.images, self.size, antialias=self.antialias, resize=self.resize, norm=norm
+            )
+
+        def write(jobs: list[_Job]) -> None:
+            for job in jobs:
+                own.decoder.write(*job)
+
+        pool, pending = ThreadPoolExecutor(self.threads, "images", start), deque[_Pending]()
         try:
             for indices in self.deal():
                 ring.rotate(-1)
                 memory = ring[0] if ring else self._memory()
                 batch = {name: part[: len(indices)] for name, part in memory.items()}
-                pending.append(self._begin(pool, decoders, indices, batch, norm))
+                pending.append(
+                    (batch, [pool.submit(write, jobs) for jobs in self._jobs(indices, batch)])
+                )
                 if len(pending) > AHEAD:
                     yield _finished(*pending.popleft())
             while pending:
@@ -168,32 +173,15 @@ class ImageLoader(IndexBatches):
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _begin(
-        self,
-        pool: ThreadPoolExecutor,
-        decoders: SimpleQueue[Decoder],
-        indices: NDArray[np.int64],
-        batch: Batch,
-        norm: tuple[Tensor, Tensor] | None,
-    ) -> _Pending:
-        """Submit the images of a batch to the threads, a few images per task."""
+    def _jobs(self, indices: NDArray[np.int64], batch: Batch) -> list[list[_Job]]:
+        """Return the images of a batch, a few of them per task, and write the rest of the batch."""
         windows, flips = self.draw(indices)
         at_once = max(1, AT_ONCE * len(indices) // int(windows[:, 2:].prod(1).sum()))
         parts = map(Window._make, windows.tolist())
         jobs = list(zip(indices.tolist(), parts, flips.tolist(), batch["images"], strict=True))
-
-        def work(some: list[tuple[int, Window, bool, Tensor]]) -> None:
-            decoder = decoders.get()
-            try:
-                for job in some:
-                    decoder.write(*job, norm)
-            finally:
-                decoders.put(decoder)
-
-        tasks = [pool.submit(work, jobs[at : at + at_once]) for at in range(0, len(jobs), at_once)]
         batch["labels"].numpy()[:] = self.images.table["label"][indices]
         batch["index"].numpy()[:] = indices
-        return batch, tasks
+        return [jobs[at : at + at_once] for at in range(0, len(jobs), at_once)]
 
     def _new_ring(self) -> deque[Batch]:
         """Return the memory of all batches, or nothing if every batch is allocated separately."""
@@ -201,34 +189,28 @@ class ImageLoader(IndexBatches):
         return deque(self._memory() for _ in range(count))
 
     def _memory(self) -> Batch:
-        """Return memory for a batch in the chosen layout, pinned if CUDA is available."""
-        pinned = torch.cuda.is_available()
-        count, layout = self.batch_size, torch.contiguous_format
-        if self.channels_last:
-            layout = torch.channels_last
-        numbers = (
-            torch.empty(count, dtype=torch.int64, device="cpu", pin_memory=pinned) for _ in range(2)
-        )
+        """Return memory for a batch, pinned if CUDA is available."""
+        count, pinned = self.batch_size, torch.cuda.is_available()
+        where: dict[str, Any] = {"device": "cpu", "pin_memory": pinned}
         images = torch.empty(
             (count, 3, self.size, self.size),
             dtype=getattr(torch, self.dtype),
-            memory_format=layout,
-            device="cpu",
-            pin_memory=pinned,
+            memory_format=torch.channels_last,
+            **where,
         )
-        return dict(zip(("images", "labels", "index"), (images, *numbers), strict=True))
-
-    def _norm(self) -> tuple[Tensor, Tensor]:
-        """Return factor and shift of the normalisation, in the memory layout of an image row."""
-        factor = 1 / (255 * torch.tensor(IMAGENET_STD, device="cpu"))
-        shift = -torch.tensor(IMAGENET_MEAN, device="cpu") * 255 * factor
-        factor, shift = (values.repeat(self.size, 1).T[:, None] for values in (factor, shift))
-        if self.channels_last:
-            return factor, shift
-        return factor.contiguous(), shift.contiguous()
+        labels, index = (torch.empty(count, dtype=torch.int64, **where) for _ in range(2))
+        return {"images": images, "labels": labels, "index": index}
 
 
+_Job = tuple[int, Window, bool, Tensor]  # arguments of `Decoder.write`
 _Pending = tuple[Batch, list[Future[None]]]
+
+
+def _norm(size: int) -> tuple[Tensor, Tensor]:
+    """Return factor and shift of the normalisation, in the memory layout of an image row."""
+    factor = 1 / (255 * torch.tensor(IMAGENET_STD, device="cpu"))
+    shift = -torch.tensor(IMAGENET_MEAN, device="cpu") * 255 * factor
+    return factor.repeat(size, 1).T[:, None], shift.repeat(size, 1).T[:, None]
 
 
 def _use_one_thread() -> None:
