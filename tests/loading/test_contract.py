@@ -10,7 +10,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,6 @@ def folder(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return path
 
 
-@pytest.fixture(params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """Return each kind of loader."""
-    return KINDS[request.param]
-
-
 def batches(
     kind: Kind, loader: EpochLoader, folder: Path, *, follow: bool = True
 ) -> list[list[int]]:
@@ -60,149 +54,134 @@ def epoch(kind: Kind, loader: EpochLoader, folder: Path, number: int) -> list[in
     return [*chain(*batches(kind, loader, folder))]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_ranks_together_serve_every_sample_once(kind: Kind, folder: Path, ranks: int) -> None:
-    served, lengths = [], []
-    for rank in range(ranks):
-        loader: Any = kind.make(folder, slot=WorkerSlot(rank, ranks))
-        lengths.append(len(loader))
-        own = batches(kind, loader, folder)
-        assert lengths[-1] == (len(own) if kind.has_position else sum(map(len, own)))
-        served += chain(*own)
-    assert len(set(served)) == len(served)
-    if kind.is_stream:
-        assert len(served) == EVENTS
-    else:
-        assert N - ranks < len(served) <= N
-        assert len(set(lengths)) == 1
+def test_ranks_together_serve_every_sample_once(folder: Path) -> None:
+    for (name, kind), ranks in product(KINDS.items(), (1, 2, 3)):
+        served, lengths = [], []
+        for rank in range(ranks):
+            loader: Any = kind.make(folder, slot=WorkerSlot(rank, ranks))
+            lengths.append(len(loader))
+            own = batches(kind, loader, folder)
+            expected = len(own) if kind.has_position else sum(map(len, own))
+            assert lengths[-1] == expected, name
+            served += chain(*own)
+        assert len(set(served)) == len(served), name
+        if kind.is_stream:
+            assert len(served) == EVENTS, name
+        else:
+            assert N - ranks < len(served) <= N, name
+            assert len(set(lengths)) == 1, name
 
 
-def test_rank_is_read_when_a_loop_starts(
-    kind: Kind, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loader: Any = kind.make(folder)
-    for rank in range(2):
-        set_rank(monkeypatch, rank, 2)
-        loader.set_epoch(0)
-        explicit: Any = kind.make(folder, slot=WorkerSlot(rank, 2))
-        assert len(loader) == len(explicit)
-        assert epoch(kind, loader, folder, 0) == epoch(kind, explicit, folder, 0)
-    other = kind.make(folder, slot=WorkerSlot(0, 2))
-    assert epoch(kind, other, folder, 0) != epoch(kind, explicit, folder, 0)
+def test_rank_is_read_when_a_loop_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, kind in KINDS.items():
+        loader: Any = kind.make(folder)
+        for rank in range(2):
+            set_rank(monkeypatch, rank, 2)
+            loader.set_epoch(0)
+            explicit: Any = kind.make(folder, slot=WorkerSlot(rank, 2))
+            assert len(loader) == len(explicit), name
+            assert epoch(kind, loader, folder, 0) == epoch(kind, explicit, folder, 0), name
+        other = kind.make(folder, slot=WorkerSlot(0, 2))
+        assert epoch(kind, other, folder, 0) != epoch(kind, explicit, folder, 0), name
 
 
-def test_set_epoch_determines_the_order(kind: Kind, folder: Path) -> None:
-    loader = kind.make(folder)
-    orders = [epoch(kind, loader, folder, number) for number in (0, 1, 0)]
-    assert orders[0] == orders[2] == epoch(kind, kind.make(folder), folder, 0)
-    assert (orders[0] != orders[1]) == kind.shuffles
-    assert sorted(orders[0]) == sorted(orders[1])
-    if kind.shuffles:
-        assert epoch(kind, kind.make(folder, seed=1), folder, 0) != orders[0]
+def test_seed_and_epoch_determine_the_order(folder: Path) -> None:
+    for name, kind in KINDS.items():
+        loader = kind.make(folder)
+        orders = [[*chain(*batches(kind, loader, folder))] for _ in range(2)]
+        assert loader.epoch.value == 2, name  # `follow` advances
+        again = [epoch(kind, loader, folder, number) for number in (0, 1, 0)]
+        assert again == [*orders, orders[0]], name
+        assert orders[0] == epoch(kind, kind.make(folder), folder, 0), name
+        assert (orders[0] != orders[1]) == kind.shuffles, name
+        assert sorted(orders[0]) == sorted(orders[1]), name
+        if kind.shuffles:
+            assert epoch(kind, kind.make(folder, seed=1), folder, 0) != orders[0], name
 
 
-def test_follow_advances_to_the_next_epoch(kind: Kind, folder: Path) -> None:
-    loader = kind.make(folder)
-    orders = [[*chain(*batches(kind, loader, folder))] for _ in range(2)]
-    assert loader.epoch.value == 2
-    assert orders == [epoch(kind, loader, folder, number) for number in (0, 1)]
+def test_plain_loops_advance_or_warn_once_on_rank_0(folder: Path) -> None:
+    for (name, kind), rank in product(KINDS.items(), (0, 1)):
+        loader = kind.make(folder, slot=WorkerSlot(rank, 2))
+        orders = [batches(kind, loader, folder, follow=False)]
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                orders.append(batches(kind, loader, folder, follow=False))
+            said = [str(warning.message) for warning in caught]
+            warns = kind.shuffles and not kind.follows_itself and len(orders) == 2 and rank == 0
+            assert len(said) == warns, name
+            assert all("Call set_epoch before each loop, or loop over" in text for text in said)
+        assert (orders[0] == orders[1] == orders[2]) != kind.follows_itself, name
+        loader.set_epoch(5)
+        batches(kind, loader, folder, follow=False)
 
 
-def test_plain_loops_advance_or_warn_once(kind: Kind, folder: Path) -> None:
-    loader = kind.make(folder)
-    orders = [batches(kind, loader, folder, follow=False)]
-    for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            orders.append(batches(kind, loader, folder, follow=False))
-        said = [str(warning.message) for warning in caught]
-        warns = kind.shuffles and not kind.follows_itself and len(orders) == 2
-        assert len(said) == warns
-        assert all("Call set_epoch before each loop, or loop over" in text for text in said)
-    assert (orders[0] == orders[1] == orders[2]) != kind.follows_itself
-    loader.set_epoch(5)
-    batches(kind, loader, folder, follow=False)
-
-
-def test_only_rank_0_warns_about_a_repeated_epoch(kind: Kind, folder: Path) -> None:
-    loader = kind.make(folder, slot=WorkerSlot(1, 2))
-    first, again = (batches(kind, loader, folder, follow=False) for _ in range(2))
-    assert (first == again) != kind.follows_itself
-
-
-@pytest.mark.parametrize("name", WITH_POSITION)
-@pytest.mark.parametrize("steps", [1, 3, 5])
-def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folder: Path) -> None:
-    kind = KINDS[name]
-    jobs = [kind.make(folder, slot=WorkerSlot(rank, 2), batch_size=4) for rank in range(2)]
-    loops = [job.follow(kind.load(job, folder)) for job in jobs]
-    served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
-    state = jobs[0].state_dict()
-    assert state == jobs[1].state_dict()
-    state = json.loads(json.dumps(state))  # the state consists of plain values
-    resumed: Any = kind.make(folder, batch_size=5)
-    resumed.load_state_dict(state)
-    resumed.set_epoch(state["epoch"])  # scripts call this before each loop
-    length = len(resumed)
-    rest = batches(kind, resumed, folder)
-    assert len(rest) == length
-    assert resumed.state_dict()["epoch"] == 1
-    every = [*chain(*served, *rest)]
-    assert len(set(every)) == len(every) == N
-    jobs[0].load_state_dict(state)
-    jobs[0].set_epoch(1)  # a different epoch starts at its first sample
-    assert sum(map(len, batches(kind, jobs[0], folder))) == N // 2
-
-
-@pytest.mark.parametrize("name", WITHOUT)
-def test_state_without_position_repeats_the_epoch(name: str, folder: Path) -> None:
-    kind = KINDS[name]
-    loader, resumed = kind.make(folder), kind.make(folder)
-    loader.set_epoch(3)
-    resumed.load_state_dict(loader.state_dict())  # between two epochs, nothing is repeated
-    next(loader.follow(kind.load(loader, folder)))
-    state = json.loads(json.dumps(loader.state_dict()))
-    with pytest.warns(UserWarning, match=r"during epoch 3, but has no position.*set_epoch\(4\)"):
+def test_state_resumes_with_other_ranks_and_batches(folder: Path) -> None:
+    for name, steps in product(WITH_POSITION, (1, 3, 5)):
+        kind = KINDS[name]
+        jobs = [kind.make(folder, slot=WorkerSlot(rank, 2), batch_size=4) for rank in range(2)]
+        loops = [job.follow(kind.load(job, folder)) for job in jobs]
+        served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
+        state = jobs[0].state_dict()
+        assert state == jobs[1].state_dict(), name
+        state = json.loads(json.dumps(state))  # the state consists of plain values
+        resumed: Any = kind.make(folder, batch_size=5)
         resumed.load_state_dict(state)
-    again = [*chain(*batches(kind, resumed, folder))]
-    assert again == epoch(kind, loader, folder, 3)
-    assert resumed.epoch.value == 4
+        resumed.set_epoch(state["epoch"])  # scripts call this before each loop
+        length = len(resumed)
+        rest = batches(kind, resumed, folder)
+        assert len(rest) == length, name
+        assert resumed.state_dict()["epoch"] == 1
+        every = [*chain(*served, *rest)]
+        assert len(set(every)) == len(every) == N, name
+        jobs[0].load_state_dict(state)
+        jobs[0].set_epoch(1)  # a different epoch starts at its first sample
+        assert sum(map(len, batches(kind, jobs[0], folder))) == N // 2, name
 
 
-def test_state_of_a_different_order_is_rejected(kind: Kind, folder: Path) -> None:
-    state, other = kind.make(folder, seed=1).state_dict(), kind.make(folder, seed=2)
-    with pytest.raises(ValueError, match=r"belongs to the order of .*set_epoch\(1\)\."):
-        other.load_state_dict(state)
-    assert other.epoch.value == 0
+def test_state_without_position_repeats_the_epoch(folder: Path) -> None:
+    for name in WITHOUT:
+        kind = KINDS[name]
+        loader, resumed = kind.make(folder), kind.make(folder)
+        loader.set_epoch(3)
+        resumed.load_state_dict(loader.state_dict())  # between two epochs, nothing is repeated
+        next(loader.follow(kind.load(loader, folder)))
+        state = json.loads(json.dumps(loader.state_dict()))
+        with pytest.warns(UserWarning, match=r"epoch 3, but has no position.*set_epoch\(4\)"):
+            resumed.load_state_dict(state)
+        again = [*chain(*batches(kind, resumed, folder))]
+        assert again == epoch(kind, loader, folder, 3), name
+        assert resumed.epoch.value == 4, name
 
 
-def test_leaving_a_loop_restarts_the_epoch(kind: Kind, folder: Path) -> None:
-    whole = batches(kind, kind.make(folder), folder)
-    loader = kind.make(folder)
-    for follow in (True, False):
-        loop: Any = kind.load(loader, folder)
-        for batch in loader.follow(loop) if follow else loop:
-            assert kind.ids(batch) == whole[0]
-            break
-        del batch
-    assert batches(kind, loader, folder) == whole
-    assert not [t for t in threading.enumerate() if t.name.startswith("images")]
+def test_state_of_a_different_order_is_rejected(folder: Path) -> None:
+    for kind in KINDS.values():
+        state, other = kind.make(folder, seed=1).state_dict(), kind.make(folder, seed=2)
+        with pytest.raises(ValueError, match=r"belongs to the order of .*set_epoch\(1\)\."):
+            other.load_state_dict(state)
+        assert other.epoch.value == 0
 
 
-def test_close_ends_a_loop_that_an_exception_keeps_alive(kind: Kind, folder: Path) -> None:
-    loader, held = kind.make(folder), None
-    whole = batches(kind, kind.make(folder), folder)
-    try:
-        for _ in loader.follow(kind.load(loader, folder)):
-            raise RuntimeError("the step failed")
-    except RuntimeError as error:
-        held = error  # its traceback keeps the loop alive
-    with loader:
-        assert held is not None
-    loader.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("images")]
-    assert batches(kind, loader, folder) == whole
-    assert batches(kind, loader, folder) != whole or not kind.shuffles
+def test_leaving_or_closing_a_loop_restarts_the_epoch(folder: Path) -> None:
+    for name, kind in KINDS.items():
+        whole, loader, held = batches(kind, kind.make(folder), folder), kind.make(folder), None
+        for follow in (True, False):
+            loop: Any = kind.load(loader, folder)
+            for batch in loader.follow(loop) if follow else loop:
+                assert kind.ids(batch) == whole[0], name
+                break
+            del batch
+        try:
+            for _ in loader.follow(kind.load(loader, folder)):
+                raise RuntimeError("the step failed")
+        except RuntimeError as error:
+            held = error  # its traceback keeps the loop alive
+        with loader:
+            assert held is not None
+        loader.close()
+        assert not [t for t in threading.enumerate() if t.name.startswith("images")]
+        assert batches(kind, loader, folder) == whole, name
+        assert batches(kind, loader, folder) != whole or not kind.shuffles, name
 
 
 def test_unfinished_loop_does_not_change_the_state(folder: Path) -> None:
@@ -220,7 +199,18 @@ def test_unfinished_loop_does_not_change_the_state(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("images", "blend")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "records",
+        "tar",
+        *(
+            pytest.param(name, marks=pytest.mark.full)
+            for name in KINDS
+            if name not in ("records", "tar", "images", "blend")
+        ),
+    ],
+)
 def test_workers_of_a_rank_serve_its_epochs(
     name: str, start_method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,14 +262,16 @@ def test_close_unmaps_the_file_of_records(folder: Path, tmp_path: Path) -> None:
         assert str(file) not in Path("/proc/self/maps").read_text("utf-8")
 
 
-def test_default_device_does_not_affect_loaders(kind: Kind, folder: Path) -> None:
+def test_default_device_does_not_affect_loaders(folder: Path) -> None:
     """A DataLoader fails with the default device "meta", so this test loops over loaders."""
-    expected = sum(1 for _ in kind.make(folder))
-    with torch.device("meta"):
-        items = [*kind.make(folder)]
-    assert len(items) == expected
-    fields = chain(*(item.values() for item in items if isinstance(item, dict)))
-    assert {field.device.type for field in fields if isinstance(field, torch.Tensor)} <= {"cpu"}
+    for name, kind in KINDS.items():
+        expected = sum(1 for _ in kind.make(folder))
+        with torch.device("meta"):
+            items = [*kind.make(folder)]
+        assert len(items) == expected, name
+        fields = chain(*(item.values() for item in items if isinstance(item, dict)))
+        devices = {field.device.type for field in fields if isinstance(field, torch.Tensor)}
+        assert devices <= {"cpu"}, name
 
 
 def test_default_device_does_not_affect_helpers(events_folder: Path) -> None:

@@ -113,20 +113,16 @@ def test_loader_reads_the_rows_and_fields_of_each_sample(file: Path) -> None:
     loader.close()
 
 
-@pytest.mark.parametrize(
-    ("offsets", "fields", "said"),
-    [
+def test_offsets_and_fields_must_fit(file: Path) -> None:
+    cases: list[tuple[list[int], dict[str, Any], str]] = [
         ([0, 2, 5], {}, r"go from 0 to 5, but .*rows\.npy has 6 rows"),
         ([1, 6], {}, "go from 1 to 6"),
         ([0, 4, 3, 6], {}, "Pass increasing offsets"),
         (OFFSETS, {"energy": [1, 2]}, "'energy' has 2 entries, but the offsets describe 4"),
-    ],
-)
-def test_offsets_and_fields_must_fit(
-    offsets: list[int], fields: dict[str, Any], said: str, file: Path
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        RaggedLoader(file, offsets, 2, fields=fields)
+    ]
+    for offsets, fields, said in cases:
+        with pytest.raises(ValueError, match=said):
+            RaggedLoader(file, offsets, 2, fields=fields)
 
 
 def test_truncated_file_is_reported(file: Path) -> None:
@@ -151,7 +147,7 @@ def test_ranks_get_similar_lengths_in_each_step() -> None:
     assert spread == [19] * 20 + [14]
 
 
-@pytest.mark.parametrize("wrong", ["bucket", "pool"])
-def test_sizes_must_be_positive(wrong: str) -> None:
-    with pytest.raises(ValueError, match=f"`{wrong}` must be at least 1, but is 0"):
-        LengthBuckets(LENGTHS, 2, **dict[str, Any]({wrong: 0}))
+def test_sizes_must_be_positive() -> None:
+    for wrong in ("bucket", "pool"):
+        with pytest.raises(ValueError, match=f"`{wrong}` must be at least 1, but is 0"):
+            LengthBuckets(LENGTHS, 2, **dict[str, Any]({wrong: 0}))
