@@ -323,7 +323,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # %%
 from course_utils.stories.worker_traps import show
 
-one_handle = show("one_handle", fixed=False)
+one_handle = show("one_handle")
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
@@ -400,7 +400,7 @@ cu.predict(
 )
 
 # %%
-hang = show("unpicklable", fixed=False, seconds=5).demo
+hang = show("unpicklable", seconds=5).demo
 hang
 
 # %%

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from course_utils.stories.worker_traps import compare, show, traps
+from course_utils.stories import worker_traps as traps
+from course_utils.stories.worker_traps import compare, show
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,24 +48,23 @@ def test_fix_limits_workers_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @linux
-def test_fork_shares_position_of_handle_but_not_of_lazy_file(tmp_path: Path) -> None:
+def test_fork_shares_position_of_handle(tmp_path: Path) -> None:
     # mixed-up rows are a race condition, which may not occur for many epochs
     path = tmp_path / "rows.bin"
     np.arange(10, dtype="<u8").tofile(path)
-    for fixed, position in (False, 6 * traps.ROW), (True, 0):
-        rows = traps.TrapRows(path, fixed)
-        with rows.opened_before_the_fork or rows.lazy.file as file:
-            reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
-            reader.start()
-            reader.join()
-            assert file.tell() == position, fixed
+    rows = traps.TrapRows(path)
+    reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
+    reader.start()
+    reader.join()
+    assert rows.file.tell() == 6 * traps.ROW
+    rows.file.close()
     assert [*traps.one_handle(True).values()] == [0]
 
 
 def test_unpicklable_sample_hangs_without_timeout(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    before = show("unpicklable", fixed=False, seconds=5)
+    before = show("unpicklable", seconds=5)
     assert before.numbers == {}
     assert before.demo.ending.startswith("Stopped after 5 s")
     with pytest.raises(RuntimeError, match="timed out after 2 seconds"):

@@ -1,0 +1,195 @@
+"""Common faults with workers, each in a subprocess, because some of them hang or crash.
+
+`show("unpicklable", seconds=8)` returns the result of one fault, and `compare("threads")` shows it
+beside its fix. A demonstration is a short function `NAME(fixed) -> Numbers`.
+"""
+
+import json
+import multiprocessing
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.teaching.notebook import Demo, block, card, run_demo
+from keepfed.loaders.workers import PackedStrings, unique_mb, worker_init
+
+Numbers = dict[str, Any]  # results of a demonstration by name
+
+TITLES = {
+    "threads": "Every worker uses as many threads as there are cores",
+    "strings": "Reading a list of strings copies it into every worker",
+}
+NEED_FORK = ("strings", "one_handle")
+# fast start method for demonstrations that work with any
+FAST_METHOD = "fork" if sys.platform == "linux" else "spawn"
+_MARK = "numbers: "
+_MEMORY_MB = 4000  # memory limit of a case
+_PROGRAM = """
+import json, warnings
+from course_utils.stories.worker_traps import {name}
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
+    numbers = json.dumps({name}(fixed={fixed}))
+    print("\\n" + {mark!r} + numbers)  # a crash may leave half a line
+"""
+
+
+@dataclass(frozen=True)
+class TrapRun:
+    """The result of one case."""
+
+    demo: Demo
+    numbers: Numbers  # empty if the case did not finish
+    printed: str = ""  # other output
+
+    def __str__(self) -> str:
+        """Return the numbers, or a sentence about the end of the process."""
+        found = ", ".join(f"{name} {value}" for name, value in self.numbers.items())
+        return found or self.demo.sentence
+
+
+@dataclass(frozen=True)
+class TrapComparison:
+    """The results of a fault before and after the fix."""
+
+    title: str
+    before: TrapRun
+    after: TrapRun
+
+    def _repr_html_(self) -> str:
+        said, body = self.before.printed, [f"Before: {self.before}", f"After: {self.after}"]
+        return card("plain", self.title, *body, body=block(said) if said else "")
+
+
+def compare(name: str, *, seconds: float = 20) -> TrapComparison:
+    """Run a demonstration without and with the fix, as `show` does."""
+    before, after = (show(name, fixed=fixed, seconds=seconds) for fixed in (False, True))
+    return TrapComparison(TITLES[name], before, after)
+
+
+def show(name: str, *, fixed: bool = False, seconds: float = 20) -> TrapRun:
+    """Run one case of a demonstration in a subprocess, for at most `seconds`."""
+    if name in NEED_FORK and "fork" not in multiprocessing.get_all_start_methods():
+        ending = "Not shown, because it needs fork, which this system does not have"
+        return TrapRun(Demo(ending, 0, 0.0, 0.0, ""), {})
+    program = _PROGRAM.format(name=name, fixed=fixed, mark=_MARK)
+    demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB)
+    lines = demo.output.splitlines()
+    said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    printed = "\n".join(line for line in lines if not line.startswith(_MARK)).strip("\n\0")
+    return TrapRun(demo, json.loads(said[-1]) if said else {}, printed)
+
+
+class Products(Dataset[float]):
+    """Samples that multiply matrices, with NumPy's default number of threads."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> float:
+        matrix = np.full((256, 256), 1 / 256, np.float32)
+        for _ in range(6):
+            matrix = matrix @ matrix
+        return float(matrix[0, 0])
+
+
+def threads(fixed: bool) -> Numbers:
+    """Measure the seconds of an epoch in which two workers multiply matrices."""
+    loader = DataLoader(
+        Products(),
+        num_workers=2,
+        worker_init_fn=worker_init if fixed else None,
+        multiprocessing_context=FAST_METHOD,
+    )
+    start = time.perf_counter()
+    list(loader)
+    return {"seconds": round(time.perf_counter() - start, 2)}
+
+
+class Names(Dataset[int]):
+    """Samples that read many names each."""
+
+    def __init__(self, names: Sequence[str], items: int = 50):
+        self.names, self.items = names, items
+
+    def __len__(self) -> int:
+        return self.items
+
+    def __getitem__(self, index: int) -> int:
+        part = len(self.names) // self.items
+        return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
+
+
+def strings(fixed: bool) -> Numbers:
+    """Measure by how many MB a forked worker grows while it reads 300,000 names."""
+    names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(300_000)]
+    if fixed:
+        names = PackedStrings(names)
+    loader = DataLoader(
+        Names(names), num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    batches = iter(loader)
+    workers = batches._workers  # type: ignore[attr-defined]
+    next(batches)  # both workers are running now
+    at_start = max(unique_mb(worker.pid) for worker in workers)
+    list(batches)
+    at_end = max(unique_mb(worker.pid) for worker in workers)
+    return {"MB by which a worker grew": round(at_end - at_start, 1)}
+
+
+ROWS, ROW = 20_000, 8  # rows of a file, bytes per row
+
+
+class TrapRows(Dataset[bool]):
+    """Rows that contain their own index, from one handle. A sample is true if it is wrong."""
+
+    def __init__(self, path: Path):
+        self.file = path.open("rb", buffering=0)
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> bool:
+        self.file.seek(index * ROW)
+        return int.from_bytes(self.file.read(ROW), "little") != index
+
+
+def one_handle(fixed: bool) -> Numbers:
+    """Count the wrong rows when two forked workers read a file, or one if it is fixed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.bin"
+        np.arange(ROWS, dtype="<u8").tofile(path)
+        dataset = TrapRows(path)
+        workers = 1 if fixed else 2
+        loader = DataLoader(dataset, 32, num_workers=workers, multiprocessing_context="fork")
+        wrong = sum(int(batch.sum()) for batch in loader)
+        dataset.file.close()
+    return {f"wrong of {ROWS:,} rows": wrong}
+
+
+class WithLock(Dataset[Any]):
+    """Samples that contain a lock, which cannot be pickled."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return index, threading.Lock()
+
+
+def unpicklable(fixed: bool) -> Numbers:
+    """Count the samples that arrive. The loop hangs, or raises an error after a timeout."""
+    timeout = 2 if fixed else 0
+    loader = DataLoader(
+        WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=FAST_METHOD
+    )
+    return {"samples": len(list(loader))}
