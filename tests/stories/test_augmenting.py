@@ -7,9 +7,9 @@ import torch
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import Augment
 from course_utils.stories.augmenting import (
+    BEGUN,
     copy_ms,
     load_ms,
-    loops,
     pace_ms,
     photo_loader,
     train_epoch,
@@ -24,7 +24,7 @@ from keepfed.measure.trace import Trace
 def test_every_epoch_records_worker_spans_and_augmentation(
     start_method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "STEPS", 8)
+    monkeypatch.setattr("course_utils.stories.augmenting.STEPS", 8)
     multiprocessing.set_start_method(start_method, force=True)
     loader, gpu = photo_loader(Jpegs(Path(data_path("images", "S")))), get_accelerator(emulate=True)
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_every_epoch_records_worker_spans_and_augmentation(
 def test_pace_skips_first_steps_and_load_is_worker_time() -> None:
     trace = Trace(clock=lambda: 0)
     for batch in range(20):
-        end = 1_000_000 * (batch + 4 * max(0, batch - loops.BEGUN))
+        end = 1_000_000 * (batch + 4 * max(0, batch - BEGUN))
         trace.add(Span("gpu", "compute", end - 10, end - 5, batch))
         trace.add(Span("gpu", "compute", end - 5, end, batch))
         trace.add(Span(f"worker {batch % 2}", "decode", 0, 4_000_000, batch))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from course_utils.errors import CourseError
 from course_utils.exercises.judging.chance import rank_correlation, stay_together
 from course_utils.exercises.judging.probes import one_thread
 from course_utils.exercises.nb13 import fixed
@@ -27,7 +26,7 @@ from course_utils.stories.capstone import (
     seed_of,
 )
 from course_utils.stories.capstone.result import ENOUGH_AU, POINTS_EACH, points_for
-from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, too_busy, wrong
 from course_utils.teaching.notebook import data_path
 from keepfed.formatting import percent, plural
 
@@ -100,9 +99,6 @@ def measure(train: Any) -> tuple[LoadingRun, float]:
 
     If the AU is too low, the repaired script shows what this machine allows now. The AU then counts
     in proportion to that, and if it is almost enough, the best of three runs counts.
-
-    Raises:
-        CourseError: If the machine is too busy.
     """
     job = loading_run(train)
     au = job.au
@@ -110,10 +106,7 @@ def measure(train: Any) -> tuple[LoadingRun, float]:
         return job, au
     possible = loading_run(fixed.train).au
     if possible < BUSY_AU:
-        raise CourseError(
-            f"The machine is too busy: even a repaired script reaches an AU of {percent(possible)} "
-            "now. Close other programs, and check it again."
-        )
+        too_busy()
     scale = max(1.0, TARGET_AU / possible)
     for _ in range(2):
         if ALMOST * TARGET_AU < au * scale < ENOUGH_AU:
