@@ -6,8 +6,6 @@ from html import escape
 from typing import Any
 
 import pytest
-from torch import device
-from torch.utils.data import DataLoader
 
 from course_utils.stories.field_guide import Search, missing_requirement, pages, search, show
 from course_utils.stories.field_guide.cards import EntryRun
@@ -78,15 +76,6 @@ def test_missing_requirement_is_reported_without_a_run(monkeypatch: pytest.Monke
     assert "it needs fork, which this system does not have" in show("copied_strings")._repr_html_()
     with pytest.raises(KeepfedError, match="There is no entry 'nothing'"):
         show("nothing")
-
-
-def test_fix_for_missing_gpu_raises_no_warning_on_mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
-    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda *_, **__: device("mps"))
-    with pytest.warns(UserWarning, match="not supported on MPS"):
-        list(DataLoader(range(8), pin_memory=True))  # type: ignore[arg-type]
-    exec(entries()["no_gpu"].fixed)  # warnings are errors here
 
 
 def test_pages_list_every_entry_under_its_topic() -> None:
