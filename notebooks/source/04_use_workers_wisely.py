@@ -841,11 +841,11 @@ cu.reveal("04j", len(set(epochs[0])))
 # - all shifts of an epoch differ, even if `ConcatDataset` joins two of your datasets,
 # - the next epoch draws different shifts,
 # - the same dataset draws the same shifts again after the same `torch.manual_seed`,
-# - each integer below 1,000,000 is equally likely, and other code in the process is not affected.
+# - each integer below `below` is equally likely, and other code in the process is not affected.
 #
 # <details><summary>Hint 1: with torch</summary>
 #
-# `torch.randint(1_000_000, ())` draws from PyTorch's generator. Call it in `__getitem__`.
+# `torch.randint(self.below, ())` draws from PyTorch's generator. Call it in `__getitem__`.
 #
 # </details>
 # <details><summary>Hint 2: with numpy</summary>
@@ -863,17 +863,18 @@ from torch.utils.data import Dataset
 
 
 class MyShifts(Dataset):
-    def __init__(self, length: int):
+    def __init__(self, length: int, below: int = 1_000_000):
         self.length = length
+        self.below = below
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> int:
-        """Return a random integer below 1,000,000."""
+        """Return a random integer from 0 to self.below - 1."""
         ### BEGIN SOLUTION
         rng = np.random.default_rng(int(torch.randint(2**63 - 1, ())))
-        return int(rng.integers(1_000_000))
+        return int(rng.integers(self.below))
         ### END SOLUTION
 
 
