@@ -61,18 +61,20 @@ class ShardLayout(NamedTuple):
         return self.ranks * max(1, self.workers)
 
 
-# fewer shards than slots, a multiple of the slots, and neither
-CASES = list(map(ShardLayout._make, product((1, 2, 3), (1, 2, 7, 12, 31), range(6))))
+# fewer shards than slots, a multiple of the slots, and neither; and one far larger
+CASES = [*map(ShardLayout._make, product((1, 2, 3), (1, 2, 7, 12, 31), (0, 1, 2, 3, 5)))]
+CASES.append(ShardLayout(3, 90, 11))
+ALIKE, TWICE = "all serve the same", "events served too often"
 SLIPS = (
     Slip(
-        lambda _, got, __: got["all serve the same"],
+        lambda _, got, __: got[ALIKE],
         "With {case}, all {got[all serve the same]} serve the same events. Your code does not use "
         "their number, or computes the share before the workers start and keeps it in self.",
         "Number the slots, rank * workers + worker, inside __iter__. Call get_worker_info() there "
         "too, and keep the share in a local variable.",
     ),
     Slip(
-        lambda case, got, _: case.slots > 1 and got["events served too often"],
+        lambda case, got, _: case.slots > 1 and got[TWICE],
         "With {case}, {got[events served too often]} events are served too often. The shares "
         "overlap: start and step do not fit together, or slots use different orders.",
         "Start at the number of the slot, rank * workers + worker. The step is the number of all "
@@ -83,7 +85,7 @@ SLIPS = (
 
 @exercise("05.1", title="Give every slot its share", seconds=30)
 def share_of_a_slot(stream_class: type[Any]) -> Verdict:
-    """Check a stream over shards for 0 to 5 workers on 1 to 3 ranks, then in real workers."""
+    """Check a stream over shards for 0 to 11 workers on 1 to 3 ranks, then in real workers."""
     expect_a_class(stream_class, "a dataset", "builds one for each rank")
     expect(
         issubclass(stream_class, IterableDataset),
@@ -91,7 +93,7 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
         "index.",
         "Write class ShardStream(IterableDataset).",
     )
-    compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str)
+    compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str, call=_call)
     _expect_the_error(stream_class)
     second = ShardLayout(ranks=2, shards=7, workers=0)
     expect_given_rank(lambda: _two_epochs(stream_class, second)["events"])
@@ -103,7 +105,7 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
         "Call get_worker_info() inside __iter__, because only __iter__ runs in the worker.",
     )
     return right(
-        "Each event is served once, with 0 to 5 workers on 1 to 3 ranks, even with fewer shards "
+        "Each event is served once, with 0 to 11 workers on 1 to 3 ranks, even with fewer shards "
         "than slots. Two real workers agree."
     )
 
@@ -138,38 +140,44 @@ def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
             streams = [stream_class(shards, rank, case.ranks) for rank in range(case.ranks)]
         for stream in streams if case.workers else ():
             list(islice(stream, 1))  # people look at an event before they start workers
-        found = serve(streams, case.workers, read)
-    served = Served({slot: first for slot, (first, _) in found.items()}, _plain(case)["events"])
+        epochs = serve(streams, case.workers, read)
+    served = Served({slot: first for slot, (first, _) in epochs.items()}, _plain(case)["events"])
     excess = (served.counts - Counter(served.wanted)).total()
     alike = ["ranks"] * served.all_ranks_alike + ["workers of a rank"] * served.all_workers_alike
     return {
         "events": sorted(served.counts.elements()),
         "events of the second epoch": sorted(
-            event for _, second in found.values() for event in second
+            event for _, second in epochs.values() for event in second
         ),
-        "events served too often": excess,
-        "all serve the same": " and all ".join(alike) if excess else "",
-        "shards opened in all slots": sum(one["opened"] for one in logs),
-        "shards open at the same time": max(one["most open"] for one in logs),
-        "events read before the first one is served": max(one["at first"] for one in logs),
+        TWICE: excess,
+        ALIKE: " and all ".join(alike) if excess else "",
         "shards per slot": sorted(events.count(0) for events in served.by_place.values()),
+        "shards opened in all slots": sum(slot["opened"] for slot in logs),
+        "shards open at the same time": max(slot["most open"] for slot in logs),
+        "events read before the first one is served": max(slot["at first"] for slot in logs),
     }
 
 
 def _plain(case: ShardLayout) -> dict[str, Any]:
     events = sorted(event for shard in _shards(case.shards) for event in shard.events)
+    per_slot = (len(range(slot, case.shards, case.slots)) for slot in range(case.slots))
     return {
         "events": events,
         "events of the second epoch": events,
-        "events served too often": 0,
-        "all serve the same": "",
+        TWICE: 0,
+        ALIKE: "",
+        "shards per slot": sorted(per_slot),
         "shards opened in all slots": case.shards,
         "shards open at the same time": 1,
         "events read before the first one is served": 1,
-        "shards per slot": sorted(
-            len(range(i, case.shards, case.slots)) for i in range(case.slots)
-        ),
     }
+
+
+def _call(case: ShardLayout) -> str:
+    """Return code in which shards of one event each are dealt out to real workers."""
+    stream = f"ShardStream([[n] for n in range({case.shards})], rank, {case.ranks})"
+    epoch = f"[*DataLoader({stream}, batch_size=None, num_workers={case.workers})]"
+    return f"[{epoch} for rank in range({case.ranks})]"
 
 
 def _expect_the_error(stream_class: type[Any]) -> None:
