@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset
 
 from course_utils.exercises.nb00.ex1_use_the_switches import JOB
 from course_utils.exercises.nb00.ex2_write_a_loader import STORAGE
 from course_utils.exercises.nb03 import ex1_blind_clinic
 from course_utils.hardware.storage.calendar import Counters
 from course_utils.hardware.storage.presets import StoragePreset, storage_preset
-from course_utils.loading.events import pad_collate
+from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.explorer import explorer
+from course_utils.teaching.notebook import data_path
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
 from tests.exercises.solutions import assert_refused, solution
@@ -64,16 +65,16 @@ def with_ids(ids: list[Any] | None) -> Trace:
     return trace
 
 
-class Events(Dataset[dict[str, Any]]):
-    """768 events of one pulse, in memory."""
+def real_events() -> Subset[Any]:
+    return Subset(NpzEvents(data_path("events")), range(768))
 
-    def __len__(self) -> int:
-        return 768
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        numbers = dict.fromkeys(("n_pulses", "run_id", "energy", "kind"), 1)
-        pulses = torch.full((1, 4), float(index))
-        return {"pulses": pulses, "event_id": index, "direction": torch.zeros(3), **numbers}
+class Rounded(NpzEvents):
+    """Events that save memory by half the precision, which the naive loader does not."""
+
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
+        return {**sample, "pulses": sample["pulses"].half().float()}
 
 
 def _uncached(preset: str) -> StoragePreset:
@@ -87,12 +88,14 @@ def test_the_notebook_creates_the_storage_that_the_judge_expects() -> None:
 
 
 def judge_loader(
-    fed: Trace | None, *, opens: int = 768, preset: str = "busy Lustre", **of: Any
+    fed: Trace | None, *, data: Any = None, opens: int = 768, preset: str = "busy Lustre", **of: Any
 ) -> Verdict:
     workers = sum(lane.startswith("worker") for lane in fed.lanes) if fed else 0
     options = {"batch_size": 32, "shuffle": True, "num_workers": workers, **of}
     options |= {"batch_size": 1, "shuffle": None} if "batch_sampler" in of else {}
-    loader = DataLoader(Events(), **{"collate_fn": pad_collate, **options})
+    loader = DataLoader(
+        real_events() if data is None else data, **{"collate_fn": pad_collate, **options}
+    )
     storage = SimpleNamespace(counters=lambda: Counters(opens=opens), preset=_uncached(preset))
     return check("00.2", loader, loop(), fed, storage)
 
@@ -136,6 +139,7 @@ def cut(samples: list[Any]) -> Any:
 
 def test_another_job_and_a_fixed_order_are_refused() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
+        ({"data": Rounded(data_path("events"))}, "For my_loader.dataset[0], result['pulses']"),
         ({"collate_fn": cut}, "For a batch of two events"),
         ({"preset": "laptop SSD"}, "The storage is emulated laptop SSD"),
         ({"opens": 700}, "only 700 of 768 files"),
@@ -155,7 +159,7 @@ def test_a_batch_sampler_and_a_seeded_generator_pass() -> None:
 
 
 def test_a_wrapper_around_a_loader_is_named() -> None:
-    wrapped = SimpleNamespace(inner=DataLoader(Events(), num_workers=6))
+    wrapped = SimpleNamespace(inner=DataLoader(real_events(), num_workers=6))
     storage = SimpleNamespace(counters=Counters, preset=_uncached("busy Lustre"))
     verdict = check("00.2", wrapped, loop(), loop(num_workers=6), storage)
     assert_refused(verdict, "asks for a DataLoader")

@@ -3,22 +3,26 @@
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.exercises.judging.compare import compare
 from course_utils.hardware.storage import SlowFileSystem
 from course_utils.hardware.storage.presets import storage_preset
-from course_utils.loading.events import pad_collate
+from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
+from course_utils.teaching.notebook import data_path
 from keepfed.formatting import percent, plural
 from keepfed.measure.spans import compute_spans
 from keepfed.measure.trace import Trace
 
 TARGET = 0.05
 STORAGE = replace(storage_preset("busy Lustre"), cache_mb=0)
+_CALL = "my_loader.dataset[{}]".format
 STARTING = 8  # steps in which the workers may still be starting
 
 
@@ -52,7 +56,9 @@ def write_a_loader(
         "Pinned memory makes the copy faster, not the loading.",
         "Add workers to the loader. Start with num_workers=2.",
     )
-    events = [loader.dataset[0], loader.dataset[1]]
+    data: Any = loader.dataset
+    compare(data.__getitem__, partial(_sample_like, data), [0, len(data) - 1], call=_CALL)
+    events = [data[0], data[1]]
     compare(loader.collate_fn, pad_collate, [events], show=lambda _: "a batch of two events")
     load_ms, step_ms = _mean_ms(naive, "wait"), _mean_ms(naive, "compute")
     needed = ceil(load_ms / step_ms - 0.1)  # the load time was measured, so it is not exact
@@ -111,6 +117,13 @@ def _expect_the_same_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> N
         "storage. Samples from memory or from another disk are fast, but that is another job.",
         "Load `dataset` itself, and run all cells from storage.reset_counters() again.",
     )
+
+
+def _sample_like(data: Any, place: int) -> Any:
+    """Return the sample of this place as the naive loader reads it, but from the local disk."""
+    events = NpzEvents(data_path("events"))
+    (index,) = np.flatnonzero(events.labels.event_id == int(data[place]["event_id"]))
+    return events[int(index)]
 
 
 def _multiset(trace: Trace) -> Counter[Hashable] | None:

@@ -44,7 +44,9 @@ def draw_in_workers(dataset_class: Make) -> Verdict:
         )
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
-        halves = ConcatDataset([dataset_class(SAMPLES // 2, MANY) for _ in range(2)])
+        halves: ConcatDataset[Any] = ConcatDataset(
+            [dataset_class(SAMPLES // 2, MANY) for _ in range(2)]
+        )
         _expect_distinct(_epoch(halves, 2), "from ConcatDataset with 2 workers")
         for below in (FEW, MANY):
             _judge_many(dataset_class(1, below), below)
