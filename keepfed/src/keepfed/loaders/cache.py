@@ -82,10 +82,8 @@ class SampleCache(Dataset[T], Generic[T]):
         missing = [index for index in wanted if found[index] is None]
         fetched = self._fetch(missing)
         with suppress(TimeoutError):  # without the lock, nothing is cached or counted
-            found_here = len(wanted) - len(missing)
-            self._keep(
-                dict(zip(missing, fetched, strict=True)), hits=found_here, misses=len(missing)
-            )
+            new_samples = dict(zip(missing, fetched, strict=True))
+            self._keep(new_samples, hits=len(wanted) - len(missing), misses=len(missing))
         new = iter(fetched)
         contents = (found[index] for index in wanted)
         return [next(new) if content is None else from_bytes(content) for content in contents]

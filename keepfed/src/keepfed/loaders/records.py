@@ -256,10 +256,6 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     if not arrays:
         raise ValueError("Give at least one field.")
     for name, array in arrays.items():
-        if not isinstance(name, str) or not name:
-            raise ValueError(
-                f"The name of a field is {name!r}. Give every field a name of letters."
-            )
         if array.ndim == 0 or array.dtype.char not in _NUMBERS:
             raise ValueError(
                 f"The field {name!r} has type {array.dtype} and shape {array.shape}. Give an "
