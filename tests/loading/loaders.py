@@ -14,7 +14,6 @@ from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
 from course_utils.loading.root_files import ClusterStream, RootFiles
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
-from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
 from data_scripts import make_collisions
 from keepfed.loaders.contract import EpochLoader
 from keepfed.loaders.images import ImageLoader, pack_images
@@ -24,7 +23,6 @@ from keepfed.loaders.resume import ResumableBatches
 from keepfed.loaders.stream import BlockSampler
 
 N = 41  # samples, except for streams; odd, so ranks get unequal shares
-LENGTH = 5  # inputs per window of tokens
 LENGTHS = np.arange(N) * 7 % 5 + 1  # rows of the ragged samples
 
 
@@ -46,7 +44,6 @@ class Kind(NamedTuple):
     ids: Callable[[Any], list[int]]
     has_position: bool = False
     follows_itself: bool = False
-    shuffles: bool = True
     is_stream: bool = False
 
 
@@ -64,23 +61,6 @@ def prepare(folder: Path, events: Path) -> None:
     for number in range(3):
         jets = make_collisions.draw_jets("signal", 200, np.random.default_rng(number))
         make_collisions.write_jets(folder / f"jets_{number}.root", jets)
-    for name, first in {"low": 0, "high": 20_000}.items():
-        (folder / name).mkdir()
-        tokens = np.arange(first + 1, first + 2 + N * LENGTH).astype(np.uint16)
-        tokens[-1] = END
-        np.save(folder / name / "tokens.npy", tokens)
-        np.save(folder / name / "offsets.npy", np.array([0, len(tokens)]))
-
-
-def windows(folder: Path) -> PackedWindows:
-    """Return as many windows as there are samples of the other kinds."""
-    return PackedWindows(Corpus(folder, "low"), LENGTH, count=N)
-
-
-def blend(folder: Path) -> Blend:
-    """Return as many windows, from two corpora."""
-    corpora = [Corpus(folder, name) for name in ("low", "high")]
-    return Blend(corpora, [2, 1], length=LENGTH, count=N)
 
 
 def _records(folder: Path, batch_size: int = 8, **options: Any) -> RecordLoader:
@@ -108,15 +88,8 @@ def _batches(_folder: Path, batch_size: int = 8, **options: Any) -> ResumableBat
     return ResumableBatches(N, batch_size, **options)
 
 
-def _in_order(_folder: Path, batch_size: int = 8, **options: Any) -> ResumableBatches:
-    return ResumableBatches(N, batch_size, shuffle=False, **options)
-
-
-def _load_batches(data: Callable[[Path], Dataset[Any]]) -> Callable[..., Iterable[Any]]:
-    def load(batches: ResumableBatches, folder: Path, **options: Any) -> Iterable[Any]:
-        return DataLoader(data(folder), batch_sampler=batches, **options)
-
-    return load
+def _load_batches(batches: ResumableBatches, _folder: Path, **options: Any) -> Iterable[Any]:
+    return DataLoader(Numbers(), batch_sampler=batches, **options)
 
 
 def _blocks(_folder: Path, batch_size: int = 8, **options: Any) -> BlockSampler:
@@ -152,10 +125,6 @@ def _list(batch: Any) -> list[int]:
     return [int(number) for number in batch]
 
 
-def _first_tokens(batch: Any) -> list[int]:
-    return _list(batch[:, 0])
-
-
 KINDS = {
     "records": Kind(
         _records,
@@ -178,14 +147,8 @@ KINDS = {
         has_position=True,
         follows_itself=True,
     ),
-    "buckets": Kind(_buckets, _load_batches(lambda _: Numbers()), _list, has_position=True),
-    "batches": Kind(_batches, _load_batches(lambda _: Numbers()), _list, has_position=True),
-    "windows": Kind(
-        _in_order, _load_batches(windows), _first_tokens, has_position=True, shuffles=False
-    ),
-    "blend": Kind(
-        _in_order, _load_batches(blend), _first_tokens, has_position=True, shuffles=False
-    ),
+    "buckets": Kind(_buckets, _load_batches, _list, has_position=True),
+    "batches": Kind(_batches, _load_batches, _list, has_position=True),
     "blocks": Kind(_blocks, _load_blocks, _list),
     "events": Kind(_events, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
     "clusters": Kind(_clusters, _load_clusters, lambda b: _list(b["index"]), is_stream=True),
