@@ -28,22 +28,16 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from keepfed import stage as stage
     from keepfed import watch as watch
 
-_NAMES = {
-    "course_utils.hardware.gpu": ["get_accelerator"],
-    "course_utils.hardware.storage": ["slow_storage"],
-    "course_utils.teaching.exercise": ["check"],
-    "course_utils.teaching.explorer": ["explorer"],
-    "course_utils.teaching.notebook": [
-        "cleanup_workers",
-        "data_path",
-        "predict",
-        "ready",
-        "reveal",
-        "start_workers",
-    ],
-    "keepfed": ["Pipeline", "diagnose", "record", "simulate", "stage", "watch"],
+_NOTEBOOK = ("cleanup_workers", "data_path", "predict", "ready", "reveal", "start_workers")
+_KEEPFED = ("Pipeline", "diagnose", "record", "simulate", "stage", "watch")
+_HOME = {
+    "check": "course_utils.teaching.exercise",
+    "explorer": "course_utils.teaching.explorer",
+    "get_accelerator": "course_utils.hardware.gpu",
+    "slow_storage": "course_utils.hardware.storage",
+    **dict.fromkeys(_NOTEBOOK, "course_utils.teaching.notebook"),
+    **dict.fromkeys(_KEEPFED, "keepfed"),
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)
 
 

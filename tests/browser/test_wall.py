@@ -5,15 +5,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import cv2
-import nbformat
 import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from slides.build.markdown import read_deck
 from slides.build.page import page as deck_page
-from tests.browser.lab_page import SHOTS, GuardedPage, LabPage
-from tests.stories.wall.fake import until
+from tests.browser.lab_page import SHOTS, GuardedPage
 from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
 pytestmark = pytest.mark.browser
@@ -210,36 +208,3 @@ def test_slide_shows_the_wall_and_gives_phones_its_question(
     expect(page.get_by_text("The answer.")).to_be_visible()
     expect(page.locator(".guess")).to_be_hidden()
     page.close()
-
-
-BEGIN = """
-import os
-os.environ |= {settings}
-import course_utils as cu
-from course_utils.teaching.notebook import start
-start.data_path = lambda name: None
-cu.ready("02")
-"""
-
-
-def test_learner_guesses_and_asks_for_help_in_jupyterlab(
-    lab_page: LabPage, lab_root: Path, tmp_path: Path
-) -> None:
-    question = 'cu.predict("02a", "What share?", unit="%")'
-    with running_wall(tmp_path / "teacher") as wall:
-        settings = {"COURSE_HOME": str(tmp_path / "learner"), "COURSE_WALL": wall.page}
-        cells = [BEGIN.format(settings=settings), question]
-        new = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        nbformat.write(new, lab_root / "work" / "wall.ipynb")
-        lab_page.open("work/wall.ipynb")
-        lab_page.run_all()
-        assert f"Joined {wall.page.partition('/?')[0]} as seat " in lab_page.texts()[0]
-        field = lab_page.page.get_by_placeholder("your guess")
-        field.fill("40")
-        field.press("Enter")
-        lab_page.page.get_by_role("button", name="I am stuck").click()
-        expect(lab_page.page.get_by_role("button", name="I can continue")).to_be_visible()
-        lab_page.page.screenshot(path=SHOTS / "wall-joined.png")
-        until(lambda: wall.shown()["guessed"] == 1)
-        until(lambda: [at for _, at in wall.shown(wall.teacher_token)["hands"]] == ["02"])
-        assert lab_page.errors() == []
