@@ -315,8 +315,7 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # ## A board for a class
 #
 # A class can compare its results. Run `course wall` in a terminal. It prints the address of a page that
-# shows them. With `--lan`, everybody in your network can open the page. Without it, only this machine
-# can.
+# shows them. With `--lan`, everybody in your network can open it, otherwise only this machine.
 #
 # Choose any name, and enter the address with its token. The wall receives this name, the figures of
 # your best result and its time, and nothing else. It keeps your best result. It verifies
@@ -333,6 +332,6 @@ print(post(name, best(seed_of(script)), wall))
 #
 # **Background.** `course wall --lan` stores all posts in `work/wall.jsonl` and continues
 # with them after a restart. If you set your own token in `COURSE_TOKEN`, the address stays the same. To
-# remove a name, stop the wall, delete the line in that file, and start it again.
-# It uses plain HTTP, so in a network that you do not trust, use it on one
-# machine only. Each set of faults, such as `hand_out(7)`, has its own table.
+# remove a name, stop the wall, delete the line in that file, and start it again. It uses plain HTTP, so
+# in a network that you do not trust, use it on one machine only. Each set of faults, such as
+# `hand_out(7)`, has its own table.
