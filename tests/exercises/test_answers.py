@@ -1,6 +1,7 @@
 """Exercises whose answers are numbers, names and letters: what is right, and each known slip."""
 
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -45,89 +46,58 @@ ALSO_RIGHT: list[tuple[str, dict[str, Any]]] = [
 ]
 OPEN: list[tuple[str, dict[str, Any]]] = [
     ("02.1", {"days": ..., "slowdown": ...}),
-    ("02.4", {"day": ..., "hour": ...}),
     ("05.2", {"buffer": ...}),
-    ("06.1", dict.fromkeys(RIGHT["06.1"], ...)),
     ("06.1", {"display": ...}),
 ]
 WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     "02.1": [
         ({"events": 1_000_000}, "The plan was a million events"),
-        ({"events": 78_125}, "number of steps, not of events"),
         ({"events": 5}, "2,000,000 times too small"),
         ({"events": "10 million"}, "is '10 million', not a number"),
         ({"days": 100.72}, "The bar shows one epoch"),
-        ({"days": 10}, "101 times too small"),
         ({"slowdown": 100.72}, "days with days"),
-        ({"slowdown": 1007}, "or you wrote percent"),
         ({"slowdown": 1.007}, "because it had ten epochs"),
-        ({"slowdown": 1289}, "a step with one event"),
         ({"slowdown": 0.0993}, "Invert the ratio"),
         ({"slowdown": None}, "slowdown_per_event is None, not a number"),
     ],
     "02.4": [
-        ({"month": 18_396}, "This is a year, so it is 12 times too much"),
         ({"month": 18_000}, "This is a year, so it is 12 times too much"),
-        ({"month": 2_160}, "the complete bill"),
-        ({"month": 648}, "price of the useful time"),
         ({"month": 3 * 24 * 31 * 0.7}, "does not follow from the figures"),
         ({"day": 1_974.7}, "compared with 100 %"),
         ({"day": 1_410.5}, "subtracted percentages"),
-        ({"day": 1_057.9}, "still costs"),
-        ({"day": 643_540}, "365 times too large"),
         ({"hour": 1.63}, "any hour"),
         ({"hour": 2.04}, "after the fix"),
-        ({"hour": 0.49}, "11 times too small"),
         ({"hour": 391.8}, "72 times too large"),
-        ({"hour": None}, "per_useful_hour is None, not a number"),
     ],
     "05.2": [
         ({"at_once": 1, "buffer": 980}, "A buffer moves most events by less than its own length"),
-        ({"at_once": 8, "buffer": 840}, "A buffer moves most events by less than its own length"),
         ({"at_once": 1, "chunk": 1, "buffer": 999}, "An epoch takes 20,000 requests"),
-        ({"at_once": 45, "chunk": 10, "buffer": 100}, "An epoch takes 2,000 requests"),
         ({"buffer": 1_000}, "1,800 events are in memory"),
         ({"at_once": 4, "chunk": 200}, "A chunk of 200 uses memory"),
         ({"at_once": 4, "buffer": 100}, "820 more events would fit"),
         ({"at_once": 0, "buffer": 100}, "at_once = 0"),
         ({"at_once": 3.5, "buffer": 100}, "at_once = 3.5"),
-        ({"at_once": 200, "buffer": 1}, "from 1 to 100"),
-        ({"chunk": None}, "chunk = None"),
         ({"chunk": float("nan")}, "chunk = nan"),
     ],
     "06.1": [
         ({"training": "npz"}, "Each event costs an open"),
         ({"training": "parquet"}, "Its unit has hundreds of events"),
-        ({"training": "root"}, "Its unit has hundreds of events"),
         ({"training": "sqlite"}, "one small page after another"),
         ({"histogram": "npy"}, "all four columns are read"),
-        ({"histogram": "hdf5"}, "all four columns are read"),
-        ({"histogram": "sqlite"}, "all four columns are read"),
         ({"display": "tar"}, "It has no index of ids"),
-        ({"display": "parquet"}, "It has no index of ids"),
-        ({"one_pass": "npz"}, "Each event costs an open"),
-        ({"one_pass": "sqlite"}, "one small page after another"),
         ({"one_pass": "zip"}, "'zip' is not one of the formats"),
         ({"training": ["npy"]}, "not one of the formats"),
-        ({"display": None}, "None is not one of the formats"),
     ],
     "06.2": [
         ({"chunks": True}, "h5py chooses"),
         ({"chunks": (64, 192, 192)}, "too large for both"),
-        ({"chunks": (8, 24, 48)}, "too large for both"),
         ({"chunks": (1, 192, 192)}, "Chunks stick out of a cube"),
-        ({"chunks": (2, 48, 48)}, "Chunks stick out of a cube"),
         ({"chunks": (16, 8, 8)}, "A chunk has 16 planes"),
         ({"chunks": (1, 16, 16)}, "Small chunks waste no bytes, but each is a request"),
-        ({"chunks": (1, 1, 1)}, "Small chunks waste no bytes"),
-        ({"chunks": (64, 1, 1)}, "A chunk has 64 planes"),
         ({"chunks": (3, 34, 14)}, "2.20 bytes read per byte needed"),
         ({"chunks": None}, "None is not the shape"),
         ({"chunks": (1, 192)}, "is not the shape of a chunk"),
         ({"chunks": (3, 0, 16)}, "is not the shape of a chunk"),
-        ({"chunks": False}, "False is not the shape of a chunk"),
-        ({"chunks": (3, 16.0, 16)}, "is not the shape of a chunk"),
-        ({"chunks": 16}, "is not the shape of a chunk"),
         ({"chunks": (64, 192, 256)}, "is not the shape of a chunk"),
     ],
     "09.1": [
@@ -143,23 +113,17 @@ def check_answers(key: str, answers: dict[str, Any]) -> Verdict:
     return check(key, *{**RIGHT[key], **answers}.values())
 
 
-@pytest.mark.parametrize(("key", "answers"), ALSO_RIGHT)
-def test_right_answers_pass(key: str, answers: dict[str, Any]) -> None:
-    verdict = check_answers(key, answers)
-    assert verdict.status == "right", verdict
+def test_right_answers_pass_and_half_written_ones_are_not_attempted() -> None:
+    for status, rows in (("right", ALSO_RIGHT), ("todo", OPEN)):
+        for key, answers in rows:
+            verdict = check_answers(key, answers)
+            assert verdict.status == status, (key, answers, verdict)
 
 
-@pytest.mark.parametrize(("key", "answers"), OPEN)
-def test_answers_half_written_are_not_attempted(key: str, answers: dict[str, Any]) -> None:
-    assert check_answers(key, answers).status == "todo"
-
-
-@pytest.mark.parametrize(
-    ("key", "answers", "misconception"),
-    [(key, *slip) for key, slips in WRONG.items() for slip in slips],
-)
-def test_a_wrong_answer_is_explained(key: str, answers: dict[str, Any], misconception: str) -> None:
-    assert_refused(check_answers(key, answers), misconception)
+@pytest.mark.parametrize("key", WRONG)
+def test_a_wrong_answer_is_explained(key: str) -> None:
+    for answers, misconception in WRONG[key]:
+        assert_refused(check_answers(key, answers), misconception)
 
 
 def test_the_six_loops_cover_what_can_limit_a_loop() -> None:
@@ -167,31 +131,20 @@ def test_the_six_loops_cover_what_can_limit_a_loop() -> None:
     assert shares == [0.62, 0.38, 0.0, 0.58, 0.58, 0.0]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ["d, b, a, c", "a, b, c and d", {"a, b, c, d"}, "ABCD", {**dict.fromkeys("abcd", 1), "e": 0}],
-)
-def test_flaws_may_be_a_text_or_a_dict(answer: Any) -> None:
-    assert check("03.3", answer).status == "right"
+def test_flaws_may_be_a_text_or_a_dict_and_each_letter_is_explained() -> None:
+    as_dict = {**dict.fromkeys("abcd", 1), "e": 0}
+    for answer in ("d, b, a, c", "a, b, c and d", {"a, b, c, d"}, "ABCD", as_dict):
+        assert check("03.3", answer).status == "right", answer
+    for letter, reason in {**FLAWS, **SOUND}.items():
+        assert_refused(check("03.3", set(FLAWS) ^ {letter}), reason)
+    for answer in ({"a", "z"}, ["a"], 4):
+        assert check("03.3", answer).status == "wrong", answer
+    assert check("03.3", set()).status == check("03.3", None).status == "todo"
 
 
-@pytest.mark.parametrize("letter", [*FLAWS, *SOUND])
-def test_a_statement_judged_wrong_is_explained(letter: str) -> None:
-    reason = {**FLAWS, **SOUND}[letter]
-    assert_refused(check("03.3", set(FLAWS) ^ {letter}), reason)
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [({"a", "z"}, "wrong"), (["a"], "wrong"), (4, "wrong"), (set(), "todo"), (None, "todo")],
-)
-def test_unfinished_list_of_flaws_is_not_right(answer: Any, status: str) -> None:
-    assert check("03.3", answer).status == status
-
-
-@pytest.mark.parametrize(
-    ("question", "said", "misconception"),
-    [
+def test_a_wrong_tool_is_explained() -> None:
+    tools = {question: row["tool"] for question, row in QUESTIONS.items()}
+    for question, said, misconception in [
         ("line", "torch.profiler", "does not see the workers"),
         ("cores", "pressure", "only the whole machine"),
         ("bytes", "pressure", "the bytes of each process"),
@@ -199,11 +152,8 @@ def test_unfinished_list_of_flaws_is_not_right(answer: Any, status: str) -> None
         ("file", "iotop", "but not by file"),
         ("kernel", "top", "Only a profiler"),
         ("kernel", "htop2", "not among the tools"),
-    ],
-)
-def test_a_wrong_tool_is_explained(question: str, said: str, misconception: str) -> None:
-    tools = {question: row["tool"] for question, row in QUESTIONS.items()}
-    assert_refused(check("03.4", {**tools, question: said}), misconception)
+    ]:
+        assert_refused(check("03.4", {**tools, question: said}), misconception)
 
 
 def test_tools_may_be_spelled_otherwise_and_all_are_asked_for() -> None:
@@ -216,21 +166,21 @@ def test_tools_may_be_spelled_otherwise_and_all_are_asked_for() -> None:
         assert_refused(check("03.4", answers), "Your answer must be a dict. Its keys are kernel")
 
 
-@pytest.mark.parametrize("letter", SYMPTOMS)
-def test_every_other_cause_of_a_symptom_meets_an_objection(letter: str) -> None:
-    for cause in CAUSES.keys() - {LABELS[letter]}:
-        assert_refused(check_answers("09.1", {letter: cause}), f"({letter})")
+def test_every_other_cause_of_a_symptom_meets_an_objection() -> None:
+    for letter, cause in product(SYMPTOMS, CAUSES):
+        if cause != LABELS[letter]:
+            assert_refused(check_answers("09.1", {letter: cause}), f"({letter})")
 
 
 def test_causes_that_are_missing_are_asked_for() -> None:
     assert_refused(check("09.1", "thread in __init__"), "you give 1 causes")
 
 
-@pytest.mark.parametrize("chunks", [(4, 16, 16), (3, 34, 14), (8, 24, 48)])
-def test_mean_cost_of_chunks_agrees_with_measured_reads(chunks: tuple[int, int, int]) -> None:
-    measured = try_chunks(chunks, reads=16)
-    assert mean_cost(chunks, (4, 192, 192)) == pytest.approx(measured.slab, rel=0.05)
-    assert mean_cost(chunks, (48, 48, 48)) == pytest.approx(measured.cube, rel=0.15)
+def test_mean_cost_of_chunks_agrees_with_measured_reads() -> None:
+    for chunks in ((4, 16, 16), (3, 34, 14), (8, 24, 48)):
+        measured = try_chunks(chunks, reads=16)
+        assert mean_cost(chunks, (4, 192, 192)) == pytest.approx(measured.slab, rel=0.05), chunks
+        assert mean_cost(chunks, (48, 48, 48)) == pytest.approx(measured.cube, rel=0.15), chunks
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)

@@ -1,17 +1,17 @@
 """Exercises that ask for a rule: the cases tell slips apart, and the truth is the course's."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from course_utils.exercises.judging import Slips
 from course_utils.exercises.nb04 import ex1_choose_workers
 from course_utils.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
 from course_utils.exercises.nb04.problem import MACHINES, Machine
 from course_utils.exercises.nb07 import ex3_stage_how_much
-from course_utils.exercises.nb07.problem import JOBS, StagingJob
+from course_utils.exercises.nb07.problem import JOBS
 from course_utils.exercises.nb08 import ex2_where_to_augment
 from course_utils.exercises.nb08 import problem as nb08
 from course_utils.exercises.nb09 import ex3_when_pinning_loses
@@ -24,47 +24,41 @@ from tests.exercises.solutions import assert_refused
 
 
 @pytest.mark.parametrize(
-    ("key", "rule", "misconception"),
+    ("key", "slips"),
     [
-        pytest.param(key, rule, misconception, id=f"{key} {misconception}")
-        for key, slips in {
-            "04.1": ex1_choose_workers.SLIPS,
-            "07.3": ex3_stage_how_much.SLIPS,
-            "08.2": ex2_where_to_augment.SLIPS,
-            "09.3": ex3_when_pinning_loses.SLIPS,
-        }.items()
-        for misconception, (_, *rules) in slips.items()
-        for rule in rules
+        ("04.1", ex1_choose_workers.SLIPS),
+        ("07.3", ex3_stage_how_much.SLIPS),
+        ("08.2", ex2_where_to_augment.SLIPS),
+        ("09.3", ex3_when_pinning_loses.SLIPS),
     ],
 )
-def test_the_cases_tell_each_slip_from_the_others(
-    key: str, rule: Callable[[Any], Any], misconception: str
-) -> None:
-    assert_refused(check(key, rule), misconception)
+def test_the_cases_tell_each_slip_from_the_others(key: str, slips: Slips[Any, Any]) -> None:
+    for misconception, (_, *rules) in slips.items():
+        for rule in rules:
+            assert_refused(check(key, rule), misconception)
 
 
-@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_the_room_is_what_the_course_computes(job: StagingJob) -> None:
-    budget = ShmBudget(
-        round(job.batch_mb * 1e6),
-        job.workers,
-        memory_bytes=round(job.memory_mb * 1e6),
-        prefetch_factor=job.prefetch_factor,
-        shm_bytes=round(job.shm_mb * 1e6),
-        programs_bytes=round((job.program_mb + job.workers * job.worker_mb) * 1e6),
-    )
-    assert ex3_stage_how_much.room(job) == budget.stageable_bytes / 1e6
+def test_the_room_is_what_the_course_computes() -> None:
+    for name, job in JOBS.items():
+        budget = ShmBudget(
+            round(job.batch_mb * 1e6),
+            job.workers,
+            memory_bytes=round(job.memory_mb * 1e6),
+            prefetch_factor=job.prefetch_factor,
+            shm_bytes=round(job.shm_mb * 1e6),
+            programs_bytes=round((job.program_mb + job.workers * job.worker_mb) * 1e6),
+        )
+        assert ex3_stage_how_much.room(job) == budget.stageable_bytes / 1e6, name
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_formula_is_what_the_device_measures(name: str) -> None:
-    measured = measure_ms(CASES[name])
-    assert measured == pytest.approx(ex3_when_pinning_loses.predicted_ms(CASES[name]), abs=1e-3)
+def test_the_formula_is_what_the_device_measures() -> None:
+    for name, case in CASES.items():
+        predicted = ex3_when_pinning_loses.predicted_ms(case)
+        assert measure_ms(case) == pytest.approx(predicted, abs=1e-3), name
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_the_rule_for_workers_agrees_with_the_model(machine: Machine) -> None:
-    def idle(workers: int) -> float:
+def test_the_rule_for_workers_agrees_with_the_model() -> None:
+    def idle(machine: Machine, workers: int) -> float:
         loop = Pipeline(
             read_ms=machine.read_ms,
             decode_ms=machine.cpu_ms,
@@ -76,8 +70,9 @@ def test_the_rule_for_workers_agrees_with_the_model(machine: Machine) -> None:
         )
         return 1 - simulate(loop).summary().au
 
-    assert idle(enough(machine)) < 0.01
-    assert idle(enough(machine) - 1) > 0.1
+    for name, machine in MACHINES.items():
+        assert idle(machine, enough(machine)) < 0.01, name
+        assert idle(machine, enough(machine) - 1) > 0.1, name
 
 
 def test_what_is_shown_is_decided_by_different_things() -> None:
