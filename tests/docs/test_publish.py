@@ -1,16 +1,12 @@
 """One setting makes all texts that name an address, and can be taken back."""
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from docs import publish
 from docs.publish import REPO, TEXTS, Address, address, chosen, edited
-from tests.test_project import tracked_files
 
 EXAMPLES = [
     Address(),
@@ -59,23 +55,3 @@ def test_wrong_address_and_changed_text_change_nothing(
     monkeypatch.setattr(publish, "TEXTS", [{"file": "LICENSE", "without": "?", "with": "!"}])
     assert publish.main(["example.org/x/y"]) == 1
     assert "LICENSE must have this text once:\n" in capsys.readouterr().err
-
-
-@pytest.mark.full
-def test_published_copy_is_complete_and_can_be_taken_back(tmp_path: Path) -> None:
-    """Build the notebooks and the guide twice, which takes half a minute."""
-    if address().repository:
-        pytest.skip("this project is published")
-    before = {path.relative_to(REPO): path.read_bytes() for path in tracked_files()}
-    for path, content in before.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(content)
-    command = [sys.executable, "-m", "docs.publish"]
-    subprocess.run([*command, "example.org/x/y"], cwd=tmp_path, check=True)
-    for path in tmp_path.glob("notebooks/*.ipynb"):
-        first = next(c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code")
-        assert "git+https://example.org/x/y" in "".join(first["source"])
-    guide = (tmp_path / "slides" / "INSTRUCTOR.md").read_text("utf-8")
-    assert "git clone https://example.org/x/y" in guide
-    subprocess.run([*command, ""], cwd=tmp_path, check=True)
-    assert {path: (tmp_path / path).read_bytes() for path in before} == before

@@ -78,10 +78,6 @@ def test_without_chromium_the_html_is_written_and_a_sentence_names_what_to_insta
     assert re.match("Only HTML was written.*apt install chromium", err)
 
 
-def test_build_is_reproducible(tmp_path: Path) -> None:
-    assert built(tmp_path).read_bytes() == built(tmp_path).read_bytes()
-
-
 def test_digit_keys_select_a_state_of_the_timeline(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
     state = lambda: slides.locator(".tl").get_attribute("data-state")  # noqa: E731

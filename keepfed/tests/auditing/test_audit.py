@@ -249,14 +249,13 @@ def test_a_torch_without_a_private_name_leaves_the_training_unaudited(
 
 TRAIN = """
 import sys, shutil, torch
-from tests.auditing.loaders import Mixed, Stream, loader
+from tests.auditing.loaders import Mixed, loader
 if __name__ == "__main__":
     what, code = sys.argv[1:]
     if what == "ranks":
         torch.distributed.init_process_group("gloo")
     order = torch.randperm(320, generator=torch.Generator().manual_seed(0)).tolist()
     batches = {
-        "stream": lambda: loader(Stream(share=False), num_workers=2),
         "resumed": lambda: loader(Mixed(), sampler=order[112:]),
     }.get(what, lambda: loader(Mixed(), sampler=order))()
     validation = loader(Mixed(50))
@@ -274,12 +273,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
-def test_unchanged_programs_are_audited(tmp_path: Path) -> None:
-    script, log = tmp_path / "train.py", tmp_path / "logs" / "log.jsonl"
+Audit = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Audit:
+    """Return a function that audits a program in `tmp_path`: its status, output and errors."""
+    script = tmp_path / "train.py"
     script.write_text(TRAIN, "utf-8")
-    log.parent.mkdir()
-    log.write_text("the log of an earlier run\n", "utf-8")
 
     def run(what: str, code: int, *options: str, by: tuple[str, ...] = ()) -> tuple[int, str, str]:
         words = [sys.executable, "-m", "keepfed.command", "audit", *options, *by]
@@ -292,11 +293,19 @@ def test_unchanged_programs_are_audited(tmp_path: Path) -> None:
         )
         return ran.returncode, ran.stdout, ran.stderr
 
-    status, out, said = run("stopped", 0, "--log", str(log), "--json")
+    return run
+
+
+@pytest.mark.slow
+def test_unchanged_programs_are_audited(tmp_path: Path, audit: Audit) -> None:
+    log = tmp_path / "logs" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text("the log of an earlier run\n", "utf-8")
+    status, out, said = audit("stopped", 5, "--log", str(log), "--json")
     trained, line = out.splitlines()
     report = json.loads(line)
-    assert (status, report["right"], trained) == (0, True, "trained"), said
-    assert report["checked"][0].startswith("80 samples in 1 epoch of Mixed at train.py:14")
+    assert (status, report["right"], trained) == (5, True, "trained"), said
+    assert report["checked"][0].startswith("80 samples in 1 epoch of Mixed at train.py:13")
     assert report["unchecked"]
     assert Path(f"{log}.before").read_text("utf-8") == "the log of an earlier run\n"
     rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
@@ -304,15 +313,18 @@ def test_unchanged_programs_are_audited(tmp_path: Path) -> None:
     assert [(row["step"], row["batch"], len(row["samples"])) for row in rows] == [
         (number, number, 16) for number in range(5)
     ]
-    status, out, said = run("resumed", 0, "--after", str(log))
+    status, out, said = audit("resumed", 0, "--after", str(log))
     assert (status, "32 of 320 samples are served neither" in said) == (1, True), said
     assert out == "trained\n"
-    status, _, said = run("stream", 5, "--after", str(log))
-    assert (status, "2 faults" in said or "1 fault" in said) == (5, True), said
-    status, _, said = run("folder", 0, "--log", str(log))
+
+
+@pytest.mark.full
+def test_a_lost_log_and_two_ranks_are_audited(tmp_path: Path, audit: Audit) -> None:
+    (tmp_path / "logs").mkdir()
+    status, _, said = audit("folder", 0, "--log", str(tmp_path / "logs" / "log.jsonl"))
     assert status == 1, said
     assert said.count("keepfed audit: The program continues unaudited") == 1
     assert "the rest of 1 process in which the audit failed" in " ".join(said.split())
     torchrun = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
-    status, _, said = run("ranks", 0, by=torchrun)
+    status, _, said = audit("ranks", 0, by=torchrun)
     assert (status, "ranks 0 and 1 serve 320 samples in common" in said) == (1, True), said

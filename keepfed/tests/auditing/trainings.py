@@ -17,7 +17,6 @@ from torch.utils.data import (
     IterableDataset,
     Sampler,
     Subset,
-    SubsetRandomSampler,
     get_worker_info,
 )
 
@@ -182,38 +181,14 @@ def folds_by_subset() -> None:
         model.train(training, after=partial(model.evaluate, other))
 
 
-def folds_by_sampler() -> None:
-    data, parts = Mixed(), np.array_split(np.random.permutation(N), 4)
-    for k in range(3):
-        rest = np.concatenate(parts[:k] + parts[k + 1 :]).tolist()
-        model = Model()
-        model.train(loader(data, sampler=SubsetRandomSampler(rest)))
-        model.evaluate(loader(data, sampler=SubsetRandomSampler(parts[k].tolist())))
-
-
 def accuracy_on_the_training_set() -> None:
     data, model = Mixed(), Model()
     other = DataLoader(data, 64)
     model.train(loader(data, shuffle=True), after=partial(model.evaluate, other))
 
 
-def neighbors_over_the_training_loader() -> None:
-    model, batches = Model(), loader(Mixed(), shuffle=True)
-    model.train(batches, after=partial(model.evaluate, batches))
-
-
-def repeated_augmentation() -> None:
-    order = Sized(lambda: torch.randperm(N).repeat_interleave(3)[:N].tolist())
-    Model().train(loader(Mixed(), sampler=order))
-
-
 def endless_order_without_a_length() -> None:
     order = Indices(lambda: _endless(torch.Generator().manual_seed(0)))
-    Model().train(islice(loader(Mixed(), sampler=order), 70), epochs=1)
-
-
-def endless_order_with_a_length() -> None:
-    order = Sized(lambda: _endless(torch.Generator().manual_seed(0)))
     Model().train(islice(loader(Mixed(), sampler=order), 70), epochs=1)
 
 
@@ -258,16 +233,6 @@ def curriculum() -> None:
     length = iter((5, 10))
     growing = Sized(lambda: torch.randperm(N)[: 16 * next(length)].tolist())
     model.train(loader(data, sampler=growing))
-
-
-def active_learning() -> None:
-    data, model = Mixed(), Model()
-    known = [*range(64)]
-    for _ in range(6):
-        model.train(loader(Subset(data, [*known]), shuffle=True), epochs=1)
-        rest = Subset(data, sorted({*range(N)} - {*known}))
-        model.evaluate(DataLoader(rest, 64))
-        known += rest.indices[:32]
 
 
 def validation_in_an_epoch() -> None:
@@ -323,12 +288,8 @@ class LazyNoise(Mixed):
 RIGHT: dict[Callable[[], None], set[str]] = {
     class_balance: {"not each once"},
     folds_by_subset: {"shared samples"},
-    folds_by_sampler: {"shared samples"},
     accuracy_on_the_training_set: {"shared samples"},
-    neighbors_over_the_training_loader: set(),
-    repeated_augmentation: {"not each once"},
     endless_order_without_a_length: {"not each once"},
-    endless_order_with_a_length: set(),
     one_iterator_for_all_epochs: set(),
     draws_with_replacement: {"not each once"},
     fixed_order: {"same order", "not mixed"},
@@ -336,7 +297,6 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     repeats_on_purpose: {"repeated epoch", "not each once"},
     token_windows: {"workers draw from all", "not each once"},
     curriculum: {"not each once"},
-    active_learning: {"shared samples"},
     validation_in_an_epoch: set(),
     two_loaders_at_one_place: set(),
     shared_by_ranks: set(),
