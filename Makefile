@@ -4,7 +4,7 @@ override PYTHON := $(PYTHON:3.%=python3.%)
 VENV := .venv/bin/python
 READY := .venv/.ready
 DEVELOP := .venv/.develop
-PROCESSES := -n 4
+PROCESSES := -n 3
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests keepfed/tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
