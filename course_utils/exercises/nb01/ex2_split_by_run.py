@@ -43,7 +43,7 @@ class RunSplit(NamedTuple):
 
     def __str__(self) -> str:
         runs, events = len(np.unique(self.run_id)), len(self.run_id)
-        return f"{events} events of {runs} runs, share {self.share} and seed {self.seed}"
+        return f"{events} events of {runs} runs, share {self.share}"
 
     @property
     def call(self) -> str:

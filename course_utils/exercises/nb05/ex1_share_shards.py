@@ -158,7 +158,7 @@ def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
 
 def _plain(case: ShardLayout) -> dict[str, Any]:
     events = sorted(event for shard in _shards(case.shards) for event in shard.events)
-    per_slot = (len(range(slot, case.shards, case.slots)) for slot in range(case.slots))
+    per_slot = [len(range(slot, case.shards, case.slots)) for slot in range(case.slots)]
     return {
         "events": events,
         "events of the second epoch": events,
