@@ -49,7 +49,7 @@ class ImageLoader(IndexBatches):
     threads or ranks.
 
     A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
-    batches longer, copy them or pass `buffers=None`. With CUDA, batches are pinned, and a copy with
+    batches longer, copy them. With CUDA, batches are pinned, and a copy with
     `non_blocking=True` is only queued. If the loop runs far ahead of the device, the memory could
     be reused before it is copied. Use a `CudaPrefetcher`, and set `buffers` to its depth plus two,
     so that each copy finishes in time.
@@ -72,7 +72,7 @@ class ImageLoader(IndexBatches):
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         threads: int | None = None,
-        buffers: int | None = 3,
+        buffers: int = 3,
     ):
         """Open the file without decoding images.
 
@@ -90,7 +90,7 @@ class ImageLoader(IndexBatches):
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these images. None for the rank of the process.
             threads: Number of decoding threads. None for one per core that this process may use.
-            buffers: Number of batches whose memory is used in turn. None allocates every batch.
+            buffers: Number of batches whose memory is used in turn.
 
         Raises:
             FileNotFoundError: If the file does not exist.
@@ -101,7 +101,7 @@ class ImageLoader(IndexBatches):
         threads = usable_cores() if threads is None else threads
         numbers = {"size": size, "threads": threads, "buffers": buffers}
         for name, number in numbers.items():
-            if number is not None and number < 1:
+            if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
             raise ValueError(f'`dtype` must be "float32" or "uint8", but is {dtype!r}.')
@@ -142,7 +142,9 @@ class ImageLoader(IndexBatches):
         """Yield the batches in order, while threads decode the next ones."""
         # Reuse the memory of the previous loop, because the system clears new memory page by page.
         # After an early exit, new memory is needed, because batches of that loop may be in use.
-        ring, self._ring = self._ring or self._new_ring(), None
+        ring, self._ring = self._ring, None
+        if ring is None:
+            ring = deque(self._memory() for _ in range(self.buffers + AHEAD))
         norm = _norm(self.size) if self.dtype == "float32" else None
         own = local()
 
@@ -160,8 +162,7 @@ class ImageLoader(IndexBatches):
         try:
             for indices in self.deal():
                 ring.rotate(-1)
-                memory = ring[0] if ring else self._memory()
-                batch = {name: part[: len(indices)] for name, part in memory.items()}
+                batch = {name: part[: len(indices)] for name, part in ring[0].items()}
                 pending.append(
                     (batch, [pool.submit(write, jobs) for jobs in self._jobs(indices, batch)])
                 )
@@ -182,11 +183,6 @@ class ImageLoader(IndexBatches):
         batch["labels"].numpy()[:] = self.images.table["label"][indices]
         batch["index"].numpy()[:] = indices
         return [jobs[at : at + at_once] for at in range(0, len(jobs), at_once)]
-
-    def _new_ring(self) -> deque[Batch]:
-        """Return the memory of all batches, or nothing if every batch is allocated separately."""
-        count = 0 if self.buffers is None else self.buffers + AHEAD
-        return deque(self._memory() for _ in range(count))
 
     def _memory(self) -> Batch:
         """Return memory for a batch, pinned if CUDA is available."""
