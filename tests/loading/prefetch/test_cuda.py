@@ -50,33 +50,26 @@ def two_cuda_devices(monkeypatch):
     monkeypatch.setattr(CudaDevice, "Stream", lambda self: None)
 
 
-@pytest.mark.parametrize(("device", "index"), [("cuda", 1), ("cuda:0", 0), (None, 1)])
-def test_cuda_device_is_fixed_in_the_constructor(device, index, two_cuda_devices):
-    gpu = CudaPrefetcher([], device).device
-    assert gpu.device == torch.device("cuda", index)
+def test_cuda_device_is_fixed_in_the_constructor(two_cuda_devices):
+    for device, index in (("cuda", 1), ("cuda:0", 0), (None, 1)):
+        gpu = CudaPrefetcher([], device).device
+        assert gpu.device == torch.device("cuda", index)
     # tensors that are already on a device need no pinning
     assert gpu.is_pinned({"elsewhere": torch.zeros(1, device="meta"), "name": "event"})
     assert not gpu.is_pinned({"here": torch.zeros(1)})
 
 
-@pytest.mark.parametrize("device", ["cuda:2", 2, torch.device("cuda", 3)], ids=str)
-def test_missing_device_is_named_in_one_sentence(device, two_cuda_devices):
-    sentence = r"^cuda:\d does not exist\. CUDA devices: 2\. Omit the device"
-    with pytest.raises(RuntimeError, match=sentence):
-        CudaPrefetcher([], device)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "sentence"),
-    [
+def test_invalid_argument_is_reported_in_one_sentence(two_cuda_devices):
+    whole = "^`depth` must be a whole number of at least 1, but is "
+    missing = r"^cuda:\d does not exist\. CUDA devices: 2\. Omit the device"
+    for given, error, sentence in (
         ({"device": "gpu"}, ValueError, "^'gpu' is not a valid device. Use \"cuda\", "),
-        ({"depth": "2"}, TypeError, "^`depth` must be a whole number of at least 1, but is '2'"),
-        ({"depth": 1.5}, TypeError, "^`depth` must be a whole number of at least 1, but is 1.5"),
-    ],
-)
-def test_invalid_argument_is_reported_in_one_sentence(given, error, sentence):
-    with pytest.raises(error, match=sentence):
-        CudaPrefetcher([], **given)
+        ({"depth": "2"}, TypeError, f"{whole}'2'"),
+        ({"depth": 1.5}, TypeError, f"{whole}1.5"),
+        *(({"device": d}, RuntimeError, missing) for d in ("cuda:2", 2, torch.device("cuda", 3))),
+    ):
+        with pytest.raises(error, match=sentence):
+            CudaPrefetcher([], **given)
 
 
 def test_copy_that_does_not_fit_raises_after_earlier_batches():
@@ -136,30 +129,30 @@ def test_pinned_batches_with_gaps_cause_a_warning(gpu):
         list(CudaPrefetcher([{"turned": wide.T, "first": wide[:9]}], gpu))
 
 
-@pytest.mark.parametrize(("step_ms", "hidden", "total_ms"), [(20, 1, 215), (5, 5 / 15, 155)])
-def test_all_copies_but_the_first_overlap_with_steps(step_ms, hidden, total_ms):
-    gpu, clock = fake_device(step_ms=step_ms)
-    batches = [megabytes(30)] * 10  # 15 ms per copy
-    with record(clock=clock) as trace:
-        losses(gpu, CudaPrefetcher(gpu.pinned(batches), gpu))
-    copies = [span for span in trace.spans if span.lane == "copy"]
-    others = [span for span in trace.spans if span != copies[0]]
-    assert hidden_share(others) == pytest.approx(hidden)
-    assert clock.ms == total_ms
+def test_all_copies_but_the_first_overlap_with_steps():
+    for step_ms, hidden, total_ms in ((20, 1, 215), (5, 5 / 15, 155)):
+        gpu, clock = fake_device(step_ms=step_ms)
+        batches = [megabytes(30)] * 10  # 15 ms per copy
+        with record(clock=clock) as trace:
+            losses(gpu, CudaPrefetcher(gpu.pinned(batches), gpu))
+        copies = [span for span in trace.spans if span.lane == "copy"]
+        others = [span for span in trace.spans if span != copies[0]]
+        assert hidden_share(others) == pytest.approx(hidden)
+        assert clock.ms == total_ms
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_memory_is_constant_and_the_device_stays_busy(depth):
-    gpu, clock = fake_device(step_ms=20)
-    prefetcher = CudaPrefetcher(gpu.pinned([megabytes(1)] * 30), gpu, depth=depth)
-    for _ in range(2):
-        losses(gpu, prefetcher)
-        assert gpu.memory_allocated() == 0
-    assert gpu.max_memory_allocated() == (depth + 1) * MB
-    start = clock.ms
-    losses(gpu, prefetcher, late=True)
-    assert gpu.max_memory_allocated() == (depth + 2) * MB
-    assert clock.ms - start == 0.5 + 30 * 20
+def test_memory_is_constant_and_the_device_stays_busy():
+    for depth in (1, 2):
+        gpu, clock = fake_device(step_ms=20)
+        prefetcher = CudaPrefetcher(gpu.pinned([megabytes(1)] * 30), gpu, depth=depth)
+        for _ in range(2):
+            losses(gpu, prefetcher)
+            assert gpu.memory_allocated() == 0
+        assert gpu.max_memory_allocated() == (depth + 1) * MB
+        start = clock.ms
+        losses(gpu, prefetcher, late=True)
+        assert gpu.max_memory_allocated() == (depth + 2) * MB
+        assert clock.ms - start == 0.5 + 30 * 20
 
 
 def test_new_prefetcher_per_epoch_uses_no_more_memory():
@@ -170,31 +163,27 @@ def test_new_prefetcher_per_epoch_uses_no_more_memory():
     assert gpu.memory_reserved() == 2 * MB
 
 
-@pytest.mark.parametrize(("depth", "more", "right"), [(1, 3, 20), (2, 4, 20), (1, 2, 2)])
-def test_memory_may_be_refilled_after_depth_plus_two_batches(depth, more, right):
-    gpu, _ = fake_device(step_ms=20)
-    ring = list(gpu.pinned([torch.empty(25_000) for _ in range(more)]))
-
-    def batches():
-        for number in range(20):
-            yield ring[number % more].fill_(number)
-
-    found = losses(gpu, CudaPrefetcher(batches(), gpu, depth=depth), late=True)
+def test_memory_may_be_refilled_after_depth_plus_two_batches():
     wanted = [checksum([torch.full((25_000,), float(number))]).item() for number in range(20)]
-    assert sum(a == b for a, b in zip(found, wanted, strict=True)) == right
+    for depth, more, right in ((1, 3, 20), (2, 4, 20), (1, 2, 2)):
+        gpu, _ = fake_device(step_ms=20)
+        ring = list(gpu.pinned([torch.empty(25_000) for _ in range(more)]))
+        batches = (ring[number % more].fill_(number) for number in range(20))
+        found = losses(gpu, CudaPrefetcher(batches, gpu, depth=depth), late=True)
+        assert sum(a == b for a, b in zip(found, wanted, strict=True)) == right, (depth, more)
 
 
-@pytest.mark.parametrize("streams", [1, 2])
-def test_reused_memory_is_safe_if_the_loop_changes_its_stream(streams):
-    gpu, _ = fake_device(step_ms=20)
-    ring = list(gpu.pinned([torch.empty(25_000) for _ in range(3)]))
-    computing, found = [gpu.Stream() for _ in range(streams)], []
-    batches = iter(CudaPrefetcher((ring[n % 3].fill_(n) for n in range(9)), gpu))
-    for number in range(9):
-        with gpu.stream(computing[number % streams]):
-            found.append(gpu.step(next(batches)))
+def test_reused_memory_is_safe_if_the_loop_changes_its_stream():
     wanted = [checksum([torch.full((25_000,), float(number))]).item() for number in range(9)]
-    assert [loss.item() for loss in found] == wanted
+    for streams in (1, 2):
+        gpu, _ = fake_device(step_ms=20)
+        ring = list(gpu.pinned([torch.empty(25_000) for _ in range(3)]))
+        computing, found = [gpu.Stream() for _ in range(streams)], []
+        batches = iter(CudaPrefetcher((ring[n % 3].fill_(n) for n in range(9)), gpu))
+        for number in range(9):
+            with gpu.stream(computing[number % streams]):
+                found.append(gpu.step(next(batches)))
+        assert [loss.item() for loss in found] == wanted, streams
 
 
 def test_spans_have_the_index_of_their_batch():
