@@ -36,7 +36,7 @@ from course_utils.hardware.gpu.streams import (
     Engine,
     Operation,
 )
-from keepfed.device.batches import (
+from keepfed.batches import (
     IN_HOST_MEMORY,
     ON_ANOTHER_GPU,
     SMALL,

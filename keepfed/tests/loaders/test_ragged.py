@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import DataLoader, Dataset
 
-from keepfed.device.batches import pin_as_a_loader
+from keepfed.batches import pin_as_a_loader
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate, RaggedLoader
 from tests.loaders.ranks import start_server

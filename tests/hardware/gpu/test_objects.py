@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import checksum, leaves, mark_pinned, move, tensors
-from keepfed.device import batches
+from keepfed import batches
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.loaders.ragged import Ragged
 from tests.hardware.fake_device import fake_device

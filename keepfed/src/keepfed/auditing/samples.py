@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from keepfed.device.batches import leaves
+from keepfed.batches import leaves
 
 HASHED = 512  # elements of an array that go into its fingerprint
 MAX_LEAVES = 16  # values of a sample that go into its fingerprint

@@ -1,14 +1,4 @@
-"""CUDA devices, and functions that copy and inspect batches."""
+"""CUDA devices, and the interface of all devices."""
 
-from keepfed.device.batches import (
-    dense_parts,
-    has_gaps,
-    leaves,
-    map_leaves,
-    map_tensors,
-    move,
-    record_stream,
-    tensors,
-)
 from keepfed.device.cuda import CudaDevice
 from keepfed.device.protocol import BatchDevice

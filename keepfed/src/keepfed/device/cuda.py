@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from keepfed.device.batches import (
+from keepfed.batches import (
     IN_HOST_MEMORY,
     ON_ANOTHER_GPU,
     PinnedBatches,

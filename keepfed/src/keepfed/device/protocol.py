@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from keepfed.device.batches import PinnedBatches
+from keepfed.batches import PinnedBatches
 
 
 class BatchDevice(Protocol):

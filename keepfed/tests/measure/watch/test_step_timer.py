@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import count, pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -248,4 +247,3 @@ def test_description_of_loader_does_not_call_len(seen: Observed) -> None:
     about = seen()[0].about
     assert (about["takes"], about["batch_size"], about["batch_bytes"]) == ("stream", 6, 48)
     assert loader._IterableDataset_len_called is None
-    assert step_timer._bytes({"a": [torch.zeros(2)], "b": SimpleNamespace()}) == 8

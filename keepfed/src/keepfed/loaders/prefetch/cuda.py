@@ -21,16 +21,8 @@ from typing import Any, cast
 
 import torch
 
-from keepfed.device import (
-    BatchDevice,
-    CudaDevice,
-    dense_parts,
-    has_gaps,
-    move,
-    record_stream,
-    tensors,
-)
-from keepfed.device.batches import SMALL
+from keepfed.batches import SMALL, dense_parts, has_gaps, move, record_stream, tensors
+from keepfed.device import BatchDevice, CudaDevice
 from keepfed.measure.spans import current
 
 PAGEABLE = (

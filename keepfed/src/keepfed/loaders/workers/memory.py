@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from keepfed.device.batches import leaves
+from keepfed.batches import leaves
 from keepfed.errors import required
 from keepfed.formatting import plural, size
 from keepfed.limits import SHM, known, memory, shm_size

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from keepfed.batches import leaves
 from keepfed.measure.records import Contents
 
 MAX_VALUES = 65_536  # values of a tensor that are inspected
@@ -17,11 +17,12 @@ MAX_VALUES = 65_536  # values of a tensor that are inspected
 def contents_of(batch: Any) -> Contents:
     """Return the contents of `batch`, computed with NumPy only."""
     tensors, objects = list[torch.Tensor](), 0
-    for leaf in _leaves(batch):
+    for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             tensors.append(leaf)
         else:
-            objects += 1
+            is_array = isinstance(leaf, np.ndarray) and leaf.dtype == object
+            objects += leaf.size if is_array else 1
     found = [(tensor.nbytes, *_narrower(tensor)) for tensor in tensors]
     whole = sum(nbytes for nbytes, _, _ in found)
     if not whole:
@@ -29,18 +30,6 @@ def contents_of(batch: Any) -> Contents:
     left = sum(nbytes * share for nbytes, _, share in found)
     _, name, _ = max(found)
     return Contents(objects, name, left / whole)
-
-
-def _leaves(batch: Any) -> Iterator[Any]:
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    if isinstance(batch, (list, tuple)):
-        for part in batch:
-            yield from _leaves(part)
-    elif isinstance(batch, np.ndarray) and batch.dtype == object:
-        yield from batch.ravel().tolist()
-    else:
-        yield batch
 
 
 def _narrower(tensor: torch.Tensor) -> tuple[str, float]:

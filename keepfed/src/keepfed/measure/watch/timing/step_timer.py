@@ -8,13 +8,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
-import torch
-
+from keepfed.batches import tensors
 from keepfed.measure.hook import (
     FetchMeter,
     TimedSampler,
@@ -284,9 +283,8 @@ class StepTimer:
         self.writer.file.figures[FieldIndex.CORES] = self.writer.cores.bit_count()
         if self._main:  # iter() may have been called elsewhere
             self.writer.describe(loop=call_sites(sys._getframe(1))[0])
-        self.writer.describe(
-            **get_rank(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
-        )
+        nbytes = sum(tensor.nbytes for tensor in tensors(batch))
+        self.writer.describe(**get_rank(), batch_bytes=nbytes, **contents_of(batch)._asdict())
 
     def _end_epoch(self, asked: int) -> None:
         figures, now = self.writer.file.figures, perf_counter_ns()
@@ -317,15 +315,6 @@ def _skips(iteration_ns: float) -> int:
         return 0
     count = min(MAX_SKIPPED, math.ceil(PAIR_NS / MAX_COST / max(iteration_ns, 1.0)))
     return count | 1  # with an odd distance, the iterations use all rows of the file
-
-
-def _bytes(batch: Any) -> int:
-    """Return the total size in bytes of the tensors in nested containers."""
-    if isinstance(batch, torch.Tensor):
-        return batch.nbytes
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    return sum(map(_bytes, batch)) if isinstance(batch, (list, tuple)) else 0
 
 
 @atexit.register
