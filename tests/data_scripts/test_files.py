@@ -99,6 +99,7 @@ sys.exit(main(["--size", "S", "--out", sys.argv[1]]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+@pytest.mark.slow
 def test_data_of_another_user_are_used_without_a_lock() -> None:
     with tempfile.TemporaryDirectory() as made:  # other users may enter it, unlike `tmp_path`
         folder = Path(made, "data", "events-S")

@@ -15,6 +15,7 @@ from data_scripts import files, make_collisions, make_events, make_images, make_
 from data_scripts.make_volumes import density
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_bytes_and_force_repairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

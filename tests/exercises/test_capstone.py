@@ -234,6 +234,7 @@ def differences(train_of: Callable[[str], Any], cases: dict[str, str]) -> list[t
     return found
 
 
+@pytest.mark.slow
 def test_other_training_is_refused_and_the_same_accepted(train_of: Callable[[str], Any]) -> None:
     assert not differences(train_of, {**dict([*OTHER_LEARNING.items()][::5]), RIGHT: ""})
 

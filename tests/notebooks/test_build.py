@@ -166,10 +166,12 @@ def test_build_is_reproducible_and_check_reports_what_is_outdated(
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")} == first
 
 
+@pytest.mark.slow
 def test_notebooks_are_up_to_date() -> None:
     assert main(["--check"]) == 0, f"run `make notebooks` in {HERE.parent}"
 
 
+@pytest.mark.slow
 def test_stored_cell_contains_picture_without_kernel(tmp_path: Path) -> None:
     cell = "import course_utils as cu\ncu.explorer()"
     (tmp_path / "90_a.py").write_text(f'# %%\n1\n\n# %% tags=["stored"]\n{cell}\n', "utf-8")

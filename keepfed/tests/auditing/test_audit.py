@@ -52,6 +52,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], A
     return run
 
 
+@pytest.mark.slow
 def test_right_trainings_have_facts_but_no_fault(
     audited: Callable[[Callable[[], None]], AuditReport],
 ) -> None:
@@ -75,6 +76,7 @@ def test_each_fault_is_named_with_evidence_and_a_change(
         assert str(report).count("\n  Change: ") == 1
 
 
+@pytest.mark.slow
 def test_correct_loaders_have_no_fault() -> None:
     for name, make in CORRECT.items():
         report = keepfed.audit(make(), epochs=3)

@@ -1,6 +1,7 @@
 import re
 
 import numpy as np
+import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,6 +21,7 @@ def panels(draw: str, *args: object) -> Figure:
     return figure
 
 
+@pytest.mark.slow
 def test_plot_has_readable_letters_in_the_colour_of_the_page() -> None:
     values = bars({"npz": 3.2, LONG: 5.1}, "batches per second")
     drawn = [panels("imshow", NOISE[:9, :9]), panels("plot", NOISE.ravel(), ",")]

@@ -37,6 +37,7 @@ def pixels(loader: ImageLoader) -> dict[int, Tensor]:
     }
 
 
+@pytest.mark.slow
 def test_crops_at_full_resolution_equal_torchvision(
     photos: Path, packed: Path, one_by_one: ModuleType
 ) -> None:
@@ -75,6 +76,7 @@ def test_crops_decoded_smaller_differ_by_less_than_a_level(
     assert torch.stack(changes).mean() < torch.stack(antialiasing).mean() / 3
 
 
+@pytest.mark.slow
 def test_validation_in_file_order_equals_torchvision(photos: Path, packed: Path) -> None:
     """If images are decoded smaller, they differ by about a level."""
     from torchvision.transforms import v2  # the import takes seconds
