@@ -19,6 +19,7 @@ from zlib import crc32
 import pytest
 
 from keepfed import limits
+from keepfed.measure.spans import activate, current
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it for child processes
@@ -56,10 +57,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def _restore_start_method() -> Iterator[None]:
+def _restore_process() -> Iterator[None]:
     """Restore process-wide settings that a test has changed."""
-    before = multiprocessing.get_start_method(allow_none=True)
+    before, trace = multiprocessing.get_start_method(allow_none=True), current()
     yield
+    activate(trace)  # a tested loop that hangs records forever
     if multiprocessing.get_start_method(allow_none=True) != before:
         multiprocessing.set_start_method(before, force=True)
 
