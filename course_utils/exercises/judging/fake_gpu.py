@@ -56,7 +56,7 @@ def expect_no_wait(answer: Callable[..., Any], *given: Any) -> None:
                 refuse(
                     "The values are right here, but it fails on a GPU. The images are on the GPU, "
                     "and another tensor is in host memory.",
-                    "Move each constant with .to(images.device, non_blocking=True), in each call.",
+                    "Move each constant with .to(images.device, non_blocking=images.is_cuda).",
                 )
             if any(words in str(error) for words in _NEEDS_VALUES):
                 refuse(
@@ -70,7 +70,7 @@ def expect_no_wait(answer: Callable[..., Any], *given: Any) -> None:
         not waits,
         f"The values are right, but each step makes the program wait: {', '.join({*waits})}.",
         "Leave such calls out. Create tensors with device=images.device, and copy constants with "
-        ".to(images.device, non_blocking=True).",
+        ".to(images.device, non_blocking=images.is_cuda).",
     )
     expect(
         isinstance(result, Tensor) and result.device.type == "cuda",

@@ -41,7 +41,7 @@ class FormatCase(NamedTuple):
     read: Callable[[str, Events], Any]
     good: str
     because: str  # why other formats are worse; the key "" explains large units
-    next_step: str
+    unit: str  # what reads together in a good format
 
 
 @exercise("06.1", title="A format for each case", seconds=60)
@@ -60,7 +60,7 @@ def format_for_each_case(training: str, histogram: str, display: str, one_pass: 
             cost.requests < TWICE * good.requests and cost.bytes_read < TWICE * good.bytes_read,
             f"{case.name}: {name} takes {cost}, but {good} are enough. "
             f"{case.because or UNITS[name]}",
-            case.next_step,
+            f"Choose a format whose unit {case.unit}.",
         )
     found = ". ".join(f"{case.name}: {read_cost(key, chosen[key])}" for key, case in CASES.items())
     return right(f"{found}. No format is good for all four. The way you read decides.")
@@ -130,34 +130,23 @@ UNITS = {
     "sqlite": "It reads one small page after another, and each is a round trip.",
     **dict.fromkeys(("npy", "hdf5", "tar", "parquet", "root"), _GROUP),
 }
+_COLUMNS = (
+    "The charge of a pulse is stored between its time and its sensor, so all four columns are read "
+    "to get one of them."
+)
+_IDS = "It has no index of ids. To find the event, the ids of a million events are read first."
 CASES = {
-    "training": FormatCase(
-        "Training on random events",
-        _some_events,
-        "npy",
-        "",
-        "Choose a format whose unit is an event, in one large file.",
-    ),
-    "histogram": FormatCase(
-        "A histogram of all charges",
-        all_charges,
-        "parquet",
-        "The charge of a pulse is stored between its time and its sensor, so all four columns are "
-        "read to get one of them.",
-        "Choose a format that stores each column separately.",
-    ),
-    "display": FormatCase(
-        "One event by its id",
-        _one_by_id,
-        "sqlite",
-        "It has no index of ids. To find the event, the ids of a million events are read first.",
-        "Choose a format that finds a row through a tree of pages.",
-    ),
-    "one_pass": FormatCase(
-        "One pass over everything",
-        _in_order,
-        "tar",
-        "",
-        "Choose a format that is read in a few long pieces.",
-    ),
+    key: FormatCase(*case)
+    for key, case in {
+        "training": ("Training on random events", _some_events, "npy", "", "is one event"),
+        "histogram": (
+            "A histogram of all charges",
+            all_charges,
+            "parquet",
+            _COLUMNS,
+            "is a column",
+        ),
+        "display": ("One event by its id", _one_by_id, "sqlite", _IDS, "is found by a tree of ids"),
+        "one_pass": ("One pass over everything", _in_order, "tar", "", "is long, in one file"),
+    }.items()
 }

@@ -1,7 +1,6 @@
 """Exercise 07.3: how much of a file may be stored in /dev/shm alongside the workers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from course_utils.exercises.judging import Kind, Slips, draw, judge_rule, number
 from course_utils.exercises.judging.probes import process_unchanged
@@ -65,19 +64,11 @@ SLIPS: Slips[StagingJob, float] = {
         lambda job: min(_in_shm(job, lambda _: 0), _in_memory(job)),
         lambda job: min(_in_shm(job), _in_memory(job, lambda _: 0)),
     ),
-    "You forget the memory of the training program, or of its workers. Each worker is a separate "
-    "process.": (
-        "Subtract program_mb and workers * worker_mb from memory_mb.",
-        lambda job: _room(replace(job, worker_mb=0)),
-        lambda job: _room(replace(job, program_mb=0)),
-    ),
     "The number of batches in flight is wrong. Each worker has prefetch_factor batches ready, and "
     "the loop uses one more. Without workers there are none.": (
         "Subtract (workers * prefetch_factor + 1) * batch_mb if there are workers.",
         lambda job: _room(job, lambda j: j.workers * j.prefetch_factor),
         lambda job: _room(job, lambda j: j.workers * (j.prefetch_factor + 1)),
-        lambda job: _room(job, lambda j: j.workers),
-        lambda job: _room(job, lambda j: j.workers + 1 if j.workers else 0),
         lambda job: _room(job, lambda j: j.workers * j.prefetch_factor + 1),
     ),
 }
@@ -100,12 +91,4 @@ def stage_how_much(stageable_mb: Callable[[StagingJob], float]) -> Verdict:
             slips=SLIPS,
             answer=Kind(number("MB", within=0).read, _same),
             praise=f"{len(cases)} jobs without a bus error, a killed job or unused memory.",
-            otherwise=_explain,
         )
-
-
-def _explain(job: StagingJob, answer: float, mb: float) -> tuple[str, str]:
-    if answer < 0 == mb:
-        return "If nothing fits, you return less than 0.", "Return max(0, ...)."
-    much = "too much, so the job dies" if answer > mb else "less than possible"
-    return f"For {job}, you return {answer:,.2f} MB. That is {much}.", _LIMITS

@@ -43,19 +43,11 @@ _TIMES = (
     "L / cores)."
 )
 SLIPS: Slips[AugmentJob, Answer] = {
-    "You always augment on the GPU. That adds A to each step of a busy GPU, and fails if its "
-    "memory is full.": (
-        "Compute both times, return the smaller one, and check free_mb.",
-        lambda job: ("GPU", on_gpu(job)),
-    ),
-    "You always augment in the workers, even if the GPU waits for them.": (
-        "Compute both times and return the smaller one.",
-        lambda job: ("CPU", on_cpu(job)),
-    ),
     "You ignore the memory. If augment_mb is larger than free_mb, the training runs out of "
     "memory.": (
         "Return GPU only if augment_mb <= free_mb.",
         lambda job: min(("GPU", on_gpu(job)), ("CPU", on_cpu(job)), key=lambda answer: answer[1]),
+        lambda job: ("GPU", on_gpu(job)),
     ),
     "In your model, the GPU augments for free or while it computes the step. The GPU does both "
     "one after the other.": (
@@ -63,15 +55,9 @@ SLIPS: Slips[AugmentJob, Answer] = {
         _decide_by(gpu=lambda j: max(j.step_ms, j.load_ms / j.cores)),
         _decide_by(gpu=lambda j: max(j.step_ms, j.augment_gpu_ms, j.load_ms / j.cores)),
     ),
-    "You forget that the workers always read and decode, wherever the augmentation runs.": (
-        _TIMES,
-        _decide_by(gpu=lambda j: j.step_ms + j.augment_gpu_ms),
-        _decide_by(lambda j: max(j.step_ms, j.augment_cpu_ms / j.cores)),
-    ),
     "You add loading and computing. Workers load while the GPU computes, so the slower of the two "
     "counts.": (
         _TIMES,
-        _decide_by(gpu=lambda j: j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores),
         _decide_by(
             lambda j: j.step_ms + (j.load_ms + j.augment_cpu_ms) / j.cores,
             lambda j: j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores,
@@ -83,10 +69,6 @@ SLIPS: Slips[AugmentJob, Answer] = {
             lambda j: max(j.step_ms, j.load_ms + j.augment_cpu_ms),
             lambda j: max(j.step_ms + j.augment_gpu_ms, j.load_ms),
         ),
-    ),
-    "The place is right, but the time belongs to the other place.": (
-        "Return the time of the place that you return.",
-        lambda job: (decide(job)[0], (on_gpu if decide(job)[0] == "CPU" else on_cpu)(job)),
     ),
 }
 

@@ -147,61 +147,48 @@ def _draw(random_crops: RandomCrops, case: _Case, calls: int) -> Tensor:
 
 def _check_draws(random_crops: RandomCrops) -> None:
     """Refuse offsets that are not independent and equally likely, in a batch and between calls."""
-    for batch in 1, 3:
-        case = _Case(batch, 3, _PLACES[0] + 1, _PLACES[1] + 1, size=2)
-        drawn = _draw(random_crops, case, _CALLS)
-        _check_variety(drawn, batch)
-        places = [number for number in _PLACES for _ in range(batch)]
-        names = [name for name in ("top", "left") for _ in range(batch)]
-        for name, count, offsets in zip(names, places, drawn.T, strict=True):
-            counts = offsets.bincount(minlength=count)
-            expect(
-                _chi_squared(counts) < count + 40,
-                f"The {count} values of {name} must be equally likely, but 0 to {count - 1} come "
-                f"up {counts.tolist()} times.",
-                f"torch.randint excludes its upper end: {_OFFSETS}",
-            )
-        columns = [*drawn[1:].T, *drawn[:-1].T]  # the call before is next to each call
-        for (k, one), (n, other) in combinations(zip(places * 2, columns, strict=True), 2):
-            pairs = (one * n + other).bincount(minlength=k * n)
-            _expect_independent(_chi_squared(pairs) < k * n + 100)
-    (large,) = _draw(random_crops, _Case(400, 3, 60, 60, 4), 1)
-    top, left = large.view(2, -1)
-    _expect_independent(len({*zip(top.tolist(), left.tolist(), strict=True)}) > 0.85 * len(top))
-    for offsets in top, left:
-        wave = torch.fft.fft((offsets - offsets.double().mean()) / offsets.double().std())
-        # correlation of the offsets with themselves, shifted by some images or reversed
-        shifted, reverse = (torch.fft.ifft(wave * w).real / len(top) for w in (wave.conj(), wave))
-        _expect_independent(max(shifted[1:].abs().max(), reverse.abs().max()) < 0.3)
-
-
-def _check_variety(drawn: Tensor, batch: int) -> None:
+    case = _Case(3, 3, _PLACES[0] + 1, _PLACES[1] + 1, size=2)
+    drawn = _draw(random_crops, case, _CALLS)
     expect(
         (drawn != drawn[0]).any(),
         "Every call returns the same windows, so every epoch sees the same crops.",
         "Draw from the generator without seeding it.",
     )
-    top, left = drawn.view(_CALLS, 2, batch).unbind(1)
     expect(
-        batch == 1 or not any((one == one[:, :1]).all() for one in (top, left)),
+        not any(
+            (part == part[:, :1]).all() for part in drawn.view(_CALLS, 2, case.batch).unbind(1)
+        ),
         "All images of a batch share an offset. torchvision does this with a batch as well, so the "
         "model sees less variety.",
         f"Draw one offset per image: {_OFFSETS}",
+    )
+    places = [count for count in _PLACES for _ in range(case.batch)]
+    for count, offsets in zip(places, drawn.T, strict=True):
+        counts = offsets.bincount(minlength=count)
+        expect(
+            _chi_squared(counts) < count + 40,
+            f"The {count} places from 0 to {count - 1} must be equally likely, but come up "
+            f"{counts.tolist()} times.",
+            f"torch.randint excludes its upper end: {_OFFSETS}",
+        )
+    (large,) = _draw(random_crops, _Case(400, 3, 60, 60, 4), 1)
+    windows = {*zip(*large.view(2, -1).tolist(), strict=True)}
+    columns = [*drawn[1:].T, *drawn[:-1].T]  # the call before is next to each call
+    expect(
+        len(windows) > 0.85 * 400
+        and all(
+            _chi_squared((top * n + left).bincount(minlength=k * n)) < k * n + 100
+            for (k, top), (n, left) in combinations(zip(places * 2, columns, strict=True), 2)
+        ),
+        "Some offsets depend on others, for example left on top, one image on another, or one call "
+        "on the call before.",
+        f"Draw each offset separately: {_OFFSETS}",
     )
 
 
 def _chi_squared(counts: Tensor) -> float:
     expected = float(counts.double().mean())
     return float(((counts - expected) ** 2 / expected).sum())
-
-
-def _expect_independent(holds: object) -> None:
-    expect(
-        holds,
-        "Some offsets depend on others, for example left on top, one image on another, or one call "
-        "on the call before.",
-        f"Draw each offset separately: {_OFFSETS}",
-    )
 
 
 def _check_generator(random_crops: RandomCrops) -> None:

@@ -77,28 +77,13 @@ SLIPS = (
         _FIRSTS,
     ),
     Slip(
-        _shifted(lambda graphs: [0, *_nodes(graphs)], lambda _: count()),
+        _shifted(
+            lambda graphs: [0, *_nodes(graphs)],
+            lambda _: count(),
+            lambda graphs: accumulate(_edges(graphs), initial=0),
+        ),
         "The shift of a graph does not count the nodes of all graphs before it.",
         _FIRSTS,
-    ),
-    Slip(
-        _shifted(
-            lambda graphs: accumulate(_edges(graphs), initial=0),
-            lambda graphs: accumulate(
-                (max([-1, *graph.edge_index.flatten().tolist()]) + 1 for graph in graphs), initial=0
-            ),
-        ),
-        "You count nodes by the edges, but a node may have several edges or none.",
-        _FIRSTS,
-    ),
-    Slip(
-        lambda graphs, got, wanted: (
-            got[2].ndim == 1
-            and len(wanted[2]) != len(got[2]) in (len(graphs), len(graphs) + 1, sum(_edges(graphs)))
-        ),
-        "The third tensor has {got[2].shape[0]} entries, but the joined graph has "
-        "{wanted[2].shape[0]} nodes. Each node needs the index of its graph.",
-        "Repeat the index of each graph as often as it has nodes: repeat_interleave.",
     ),
 )
 

@@ -21,12 +21,6 @@ SLIPS = (
         "of __iter__, not in self.",
     ),
     Slip(
-        differs("the loop hangs"),
-        "For {case}, the loop never ends. Either `error` is never set (a `for` swallows "
-        "StopIteration), or `staged` is never emptied, or your thread died.",
-        "Call next(batches) in the `try`, and yield the staged batches after an error, too.",
-    ),
-    Slip(
         differs("steps that read garbage"),
         "For {case}, {got[steps that read garbage]} steps read garbage, because their stream does "
         "not wait for the copies.",
@@ -39,26 +33,6 @@ SLIPS = (
         "it.",
         "In hand_over, call leaf.record_stream(self.gpu.current_stream()) for every leaf that has "
         "this method. Do not pass the copy stream.",
-    ),
-    Slip(
-        differs("most batches on the GPU"),
-        "For {case}, {got[most batches on the GPU]} batches are on the GPU at a time, but "
-        "{wanted[most batches on the GPU]} are enough.",
-        "Count the batches in a queue, in a thread and in variables. Write `yield "
-        "self.hand_over(*staged.popleft())`.",
-    ),
-    Slip(
-        differs("batches in flight"),
-        "For {case}, the GPU never holds more than {got[batches in flight]} "
-        "batches, but should hold {wanted[batches in flight]} most of the time.",
-        "Before you yield a batch, stage more until self.depth others are in flight.",
-    ),
-    Slip(
-        differs("overlap of the copies"),
-        "For {case}, only {got[overlap of the copies]} of the copying overlaps with steps. Copies "
-        "and steps share a stream, a step waits for later copies, or the program waits.",
-        "Use a separate stream, upload(batch, non_blocking=True), and one event per copy. Stage "
-        "the next batch before you yield the current one.",
     ),
 )
 

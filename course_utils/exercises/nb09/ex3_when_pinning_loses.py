@@ -44,22 +44,11 @@ SLIPS: Slips[Case, float] = {
         lambda c: max(c.load_ms, c.step_ms, _host(c)),
         lambda c: max(c.load_ms, c.step_ms, _host(c) if c.pin == "nowhere" else _bus(c)),
     ),
-    "You overlap the copy from pageable memory with the step, or give it the speed of pinned "
-    "memory. It blocks the program, even with non_blocking=True.": (
-        "Nowhere: add mb / PAGEABLE_GB_S and the step.",
-        _if("nowhere", lambda c: max(_host(c), c.step_ms)),
-        _if("nowhere", lambda c: _bus(c) + c.step_ms),
-    ),
     "In the loop, you take pinning for free, or overlap it with the step. Pinning is a copy that "
     "the program itself makes before it launches the step.": (
         "In the loop: add mb / PAGEABLE_GB_S and the step.",
         _if("in the loop", lambda c: max(_bus(c), c.step_ms)),
         _if("in the loop", lambda c: max(_host(c), c.step_ms)),
-    ),
-    "In the loop, you add the copy of the pinned batch. This copy runs on its own stream during "
-    "the step before.": (
-        "In the loop: add only the pinning and the step.",
-        _if("in the loop", lambda c: _host(c) + _bus(c) + c.step_ms),
     ),
     "You leave out the pinning in the loader. Its thread copies each batch at PAGEABLE_GB_S, and "
     "the loop waits if that takes longer than the step.": (
@@ -67,20 +56,10 @@ SLIPS: Slips[Case, float] = {
         _if("in the loader", lambda c: max(_bus(c), c.step_ms)),
         _if("in the loader", lambda c: c.step_ms),
     ),
-    "You add copy and step in the loader, but they run at the same time.": (
-        "In the loader: max(load, pinning, step).",
-        _if("in the loader", lambda c: _bus(c) + c.step_ms),
-        _if("in the loader", lambda c: _host(c) + c.step_ms),
-    ),
     "You forget the workers. A loop cannot be faster than they deliver.": (
         "Use max(load_ms, ...) in all three ways.",
         lambda c: _LOOPS[c.pin](c),
         lambda c: predicted_ms(c) if c.pin == "in the loader" else _LOOPS[c.pin](c),
-    ),
-    "You add the loading, but the workers load while the loop does everything else.": (
-        "Use max(load_ms, ...).",
-        lambda c: c.load_ms + _LOOPS[c.pin](c),
-        lambda c: predicted_ms(c) if c.pin == "in the loader" else c.load_ms + _LOOPS[c.pin](c),
     ),
 }
 

@@ -13,6 +13,7 @@ from course_utils.teaching.exercise import Verdict, exercise, right
 SMALLEST_MB, LARGEST_MB = 64, 1000
 CASES = (
     DataSet(1_000, 0.01, 4, 2),  # too small for shards of 64 MB
+    DataSet(8, 700, 8, 1),  # as many samples as readers
     *SHOWN.values(),
     DataSet(1_000_000, 0.101, 10, 10),  # 1,010 MB for each reader, too much for one shard
     DataSet(1_000_000, 0.0127, 10, 10),  # 127 MB for each reader, too little for two shards

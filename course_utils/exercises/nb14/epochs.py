@@ -15,19 +15,14 @@ Indices = NDArray[np.int64]
 TWICE, NEVER, CUT = "served twice", "never served", "batches of a wrong size"
 SLIPS = (
     Slip(
-        lambda _, got, __: got[TWICE],
-        "With {case}, {got[served twice]} events are served twice in one epoch.",
-        "Serve consecutive parts of a permuted array. Do not draw with replacement.",
-    ),
-    Slip(
-        lambda _, got, __: got[NEVER],
-        "With {case}, {got[never served]} events are never served.",
+        lambda _, got, __: got[NEVER] and not got[TWICE],
+        "With {case}, {got[never served]} of the events are never served.",
         "At the end, serve everything that is left, even if the last batch is smaller.",
     ),
     Slip(
-        lambda _, got, __: got[CUT],
-        "With {case}, {got[batches of a wrong size]} batches have a wrong size. Only the last one "
-        "may be smaller, and none may be empty.",
+        lambda _, got, __: got[CUT] and not got[TWICE],
+        "With {case}, {got[batches of a wrong size]} of the batches have a wrong size. Only the "
+        "last one may be smaller, and none may be empty.",
         "Keep the rest of the events for the next batch.",
     ),
 )
@@ -50,6 +45,22 @@ def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:
             "Serve elements of the arrays that you received, not their positions or other numbers.",
         )
     return found
+
+
+def call(answer: Any, *given: Any) -> Iterable[Any]:
+    """Return the batches of an answer, and reject what is no function or returns no batches."""
+    expect(
+        callable(answer),
+        "This is what your function returns, not the function. The check calls it with other data.",
+        "Pass the function itself, without parentheses.",
+    )
+    said = answer(*given)
+    expect(
+        isinstance(said, Iterable),
+        f"Your function returns {short(said)}, not batches.",
+        "Write `yield` for each batch, or return a list of all batches.",
+    )
+    return said  # type: ignore[no-any-return]
 
 
 def ledger(batches: Sequence[Indices], known: Indices, batch_size: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ from course_utils.exercises.judging.compare import Slip
 from course_utils.exercises.judging.probes import process_unchanged
 from course_utils.exercises.nb14.epochs import (
     Indices,
+    call,
     expect_random,
     judge_epochs,
     ledger,
     read_batches,
 )
-from course_utils.teaching.exercise import Verdict, exercise, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 Share = Callable[[Indices, Indices, int, np.random.Generator], Iterable[Any]]
 OFF = "a batch off its share"
@@ -61,10 +63,23 @@ def keep_the_shares(fixed_shares: Share) -> Verdict:
             return list(order[order % 2 == kind].tolist())
 
         expect_random(own)
+    met = [_pairs(_run(fixed_shares, ShareCase(500, 500, 10), seed)) for seed in (1, 2)]
+    expect(
+        len(met[0] & met[1]) < 0.1 * len(met[0]),  # by chance, one pair in a hundred
+        "Signal and background events that share a batch in one epoch share one in the next epoch "
+        "too. You permute both in the same way.",
+        "Call rng.permutation once for each class, with the one generator.",
+    )
     return right(
         f"In {len(CASES)} data sets, every batch has its share of signal to within one event, and "
         "every event is served once."
     )
+
+
+def _pairs(batches: list[Indices]) -> set[tuple[int, int]]:
+    """Return which signal event meets which background event."""
+    classes = [(batch[batch % 2 == 0], batch[batch % 2 == 1]) for batch in batches]
+    return {pair for own, others in classes for pair in product(own.tolist(), others.tolist())}
 
 
 def _classes(case: ShareCase) -> tuple[Indices, Indices]:
@@ -75,7 +90,8 @@ def _classes(case: ShareCase) -> tuple[Indices, Indices]:
 def _run(fixed_shares: Share, case: ShareCase, seed: int) -> list[Indices]:
     signal, background = _classes(case)
     with process_unchanged(signal, background):
-        said = [*fixed_shares(signal, background, case.batch_size, np.random.default_rng(seed))]
+        rng = np.random.default_rng(seed)
+        said = [*call(fixed_shares, signal, background, case.batch_size, rng)]
     return read_batches(said, np.concatenate([signal, background]))
 
 
