@@ -403,8 +403,7 @@ def choose_shards(samples: int, sample_mb: float, workers: int, ranks: int) -> i
     ### BEGIN SOLUTION
     places = max(1, workers) * ranks
     each = round(samples * sample_mb / places / 256)
-    each = min(each, samples // places)  # no shard may be empty
-    return places * max(1, each)
+    return places * max(1, min(each, samples // places))  # no shard may be empty
     ### END SOLUTION
 
 

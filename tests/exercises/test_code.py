@@ -1,6 +1,5 @@
 """What judges of code refuse at once, and leave alone; the course's own code; what is shown."""
 
-import builtins
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.exercises.nb07 import job
 from course_utils.stories.shard_pipelines import SHOWN
 from course_utils.teaching.exercise import check
 from keepfed.loaders.prefetch import CudaPrefetcher, ThreadPrefetcher
@@ -69,18 +67,6 @@ def test_the_check_leaves_the_learners_seed_alone(folder: Path) -> None:
     torch.manual_seed(7)
     judge("04.4", folder, ("self.length = length", "self.length = length + 1"))
     assert torch.equal(torch.rand(3), expected)
-
-
-def test_where_the_system_limits_no_files_what_open_returns_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(builtins, "open", open)  # to be undone
-    job.limit_open(10, deadly=False)
-    with open(tmp_path / "file", "wb") as file:
-        file.write(b"12345678")
-        with pytest.raises(OSError, match="too large"):
-            file.write(b"12345678")
-    assert (tmp_path / "file").read_bytes() == b"1234567812"
 
 
 @pytest.mark.slow

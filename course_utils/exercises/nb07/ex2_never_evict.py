@@ -76,7 +76,7 @@ class Slow(Tensor):
     @classmethod
     def __torch_function__(cls, *call: Any, **how: Any) -> Any:
         cls.pause()
-        return super().__torch_function__(*call, **how)
+        return super().__torch_function__(*call, **how)  # type: ignore[no-untyped-call]
 
 
 class SlowRows(Rows):

@@ -90,6 +90,7 @@ SLIPS = (
 @exercise("10.3", title="Every sample once", seconds=60)
 def every_sample_once(make_stream: Make) -> Verdict:
     """Check a stream for 0 to 3 workers on 1 to 3 ranks, then in real workers."""
+    expect_in_a_file(make_stream)
     with shard_folder() as folder:
         shards = {count: HiddenShards(folder, count) for count in COUNTS}
         urls = shards[12].urls
@@ -105,7 +106,6 @@ def every_sample_once(make_stream: Make) -> Verdict:
         expect_given_rank(
             lambda: sorted(serve([make_stream(list(urls), 1, 0, 2)], 0, shards[12].order)[0, 0])
         )
-        expect_in_a_file(make_stream)
         expect_the_same_in_real_workers(
             make_stream(list(urls), 1, 1, 2),
             lambda epoch: [sample["__key__"] for sample in epoch],

@@ -120,8 +120,10 @@ def shard_folder() -> Iterator[Path]:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         warnings.catch_warnings(action="ignore"),
     ):
-        yield Path(folder)
-        gc.collect()
+        try:
+            yield Path(folder)
+        finally:
+            gc.collect()
 
 
 def small_shards(folder: Path, count: int, *, samples: int = 3) -> dict[str, list[str]]:

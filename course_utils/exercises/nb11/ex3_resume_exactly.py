@@ -71,7 +71,7 @@ class Counted(Dataset[int]):
 
 def _begins(got: dict[str, Any], place: int) -> bool:
     """Return whether the rest begins with this batch of the training."""
-    return got[REST][:1] == [_name(place)]
+    return bool(got[REST][:1] == [_name(place)])
 
 
 SLIPS = (
