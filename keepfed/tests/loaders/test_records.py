@@ -84,6 +84,7 @@ def test_batches_own_their_memory_without_gaps(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.many_workers
 def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_method: str) -> None:
     records = RecordLoader(path, 64)
     alone = numbers(records)

@@ -101,6 +101,7 @@ def test_too_small_number_is_rejected() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.many_workers
 def test_resume_serves_prefetched_batches_with_the_same_noise(start_method: str) -> None:
     """Two persistent workers and a thread prefetch before the restart; one resumes, or none."""
 

@@ -92,6 +92,7 @@ def interrupted(step: int, call: Callable[[], object]) -> None:
         sys.settrace(None)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_interrupted_at_any_line_this_process_and_others_stage_again(
     tmp_path: Path, shm: Path

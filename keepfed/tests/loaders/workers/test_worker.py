@@ -44,6 +44,7 @@ def test_crashed_worker_names_the_line(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.many_workers
 def test_persistent_workers_draw_new_numbers_and_see_the_epoch(
     start_method: str,
 ) -> None:
