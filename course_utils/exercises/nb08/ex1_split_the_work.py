@@ -39,10 +39,10 @@ class _Samples:
         self.cases = [(i, *c) for i, c in zip(self.images, corners.tolist(), strict=True)]
         self.cut = torch.stack([*map(_cut, self.cases)])
 
-    def turned(self, dimension: int = -1, flips: Tensor | None = None) -> Tensor:
-        """Return the crops in uint8, flipped along a dimension where `flips` is true."""
-        which = (self.flips if flips is None else flips).view(-1, 1, 1, 1)
-        return torch.where(which, self.cut.flip(dimension), self.cut)
+    def plain(self, _: Any = None) -> Tensor:
+        """Return what the worker did before: crops that are scaled, and some of them flipped."""
+        scaled = normalise(self.cut / 255)
+        return torch.where(self.flips.view(-1, 1, 1, 1), scaled.flip(-1), scaled)
 
     def __str__(self) -> str:
         return f"a batch of {len(self.cut)} images"
@@ -66,24 +66,15 @@ def _cut(case: Any) -> Tensor:
     return image[:, top : top + SIZE, left : left + SIZE]  # type: ignore[no-any-return]
 
 
-def _scaled(values: Tensor) -> Tensor:
-    return normalise(values / 255)
-
-
-def _plain(samples: _Samples) -> Tensor:
-    return _scaled(samples.turned())
-
-
-def _is_one_of(*variants: Callable[[_Samples], Tensor]) -> Callable[[Any, Any, Any], bool]:
-    """Return a test whether a result equals that of one of these wrong variants."""
-
-    def test(samples: _Samples, got: Any, wanted: Tensor) -> bool:
-        if not isinstance(got, Tensor) or got.shape != wanted.shape or equal(got, wanted):
-            return False
-        others = (one(samples).to(got) for one in variants)
-        return any(torch.allclose(got, other, 0, CLOSE, equal_nan=True) for other in others)
-
-    return test
+def _flipped(samples: _Samples, got: Any, wanted: Tensor) -> bool:
+    """Return whether each image is right but for its flip."""
+    if not isinstance(got, Tensor) or got.shape != wanted.shape or equal(got, wanted):
+        return False
+    turned = wanted.flip(-1)
+    return all(
+        torch.allclose(image, one, 0, CLOSE) or torch.allclose(image, other, 0, CLOSE)
+        for image, one, other in zip(got.to(wanted), wanted, turned, strict=True)
+    )
 
 
 WORKER_SLIPS = (
@@ -96,29 +87,18 @@ WORKER_SLIPS = (
 )
 DEVICE_SLIPS = (
     Slip(
-        _is_one_of(
-            lambda s: _scaled(s.cut),
-            lambda s: _scaled(s.cut.flip(-1)),
-            lambda s: _scaled(s.turned(flips=~s.flips)),
-        ),
+        _flipped,
         "The wrong images are flipped: none, all of them, or exactly those that must stay.",
         "flips is true for the images to flip, and hint 2 shows how to choose.",
     ),
     Slip(
-        _is_one_of(lambda s: _scaled(s.turned(0)), lambda s: _scaled(s.turned(-2))),
-        "You flip along the wrong dimension. flip(0) reverses the order of the images, and "
-        "flip(-2) turns each image upside down.",
-        "The last dimension is the width: images.flip(-1).",
-    ),
-    Slip(
-        _is_one_of(
-            lambda s: s.turned() / 255,
-            lambda s: s.turned() / 255 - MEAN,
-            lambda s: normalise(s.turned().float()),
-            lambda s: (s.turned() / 255 - MEAN.to(torch.uint8)) / STD.to(torch.uint8),
+        lambda _, got, wanted: (
+            isinstance(got, Tensor) and got.shape == wanted.shape and not equal(got, wanted)
         ),
-        "The values are not scaled and normalised like those of the given function.",
-        "Use images / 255, then (images - MEAN) / STD. In uint8, MEAN.to(images) gives 0.",
+        "The values differ from those of the given function: they are not scaled or normalised "
+        "alike, or flipped along another dimension.",
+        "Use images / 255, then (images - MEAN) / STD. In uint8, MEAN.to(images) gives 0. The last "
+        "dimension is the width: images.flip(-1).",
     ),
 )
 
@@ -140,7 +120,7 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     )
     expect_no_wait(on_device, twelve.cut, twelve.flips)
     expect_as_fast(partial(in_worker, *one.cases[0]), _cut(one.cases[0]).contiguous)
-    expect_as_fast(partial(on_device, one.cut, one.flips), partial(_plain, one))
+    expect_as_fast(partial(on_device, one.cut, one.flips), one.plain)
     return right(
         f"A quarter of the bytes over the bus, almost no work in the workers, and the same values. "
         f"on_device needs {few} operations and views, whatever the batch size."
@@ -173,11 +153,11 @@ def _check_device(on_device: OnDevice, samples: _Samples) -> int:
         "on_device changes MEAN or STD, so the second batch is normalised with different values.",
         "Do not use operations that end with an underscore. mean * 255 is a new tensor.",
     )
-    wanted = _plain(samples)
+    wanted = samples.plain()
     if isinstance(result, Tensor) and result.shape == wanted.shape:
         near = torch.isclose(result, wanted.to(result), rtol=0, atol=CLOSE)
         result = torch.where(near, wanted.to(result), result)
-    compare(lambda _: result, _plain, [samples], *DEVICE_SLIPS, show=str)
+    compare(lambda _: result, _Samples.plain, [samples], *DEVICE_SLIPS, show=str)
     expect(
         work.float_bits <= 32,
         f"on_device computes in float{work.float_bits}. That needs twice the memory, and many GPUs "

@@ -16,7 +16,6 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
 
-_DIGIT = 251  # base in which each pixel encodes its index, one digit per channel
 _INDEX = (
     "Index with images[samples, channels, rows, columns]. The shapes are (batch, 1, 1, 1), "
     "(channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size)."
@@ -35,24 +34,21 @@ class _Case(NamedTuple):
     size: int
 
     def images(self) -> Tensor:
-        """Return uint8 images. The channels are the digits of the index of the pixel."""
-        shape = self.batch, self.height, self.width
-        number = torch.arange(self.batch * self.height * self.width).view(shape)
-        digits = [number // _DIGIT ** (channel % 3) % _DIGIT for channel in range(self.channels)]
-        return torch.stack(digits, 1).to(torch.uint8)
+        """Return uint8 images. A pixel has its row, its column, and the sum with its image."""
+        row, column = torch.arange(self.height).view(-1, 1), torch.arange(self.width)
+        number = torch.arange(self.batch).view(-1, 1, 1)
+        parts = row, column, row + column + number, row // 256
+        whole = torch.zeros(self.batch, self.height, self.width, dtype=torch.long)
+        pixels = torch.stack([whole + part for part in parts[: self.channels]], 1)
+        return (pixels % 256).to(torch.uint8)
 
     def corners(self, crops: Any) -> tuple[Tensor, Tensor]:
-        """Return the rows and columns from which the first pixels of the crops come."""
-        shape = self.batch, self.channels, self.size, self.size
-        if not isinstance(crops, Tensor) or crops.shape != shape:
-            return torch.zeros(2, self.batch, dtype=torch.long).unbind()  # type: ignore[return-value]
-        digits = crops[:, :3, 0, 0].long()
-        number = (digits * _DIGIT ** torch.arange(digits.shape[1])).sum(1)
-        row = number // self.width % self.height
-        # an invalid window is compared with the nearest window that fits into the image
-        return row.clamp(max=self.height - self.size), (number % self.width).clamp(
-            max=self.width - self.size
-        )
+        """Return the rows and columns of the first pixels, moved to where a window fits."""
+        row = column = torch.zeros(self.batch, dtype=torch.long)
+        if isinstance(crops, Tensor) and crops.shape[:2] == (self.batch, self.channels):
+            row, column, _, high = (*crops[:, :, 0, 0].long().T, row, row, row, row)[:4]
+            row = row + 256 * high * (self.channels > 3)
+        return row.clamp(max=self.height - self.size), column.clamp(max=self.width - self.size)
 
     def plain(self, crops: Any) -> Tensor:
         """Return the windows of the images that begin where the crops begin."""
@@ -71,7 +67,7 @@ CASES = (
     _Case(64, 4, 60, 30, 24),
 )
 CORNER_CASES = (
-    _Case(7, 3, 600, 20, 9),  # offsets above 255
+    _Case(7, 4, 600, 20, 9),  # offsets above 255
     _Case(9, 2, 12, 12, 5),
     _Case(1, 1, 9, 9, 9),  # the window is the image
 )

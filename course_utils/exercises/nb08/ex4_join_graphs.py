@@ -56,16 +56,6 @@ def _edges(graphs: Graphs) -> list[int]:
 
 SLIPS = (
     Slip(
-        lambda _, got, __: (
-            not isinstance(got, tuple | list)
-            or len(got) != 3
-            or any(not isinstance(part, Tensor) for part in got)
-        ),
-        "The result must be a tuple of three tensors: the features of all nodes, all edges, and "
-        "the index of the graph for each node.",
-        "End the function with `return x, edge_index, index`.",
-    ),
-    Slip(
         _shifted(lambda _: repeat(0)),
         "You leave the node indices in the edges as they are. All edges then connect nodes of the "
         "first graphs.",
