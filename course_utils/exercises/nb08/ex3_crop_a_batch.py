@@ -45,7 +45,7 @@ class _Case(NamedTuple):
     def corners(self, crops: Any) -> tuple[Tensor, Tensor]:
         """Return the rows and columns of the first pixels, moved to where a window fits."""
         row = column = torch.zeros(self.batch, dtype=torch.long)
-        if isinstance(crops, Tensor) and crops.shape[:2] == (self.batch, self.channels):
+        if isinstance(crops, Tensor) and crops.shape == (*self[:2], self.size, self.size):
             row, column, _, high = (*crops[:, :, 0, 0].long().T, row, row, row, row)[:4]
             row = row + 256 * high * (self.channels > 3)
         return row.clamp(max=self.height - self.size), column.clamp(max=self.width - self.size)
