@@ -34,8 +34,7 @@ def budget() -> Iterator[str]:
     yield (
         "The memory of a learner is the peak of the kernel and all its workers, measured while the "
         f"solved notebooks ran with data of size {measured['size']} "
-        f"({measured['machine']}, {measured['date']}, "
-        f"`notebooks/recordings/make_memory.py`). By notebook: "
+        f"({measured['machine']}, {measured['date']}, `recordings/make_memory.py`). By notebook: "
         f"{', '.join(f'{notebook} {size(peak)}' for notebook, peak in peaks.items())}. The table "
         "is an upper limit, because it gives the largest of these to all learners at once."
     )

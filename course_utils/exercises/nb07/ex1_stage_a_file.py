@@ -67,7 +67,7 @@ def stage_a_file(stage: Stage) -> Verdict:
     )
 
 
-class Job:
+class CopyJob:
     """A process that calls the learner's function, and the connection to it."""
 
     def __init__(self, *order: Any, **how: Any):
@@ -116,7 +116,7 @@ class Site:
         self.other = self.source.with_suffix(".idx")
         self.link = self.source.with_name("latest.npy")
         self._home, self._stage = folder / "home", stage
-        self._jobs, self._rng, self.data = list[Job](), random.Random(7), b""
+        self._jobs, self._rng, self.data = list[CopyJob](), random.Random(7), b""
         self._time_ns = time.time_ns() // 10**9 * 10**9 + 750_000_001  # no float holds the last 1
         for path in self.source.parent, self._home:
             path.mkdir()
@@ -131,10 +131,10 @@ class Site:
         path.write_bytes(self.data)
         os.utime(path, ns=(self._time_ns, self._time_ns))
 
-    def start(self, source: Path | None = None, **how: Any) -> Job:
+    def start(self, source: Path | None = None, **how: Any) -> CopyJob:
         """Start a job that stages the source or another file; `how` is for `job.main`."""
         names = self._stage.__module__, self._stage.__qualname__
-        self._jobs.append(Job(names, str(self._home), **how))
+        self._jobs.append(CopyJob(names, str(self._home), **how))
         self._jobs[-1].ask(source or self.source, self.place)
         return self._jobs[-1]
 
@@ -184,7 +184,7 @@ class Site:
             f"Lock a file in `place`, and join paths with Path(place, name). {_COPY}",
         )
 
-    def stage_twice(self, job: Job, story: str, step: str, source: Path | None = None) -> None:
+    def stage_twice(self, job: CopyJob, story: str, step: str, source: Path | None = None) -> None:
         """Refuse a job that does not copy the source once in two calls."""
         self.expect_copy(job.hear(), story, step)
         job.ask(source or self.source, self.place)
