@@ -86,7 +86,8 @@ def run(
 
 @pytest.mark.short
 def test_each_exercise_is_todo_and_then_right(versions: Any, run: Run, retry: Any) -> None:
-    assert not answers_needed(*versions), "the learner version must run without answers"
+    if answers_needed(*versions):  # later cells use an answer, and must run without it
+        assert {status for _, status in run("fork", versions[0])} <= {"todo"}
     cells = list(both_versions(*versions))
     # on a busy machine, checks of measurements give no result
     found = retry(lambda: run("fork", cells), _to_do_then_right)
