@@ -17,7 +17,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 def random_state() -> tuple[bytes, ...]:
-    """Return the state of each generator that nobody made for himself: torch, NumPy, Python."""
+    """Return the state of each generator that all code shares: torch, NumPy, Python."""
     theirs = torch.get_rng_state().numpy().tobytes()
     return theirs, pickle.dumps(np.random.get_state()), pickle.dumps(random.getstate())
 

@@ -66,12 +66,12 @@ def compare(
         answer: The learner's function, called with one case.
         reference: The plain solution. It must not share state with the answer.
         cases: Arguments for both, the smallest case first.
-        slips: Known mistakes, the most specific one first. An exercise should have four at most.
+        slips: Known mistakes, the most specific one first. Four at most.
         same: Returns whether a result is as good as the reference's. Default: it must be equal.
         show: Returns the case in words. Default: the call, or else a short `repr`.
         call: Returns code that runs the case, if a learner can run it in a cell.
     """
-    assert len(slips) <= 8, "an exercise has at most eight messages of its own"
+    assert len(slips) <= 4, "an exercise has at most four messages of its own"
     before: tuple[Any, Any] = None, None
     for case in cases:
         wanted, got = reference(case), answer(case)

@@ -5,7 +5,8 @@ that needs values, or mixes devices, raises an error.
 """
 
 from collections.abc import Callable
-from functools import cache
+from contextlib import ExitStack
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,13 @@ from course_utils.teaching.exercise import expect, refuse
 # parts of torch's messages if tensors are on different devices, or if values are needed
 _MIXED = "same device", "different devices"
 _NEEDS_VALUES = "aten.", "not supported for tensor subclasses", "data-dependent"
+# calls that make a program wait for its GPU; printing a tensor copies it first
+_WAITS = {
+    "torch.Tensor.__repr__": "printing a tensor",
+    "torch.cuda.synchronize": "torch.cuda.synchronize",
+    "torch.accelerator.synchronize": "torch.accelerator.synchronize",
+    "torch.cuda.Event.synchronize": "Event.synchronize",
+}
 
 
 @cache
@@ -36,13 +44,20 @@ def expect_no_wait(answer: Callable[..., Any], *given: Any) -> None:
         given: Its arguments. Fake tensors on a GPU replace tensors.
     """
     waits: list[str] = []
+
+    def wait(what: str, *_: Any, **__: Any) -> str:
+        waits.append(what)
+        return "a tensor"
+
     with (
+        ExitStack() as stack,
         _mode(),
         patch("torch.cuda.is_available", lambda: True),
-        patch("torch.cuda.synchronize", lambda *_: waits.append("torch.cuda.synchronize")),
         patch("torch._subclasses.fake_tensor.init_gpu_context", lambda _: None),
         patch.object(type(_mode()), "avoid_device_init", True),
     ):
+        for name, what in _WAITS.items():
+            stack.enter_context(patch(name, partial(wait, what)))
         there = [
             torch.empty_like(value, device="cuda:0") if isinstance(value, Tensor) else value
             for value in given

@@ -10,12 +10,9 @@ from torch import Tensor
 
 from course_utils.exercises.judging import loader
 from course_utils.exercises.judging.compare import Slip, compare, equal
-from course_utils.exercises.judging.probes import (
-    expect_as_fast,
-    process_unchanged,
-)
+from course_utils.exercises.judging.probes import expect_as_fast, process_unchanged
 from course_utils.exercises.nb08.problem import Graph
-from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 
 Graphs = list[Graph]
 Sizes = Sequence[tuple[int, int]]  # nodes and edges of each graph
@@ -86,8 +83,13 @@ def join_graphs(join: Callable[[Graphs], tuple[Tensor, Tensor, Tensor]]) -> Verd
         with process_unchanged(graphs):
             joined = join(graphs)
         _compare(partial(_known, joined), [graphs])
-        with process_unchanged(graphs):
-            joined[0].mul_(2), joined[1].add_(1)  # a training may change its batch in place
+        joined[0].mul_(2), joined[1].add_(1)  # a training may change its batch in place
+        expect(
+            equal(graphs, _graphs(sizes, width, seed)),
+            "The batch shares its memory with a graph of the data set. If the training changes its "
+            "batch, the graph is changed in the next epoch, too.",
+            "Join a single graph in the same way as several: torch.cat makes a copy.",
+        )
     large = _graphs(LARGE, 4, seed=7) * 2  # a sampler may draw a graph twice
     _compare(join, [large])
     expect_as_fast(

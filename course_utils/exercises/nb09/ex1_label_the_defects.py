@@ -16,6 +16,7 @@ def label_the_defects(*causes: str) -> Verdict:
         f"There are {len(SYMPTOMS)} symptoms, but you give {len(causes)} causes.",
         f"Give one cause for each of {', '.join(SYMPTOMS)}, in this order.",
     )
+    causes = tuple(cause.strip() if isinstance(cause, str) else cause for cause in causes)
     expect_known(causes, CAUSES, "causes", "Copy one of CAUSES exactly.")
     said = dict(zip(SYMPTOMS, causes, strict=True))
 
