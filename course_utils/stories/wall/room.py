@@ -6,6 +6,7 @@ They are lines of JSON in a file. A wall that is started again reads them and co
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -53,11 +54,12 @@ class Room:
         self.key = ""  # chosen by the teacher, or "" to follow the room
         self.uncovered = set[str]()  # keys whose measured values are shown
         self.questions = questions
-        self._titles, self._file, self._number = titles, file, 0
+        self._titles, self._file, self._number = titles, file, 0  # lines in the file
         self._posts = defaultdict[tuple[str, str], dict[str, Any]](dict)
         self._last_key = dict[str, str]()  # that each seat has guessed
         self._seats = set[str]()
         for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+            self._number += 1
             with suppress(ValueError):  # such as a line that was not completely written
                 self._keep(self.read(json.loads(line)))
 
@@ -106,8 +108,10 @@ class Room:
             seats = self._seats | {post.seat}
             if self._number >= _MOST_POSTS or len(seats) > _MOST_SEATS:
                 raise RoomFull
-            with self._file.open("a", encoding="utf-8") as file:
+            # other users of the machine may not read what a class guesses
+            with open(self._file, "a", encoding="utf-8", opener=_for_this_user) as file:
                 file.write(json.dumps(post._asdict()) + "\n")
+            self._number += 1
         self._keep(post)
         if post.kind != "result":
             return ""
@@ -118,7 +122,6 @@ class Room:
 
     def _keep(self, post: Post) -> None:
         self._seats.add(post.seat)
-        self._number += 1
         self._posts[post.kind, post.about][post.seat] = post.value
         if post.kind == "at" or post.value is False:  # a new kernel has a new button
             self._posts["hand", ""].pop(post.seat, None)
@@ -164,6 +167,10 @@ class Room:
             slips = Counter(verdict["slip"] for verdict in posts.values() if verdict["slip"])
             counts = [statuses[status] for status in ("right", "wrong", "todo")]
             yield exercise, counts, slips.most_common(5)
+
+
+def _for_this_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _answer(question: Question, kind: object, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Find, copy and protect the tensors of a batch, even in nested containers.
 
-One rule says how to look into a batch, and `map_leaves` is its only implementation:
+One rule says how to look into a batch, and `map_leaves` follows it:
 
 - Mappings, lists, tuples, named tuples and dataclasses are containers. They keep their type.
 - An object that holds tensors and has a method `to` is a *movable*: a graph of PyTorch Geometric or

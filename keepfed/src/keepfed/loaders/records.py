@@ -10,8 +10,9 @@ decoded, and Python runs once per batch. A worker would have to send each batch,
 than building it if the samples are small. The main process therefore builds the batch, from the
 page cache.
 
-From a warm page cache, one mapped .npy file per field is equally fast. Records are faster from cold
-storage, because all fields of a sample are on the same page, and they have checksums.
+From a warm page cache, one mapped .npy file per field is a little faster, because it counts no
+position and has no checksums. Records are faster from cold storage, because all fields of a sample
+are on the same page.
 """
 
 from __future__ import annotations
