@@ -119,10 +119,8 @@ def _cores() -> tuple[str, str]:
 
 def _memory() -> tuple[str, str]:
     total = known(memory)
-    small = total is not None and total < 4 * _GB
-    means = "enough for data of size M"
-    if total is None or small:
-        means = "small: use data of size S and few workers, as each holds its own batches"
+    small = "small: use data of size S and few workers, as each holds its own batches"
+    means = _meaning(total, 4 * _GB, "enough for data of size M", small)
     return f"{_size(total)}, {_size(known(memory_free))} free", means
 
 
@@ -130,9 +128,8 @@ def _shm() -> tuple[str, str]:
     if not SHM.is_dir():
         return "none on this system", "workers send batches in a different way; nothing to do"
     total, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
-    means = "enough: workers send batches through it"
-    if free is None or free < _GB:
-        means = "small: workers send batches through it; start Docker with --shm-size=2g"
+    small = "small: workers send batches through it; start Docker with --shm-size=2g"
+    means = _meaning(free, _GB, "enough: workers send batches through it", small)
     return f"{_size(total)}, {_size(free)} free", means
 
 
@@ -151,9 +148,8 @@ def _gpu() -> tuple[str, str]:
 
 def _disk(place: Path) -> tuple[str, str]:
     free = known(lambda: shutil.disk_usage(place).free)
-    means = "enough for data of size M"
-    if free is None or free < 5 * _GB:
-        means = "small: data of size M and its copies need 3 GB; use size S"
+    small = "small: data of size M and its copies need 3 GB; use size S"
+    means = _meaning(free, 5 * _GB, "enough for data of size M", small)
     return f"{_size(free)} free", f"{means} (in {place})"
 
 
@@ -163,6 +159,12 @@ def _disk_speed(place: Path) -> tuple[str, str]:
     if disk is None:
         return "unknown", "not measured: the folder is read-only or nearly full"
     return str(disk), disk.means
+
+
+def _meaning(count: int | None, least: int, enough: str, small: str) -> str:
+    if count is None:
+        return "watch it while many workers run"
+    return small if count < least else enough
 
 
 def _size(count: int | None) -> str:
