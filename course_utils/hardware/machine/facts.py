@@ -161,7 +161,7 @@ def _disk_speed(place: Path) -> tuple[str, str]:
     return str(disk), disk.means
 
 
-def _meaning(count: int | None, least: int, enough: str, small: str) -> str:
+def _meaning(count: int | None, least: float, enough: str, small: str) -> str:
     if count is None:
         return "watch it while many workers run"
     return small if count < least else enough
