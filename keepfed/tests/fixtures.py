@@ -39,6 +39,8 @@ def pytest_sessionstart() -> None:
     """Enable interrupts, and let the forkserver preload torch."""
     # background processes of a shell ignore interrupts, and so do their children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in {"SIGHUP", "SIGQUIT"} & vars(signal).keys():
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     gc.disable()  # until all tests are collected, because imported modules stay in memory anyway
     if "forkserver" in METHODS:
         multiprocessing.set_forkserver_preload(["torch.utils.data", "keepfed.measure.hook"])
