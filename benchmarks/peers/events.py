@@ -1,4 +1,4 @@
-"""Loaders that the record loader is compared with, including those of the notebooks.
+"""Loaders that the three lines of notebook 06 are compared with, including its other loaders.
 
 Libraries that the course does not install are imported inside functions.
 """
@@ -17,26 +17,23 @@ import torch
 from torch.utils.data import TensorDataset
 
 from course_utils.stories.peers import formats
-from course_utils.stories.peers.course import LIMIT, RECORDS, Mapped
+from course_utils.stories.peers.course import LIMIT, Mapped
 from course_utils.stories.peers.libraries import ALL, GRAIN
 from course_utils.stories.peers.peer import (
     Epoch,
     Package,
     Peers,
     Samples,
-    epochs,
     peer,
     places,
     shuffled,
 )
-from keepfed.loaders.prefetch import ThreadPrefetcher
-from keepfed.loaders.records import RecordLoader
 
 FFCV = Package("ffcv", "1.0.2", megabytes=300)
 TENSORSTORE = Package("tensorstore", "0.1.86", megabytes=60)
 PEERS: Peers = {**ALL}
-TWO_THREADS = f"{RECORDS}, 2 threads"
 THREE_LINES = "three lines: mapped .npy, index_select"
+TWO_THREADS = f"{THREE_LINES}, 2 threads"
 LISTED = "np.memmap, __getitems__, default collate"
 SHAPE = 128, 4  # shape of one event
 
@@ -107,12 +104,6 @@ def three_lines(folder: Path, batch_size: int) -> Epoch:
             yield places(torch.index_select(pulses, 0, chosen))
 
     return epoch
-
-
-@peer(PEERS, f"{RECORDS}, thread ahead", formats.records, uses="2 threads")
-def records_ahead(folder: Path, batch_size: int) -> Epoch:
-    loader = RecordLoader(folder / "records.npy", batch_size)
-    return epochs(ThreadPrefetcher(loader, 1), loader)
 
 
 def _beton(folder: Path, samples: Samples) -> None:
@@ -214,5 +205,5 @@ def tensorstore_index(folder: Path, batch_size: int) -> Epoch:
 
 PEERS |= {
     f"{name}, 2 threads": replace(PEERS[name], threads=2, uses="2 threads")
-    for name in (LIMIT, RECORDS, THREE_LINES)
+    for name in (LIMIT, THREE_LINES)
 }

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.peers.events import LISTED, THREE_LINES, TWO_THREADS
-from benchmarks.peers.images import DECODER, OURS, PILLOW, ROUGH, V2
+from benchmarks.peers.images import DECODER, OURS, PILLOW, V2
 from benchmarks.peers.images.spec import CORES
 from course_utils.hardware.machine import drop_cache
-from course_utils.stories.peers.course import BATCHED, LIMIT, RECORDS
+from course_utils.stories.peers.course import BATCHED, LIMIT
 from course_utils.stories.peers.measure import Measurement, OpenLoader, threads
 from course_utils.stories.peers.tables import Table
 
@@ -18,13 +18,11 @@ Bar = tuple[str, str, float]  # our loader, other loader, smallest ratio of thei
 BEST = "the best of the others"
 BARS: dict[str, list[Bar]] = {
     "events": [
-        *((RECORDS, other, 2.0) for other in (LISTED, BATCHED)),
-        (RECORDS, LIMIT, 0.85),
-        (RECORDS, THREE_LINES, 0.98),
+        *((THREE_LINES, other, 2.0) for other in (LISTED, BATCHED)),
+        (THREE_LINES, LIMIT, 0.85),
         (TWO_THREADS, BEST, 1.0),
     ],
-    # most other libraries do not antialias
-    "images, uint8": [(o, *bar) for bar in ((BEST, 1.3), (DECODER, 0.9)) for o in (OURS, ROUGH)],
+    "images, uint8": [(OURS, BEST, 1.3), (OURS, DECODER, 0.9)],
     "images, float": [(OURS, BEST, 1.3)],
     "photographs": [(OURS, V2, 3.0), (OURS, PILLOW, 3.0)],
 }
@@ -75,13 +73,13 @@ def _rate(row: Measurement) -> float:
 
 
 def _rival(name: str) -> bool:
-    """Return whether a loader is not ours, not a limit, and not the two-thread torch variant."""
-    return not name.startswith((OURS, RECORDS, "limit", THREE_LINES))
+    """Return whether a loader is neither ours nor a limit."""
+    return not name.startswith((OURS, "limit", THREE_LINES))
 
 
 def print_cold(table: Table, folder: Path) -> None:
     """Print the throughput of the first epoch from files that are not in memory."""
-    for name in RECORDS, BATCHED:
+    for name in THREE_LINES, BATCHED:
         dropped = drop_cache(table.written(table.peers[name], folder))
         if not dropped:
             print(f"  {dropped}")

@@ -650,9 +650,6 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # decodes. `restarts.py` in the same folder handles the restart markers. Appendix B compares the loader with
 # other libraries.
 #
-# With `antialias=False`, OpenCV resizes, as in most fast loaders. Each new pixel then mixes only the four
-# nearest pixels, which is faster. `make peers` measures both ways next to the other libraries.
-#
 # For validation, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` reads the file in its
 # order, and returns the same as `Resize` and `CenterCrop` of torchvision.
 #

@@ -541,7 +541,7 @@ compare_snippets(numbered, "labels", "images", "cached")
 #
 # Appendix B loads the same samples with other libraries on your machine, and shows which of them suits which data. It
 # includes Hugging Face `datasets` and tf.data. Libraries that stream are made for large samples: with small events we
-# measured WebDataset hundreds of times slower than the record loader of notebook 06.
+# measured WebDataset hundreds of times slower than the three lines of notebook 06.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.peers import tables
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.images import DECODER, OURS, ROUGH, V2
+from benchmarks.peers.images import DECODER, OURS, V2
 from benchmarks.peers.report import BEST, print_bars, print_table
 from benchmarks.peers.rounds import measure
 from benchmarks.peers.tables import TABLES
-from course_utils.stories.peers.course import LIMIT, RECORDS
+from course_utils.stories.peers.course import BATCHED, LIMIT
 from course_utils.stories.peers.ledger import Ledger
 from course_utils.stories.peers.libraries import ALL
 from course_utils.stories.peers.measure import Measurement, OpenLoader
@@ -68,11 +68,11 @@ def test_every_loader_of_events_serves_every_event_once(tmp_path: Path) -> None:
 def test_loaders_alternate_and_a_failing_one_is_named(tmp_path: Path) -> None:
     table = TABLES["events"].cut(400)
     bad = replace(table.peers[LIMIT], needs=Package("no-such-package", "1", 1))
-    mine = replace(table, peers={RECORDS: table.peers[RECORDS], "missing": bad, "unknown": bad})
+    mine = replace(table, peers={BATCHED: table.peers[BATCHED], "missing": bad, "unknown": bad})
     mine.peers["unknown"] = replace(bad, needs=None)  # missing in the table of its process
     found, left_out = measure("events", mine, tmp_path, rounds=1, quick_rounds=2)
 
-    assert [row.name for row in found] == [RECORDS]
+    assert [row.name for row in found] == [BATCHED]
     assert found[0].books.complete
     assert found[0].first_s > 0
     assert left_out["missing"] == "install it with `pip install no-such-package`"
@@ -80,7 +80,7 @@ def test_loaders_alternate_and_a_failing_one_is_named(tmp_path: Path) -> None:
 
 
 def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = {OURS: 1.0, V2: 4.0, "FFCV": 1.6, DECODER: 0.8, ROUGH: 0.9}
+    seconds = {OURS: 1.0, V2: 4.0, "FFCV": 1.6, DECODER: 0.8}
     rows = {
         name: Measurement(name, "", s, 1.5, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
     }
@@ -99,7 +99,7 @@ def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -
 def test_recording_has_the_fields_that_a_notebook_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = Measurement(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
+    row = Measurement(BATCHED, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
     monkeypatch.setattr("benchmarks.peers.__main__.measure", lambda *given: ([row], {}))
     assert main(["large", "--record", str(tmp_path / "kept.json")]) == 0
     kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))

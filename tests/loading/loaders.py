@@ -18,7 +18,6 @@ from data_scripts import make_collisions
 from keepfed.loaders.contract import EpochLoader
 from keepfed.loaders.images import ImageLoader, pack_images
 from keepfed.loaders.ragged import LengthBuckets, RaggedCollate, RaggedLoader
-from keepfed.loaders.records import RecordLoader, write_records
 from keepfed.loaders.resume import ResumableBatches
 from keepfed.loaders.stream import BlockSampler
 
@@ -50,7 +49,6 @@ class Kind(NamedTuple):
 def prepare(folder: Path, events: Path) -> None:
     """Write small data for all kinds into an empty folder."""
     (folder / "events").symlink_to(events)
-    write_records(folder / "records.npy", {"number": np.arange(N)})
     np.save(folder / "rows.npy", np.repeat(np.arange(N), LENGTHS))
     (folder / "jpegs" / "all").mkdir(parents=True)
     for number in range(N):
@@ -63,20 +61,16 @@ def prepare(folder: Path, events: Path) -> None:
         make_collisions.write_jets(folder / f"jets_{number}.root", jets)
 
 
-def _records(folder: Path, batch_size: int = 8, **options: Any) -> RecordLoader:
-    return RecordLoader(folder / "records.npy", batch_size, **options)
-
-
 def _ragged(folder: Path, batch_size: int = 8, **options: Any) -> RaggedLoader:
     offsets, fields = np.append(0, LENGTHS.cumsum()), {"number": np.arange(N)}
     return RaggedLoader(folder / "rows.npy", offsets, batch_size, fields=fields, **options)
 
 
 def _buckets(_folder: Path, batch_size: int = 8, **options: Any) -> LengthBuckets:
-    return LengthBuckets(LENGTHS, batch_size, bucket=4, pool=3, **options)
+    return LengthBuckets(LENGTHS, batch_size, bucket=4, **options)
 
 
-def _load_records(loader: Any, _folder: Path, **options: Any) -> Iterable[Any]:
+def _load_ragged(loader: Any, _folder: Path, **options: Any) -> Iterable[Any]:
     return DataLoader(loader, batch_size=None, **options)
 
 
@@ -126,13 +120,6 @@ def _list(batch: Any) -> list[int]:
 
 
 KINDS = {
-    "records": Kind(
-        _records,
-        _load_records,
-        lambda b: _list(b["number"]),
-        has_position=True,
-        follows_itself=True,
-    ),
     "images": Kind(
         _images,
         lambda loader, _folder, **_options: loader,
@@ -142,7 +129,7 @@ KINDS = {
     ),
     "ragged": Kind(
         _ragged,
-        _load_records,
+        _load_ragged,
         lambda b: _list(b["number"]),
         has_position=True,
         follows_itself=True,

@@ -13,7 +13,7 @@ from torch import distributed
 from tests.loading.loaders import KINDS
 
 # Kinds by number of workers; all others load in the main process.
-KINDS_OF = {0: tuple(KINDS), 1: ("records", "batches", "events", "tar"), 2: ("records", "events")}
+KINDS_OF = {0: tuple(KINDS), 1: ("ragged", "batches", "events", "tar"), 2: ("ragged", "events")}
 
 
 def served(name: str, folder: Path, workers: int, method: str | None) -> list[list[int]]:

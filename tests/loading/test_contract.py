@@ -201,12 +201,12 @@ def test_unfinished_loop_does_not_change_the_state(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "records",
+        "ragged",
         "tar",
         *(
             pytest.param(name, marks=pytest.mark.full)
             for name in KINDS
-            if name not in ("records", "tar", "images")
+            if name not in ("ragged", "tar", "images")
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_workers_of_a_rank_serve_its_epochs(
 @pytest.mark.slow
 def test_leaving_early_leaves_no_worker(folder: Path) -> None:
     before = {*multiprocessing.active_children()}
-    for name in ("records", "tar"):
+    for name in ("ragged", "tar"):
         kind = KINDS[name]
         loader = kind.make(folder)
         for batch in loader.follow(kind.load(loader, folder, num_workers=1)):
@@ -250,8 +250,8 @@ def test_leaving_early_leaves_no_worker(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks Linux which files are mapped")
-def test_close_unmaps_the_file_of_records(folder: Path, tmp_path: Path) -> None:
-    kind, file = KINDS["records"], shutil.copy(folder / "records.npy", tmp_path)
+def test_close_unmaps_the_file(folder: Path, tmp_path: Path) -> None:
+    kind, file = KINDS["ragged"], shutil.copy(folder / "rows.npy", tmp_path)
     loader = kind.make(tmp_path)
     for _ in range(2):
         assert batches(kind, loader, tmp_path)

@@ -82,24 +82,24 @@ def test_recordings_are_complete() -> None:
     for table in (*TABLES, "events", "images, float", "images, uint8", "photographs"):
         found = recorded(table)
         assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
-        assert {"record loader", "image loader"} & found.recorded.keys()
+        assert {"np.memmap, batches at once", "image loader"} & found.recorded.keys()
         assert ("pixels" in repr(found)) == (table not in (*TABLES, "events"))
 
 
 def test_comparison_shows_measured_and_recorded_rates() -> None:
-    slow = replace(ONE, name="record loader", seconds=5.0)
+    slow = replace(ONE, name="np.memmap", seconds=5.0)
     both = {ONE.name: ONE, slow.name: slow}
     found = Comparison("2 kB", both, {ONE.name: ONE}, "a machine", sample_bytes=2048)
     assert found.spread == 10
     title, head, first, second, where = repr(found).splitlines()
     assert title == "2 kB"
     assert head.split()[:4] == ["loader", "here", "recorded", "MB/s"]
-    assert " ".join(first.split()) == "record loader 20 – 0 0.1 100 100 1.0 100 ms"
+    assert " ".join(first.split()) == "np.memmap 20 – 0 0.1 100 100 1.0 100 ms"
     assert " ".join(second.split()) == "LitData 200 200 0 0.5 100 100 1.0 100 ms"
     assert where == "samples per second; recorded: a machine"
     assert found._repr_html_().count("<tr>") == 3
     (panel,) = found.picture().axes
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["np.memmap", "LitData"]
 
     image = replace(ONE, uses="2 threads", pixels=0.5)  # columns that are empty are left out
     found = Comparison("images", {}, {ONE.name: image}, "a machine")

@@ -12,10 +12,10 @@ from benchmarks.peers.images.jpegs import make, square
 from benchmarks.peers.images.processes import PILLOW, V2
 from benchmarks.peers.images.recipes import Pillow
 from benchmarks.peers.images.spec import ALL, MEAN, SIDE, STD, ImageSpec, Open
-from benchmarks.peers.images.threads import DECODER, OURS, ROUGH
+from benchmarks.peers.images.threads import DECODER, OURS
 from course_utils.stories.peers.peer import Epoch, Peer, Peers, Write
 
-__all__ = ["DECODER", "OURS", "PILLOW", "ROUGH", "V2", "image_peers", "make"]
+__all__ = ["DECODER", "OURS", "PILLOW", "V2", "image_peers", "make"]
 
 # Crops the complete square image, so that the pixel values of two libraries can be compared.
 ALL_OF_IT: Any = {"scale": (1.0, 1.0), "ratio": (1.0, 1.0), "flip": 0.0}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +35,6 @@ from keepfed.loaders.images import Crops, ImageLoader, pack_images
 
 DALI = Package("nvidia-dali-cuda120", "2.4.0", megabytes=900)
 OURS, DECODER = "image loader", "limit: decode whole images"
-ROUGH = f"{OURS}, no antialiasing"
 
 
 def _array_record(folder: Path, jpegs: Sequence[bytes]) -> None:
@@ -204,14 +202,14 @@ def _packed(folder: Path, jpegs: Sequence[bytes]) -> None:
         pack_images(folder / "packed.images", place)
 
 
-def _ours(folder: Path, batch_size: int, spec: ImageSpec, *, antialias: bool) -> Any:
+@image_peer(OURS, _packed, uses=THREADS)
+def ours(folder: Path, batch_size: int, spec: ImageSpec) -> Any:
     loader = ImageLoader(
         folder / "packed.images",
         batch_size,
         SIDE,
         dtype="float32" if spec.floats else "uint8",
         crops=Crops(scale=spec.scale, ratio=spec.ratio, flip_share=spec.flip),
-        antialias=antialias,
         threads=CORES,
     )
 
@@ -220,7 +218,3 @@ def _ours(folder: Path, batch_size: int, spec: ImageSpec, *, antialias: bool) ->
         return ((batch["images"], batch["index"]) for batch in loader)
 
     return epoch
-
-
-image_peer(OURS, _packed, uses=THREADS)(partial(_ours, antialias=True))
-image_peer(ROUGH, _packed, uses=THREADS)(partial(_ours, antialias=False))

@@ -12,12 +12,10 @@ import torch
 from torch.utils.data import Dataset
 
 from course_utils.stories.peers import formats
-from course_utils.stories.peers.peer import Epoch, Peers, epochs, peer, places, same, shuffled
-from keepfed.loaders.records import RecordLoader
+from course_utils.stories.peers.peer import Epoch, Peers, peer, places, same, shuffled
 from keepfed.loaders.workers import LazyFile
 
 COURSE: Peers = {}
-RECORDS = "record loader"
 LIMIT = "limit: all in memory"
 BATCHED = "np.memmap, batches at once"
 
@@ -96,18 +94,10 @@ def memmap_batches(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same)
 
 
-@peer(COURSE, RECORDS, formats.records)
-def records(folder: Path, batch_size: int) -> Epoch:
-    """Copy each batch of records with torch."""
-    loader = RecordLoader(folder / "records.npy", batch_size)
-    return epochs(loader, loader)
-
-
 @peer(COURSE, LIMIT, formats.npy)
 def limit(folder: Path, batch_size: int) -> Epoch:
     """Copy from memory into preallocated memory, as an upper limit of the speed."""
     pulses = torch.from_numpy(np.load(folder / "pulses.npy"))
-    # as many buffers as the record loader has
     ring = [torch.empty(batch_size, *pulses.shape[1:]) for _ in range(2)]
 
     def epoch(number: int) -> Iterator[torch.Tensor]:

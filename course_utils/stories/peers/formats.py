@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import webdataset
 
 from course_utils.stories.peers.peer import Samples
-from keepfed.loaders.records import write_records
 
 SHARD_MB = 0.5  # size of a tar file, small enough for several shards in a small set
 GROUP = 1024  # maximum number of samples in a Parquet row group
@@ -38,11 +37,6 @@ def tar(folder: Path, samples: Samples) -> None:
 def npy(folder: Path, samples: Samples) -> None:
     """Write one array."""
     np.save(folder / "pulses.npy", samples)
-
-
-def records(folder: Path, samples: Samples) -> None:
-    """Write a file for the record loader."""
-    write_records(folder / "records.npy", {"pulses": samples})
 
 
 def hdf5(folder: Path, samples: Samples) -> None:

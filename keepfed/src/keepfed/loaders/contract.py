@@ -1,8 +1,7 @@
 """The rules that all our loaders, samplers and streams share, and the code that keeps them.
 
-Every `EpochLoader` keeps this contract: `RecordLoader`, `RaggedLoader`,
-`ImageLoader`, `ResumableBatches`, `LengthBuckets`, `BlockSampler` and the streams (`EventShards`,
-`stream_shards`).
+Every `EpochLoader` keeps this contract: `RaggedLoader`, `ImageLoader`, `ResumableBatches`,
+`LengthBuckets`, `BlockSampler` and the streams (`EventShards`, `stream_shards`).
 
 - **Rank.** `slot=None` means the rank of this process: from the process group, else from RANK and
   WORLD_SIZE. The loader reads the rank when a loop or `len` begins, and sends it to its workers.
@@ -10,8 +9,8 @@ Every `EpochLoader` keeps this contract: `RecordLoader`, `RaggedLoader`,
   number of batches. They leave out a few samples at the end of an epoch, fewer than there are
   ranks. A rank of a stream serves complete shards, so ranks of a stream may differ.
 - **Epoch.** After `set_epoch(e)` the next loop serves epoch e from its beginning. A complete loop
-  over `loader.follow(...)` advances to the next epoch. The loaders of records, ragged batches,
-  images and windows follow themselves in a plain loop. Without either, a stream or sampler serves
+  over `loader.follow(...)` advances to the next epoch. The loaders of ragged batches, images
+  and windows follow themselves in a plain loop. Without either, a stream or sampler serves
   the same order again, and warns once. It does not advance by itself, because workers run ahead of
   a loop: after an early exit, workers and ranks would disagree about the epoch.
 - **State.** `load_state_dict(loader.state_dict())` resumes after the batch that the loop holds,

@@ -28,6 +28,8 @@ from keepfed.loaders.contract import WorkerSlot, epoch_rng
 from keepfed.loaders.resume import IndexBatches, ResumableBatches
 from keepfed.loaders.workers import LazyFile
 
+_POOL = 50  # buckets sorted together; more of them need less padding, but scatter more
+
 
 class Ragged(NamedTuple):
     """Samples of different lengths: sample i is `values[offsets[i] : offsets[i + 1]]`."""
@@ -81,8 +83,11 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         for batch in loader: ...  # {"values": Ragged, "energy": (64,)}
 
     The file is a .npy file with the rows of all samples, such as the content of an awkward array.
-    Each process maps it into memory. Python runs once per batch, and not once per sample. Like
-    `RecordLoader`, it loads in the main process or in a `DataLoader(loader, batch_size=None)`.
+    Each process maps it into memory. Python runs once per batch, and not once per sample.
+
+    In a `DataLoader(ragged, batch_size=None, num_workers=2)` each worker builds every second batch.
+    The batches and their order stay the same. Loop over `ragged.follow(loader)` there, so that
+    epochs advance and the position is counted.
     """
 
     def __init__(
@@ -159,7 +164,7 @@ class LengthBuckets(ResumableBatches):
         batches = LengthBuckets(lengths, 64, seed=1)
         loader = DataLoader(events, batch_sampler=batches, collate_fn=pad_collate)
 
-    The order is random. Then every `pool` buckets of samples are sorted by length, cut into buckets
+    The order is random. Then every 50 buckets of samples are sorted by length, cut into buckets
     again, and the buckets are shuffled. In each step, all ranks get samples of similar length. The
     batches are therefore not random samples: they scatter more in everything that the length
     predicts, such as the energy. `mixing` of the course measures this.
@@ -171,7 +176,6 @@ class LengthBuckets(ResumableBatches):
         batch_size: int,
         *,
         bucket: int | None = None,
-        pool: int = 50,
         seed: int = 0,
         slot: WorkerSlot | None = None,
         drop_last: bool = False,
@@ -184,8 +188,6 @@ class LengthBuckets(ResumableBatches):
             bucket: Samples of similar length that stay together, best `batch_size` times the number
                 of ranks. None for `batch_size`. To resume with another batch size, pass the first
                 one here.
-            pool: Buckets that are sorted together. More of them need less padding, but scatter
-                more.
             seed: Determines the order, together with the epoch.
             slot: Rank of these batches. None for the rank of the process.
             drop_last: Whether incomplete last batches are dropped.
@@ -195,15 +197,14 @@ class LengthBuckets(ResumableBatches):
         """
         self.lengths = np.array(lengths)
         super().__init__(len(self.lengths), batch_size, seed=seed, slot=slot, drop_last=drop_last)
-        self.bucket, self.pool = batch_size if bucket is None else bucket, pool
-        for name in ("bucket", "pool"):
-            if (number := getattr(self, name)) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {number}.")
-            self.made_by[name] = getattr(self, name)
+        self.bucket = batch_size if bucket is None else bucket
+        if self.bucket < 1:
+            raise ValueError(f"`bucket` must be at least 1, but is {bucket}.")
+        self.made_by["bucket"] = self.bucket
 
     def _order(self) -> NDArray[np.int64]:
         order, rng = super()._order(), epoch_rng(self.seed, self.epoch.value)
-        size, parts = self.bucket * self.pool, list[NDArray[np.int64]]()
+        size, parts = self.bucket * _POOL, list[NDArray[np.int64]]()
         for first in range(0, len(order), size):
             pool = order[first : first + size]
             pool = pool[np.argsort(self.lengths[pool], kind="stable")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import ceil, floor
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,17 +43,13 @@ def scaling(height: int, width: int, size: int) -> int:
 class Decoder:
     """Decoder for windows of packed images. Only one thread may use it at a time.
 
-    It also resizes and flips the windows. With `antialias`, the result equals torchvision's result
-    for the whole image bit for bit, with one exception. A window that is reduced by a factor of 2
-    or more is first decoded at a smaller scale and then resized. On photographs, this changes a
-    pixel by one level of 255 on average, which is a quarter of the effect of antialiasing.
-
-    Without `antialias`, OpenCV resizes in two thirds of the time. Each output pixel interpolates
-    only its four nearest input pixels, so DCT scaling is not possible. Every pixel is within one
-    level of torchvision's result with antialias=False.
+    It also resizes and flips the windows. The result equals torchvision's result for the whole
+    image bit for bit, with one exception. A window that is reduced by a factor of 2 or more is
+    first decoded at a smaller scale and then resized. On photographs, this changes a pixel by one
+    level of 255 on average, which is a quarter of the effect of antialiasing.
 
     With `resize`, the window must be the whole image. It is resized until its shorter side has
-    `resize` pixels, and the centre is cropped. Only the centre is decoded.
+    `resize` pixels, and the centre is cropped.
     """
 
     def __init__(
@@ -61,7 +57,6 @@ class Decoder:
         images: PackedImages,
         size: int,
         *,
-        antialias: bool,
         resize: int | None = None,
         norm: tuple[Tensor, Tensor] | None = None,
     ):
@@ -70,11 +65,10 @@ class Decoder:
         Args:
             images: The packed images.
             size: Height and width of the output.
-            antialias: As described above.
             resize: As described above.
             norm: Factor and shift for every row of the output, float32 (3, 1, size).
         """
-        self.images, self.size, self.antialias, self.resize = images, size, antialias, resize
+        self.images, self.size, self.resize = images, size, resize
         self.norm = norm
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._decoded = np.empty(3 * int(pixels.max()), np.uint8)
@@ -107,51 +101,31 @@ class Decoder:
     def _fill(self, out: Tensor, index: int, window: Window, flip: bool) -> None:
         """Resize a window into `out`, uint8 (3, size, size) in channels-last layout."""
         top, left, height, width = window
-        factor = scaling(height, width, self.size) if self.antialias else 1
+        factor = scaling(height, width, self.size)
         pixels, first, start = self._decode_window(index, factor, window)
         edges = top - first, left - start, top - first + height, left - start + width
         first, start, last, end = (edge // factor for edge in edges)
         part = pixels[first:last, start:end]
-        if flip or self.antialias:  # torch needs a contiguous copy anyway
-            copy = self._copy[: part.size].reshape(part.shape)
-            if flip:
-                _mirror(part, copy)
-            else:
-                copy[:] = part
-            part = copy
-        if self.antialias:
-            _resize_into()(_batch_of(part), [self.size] * 2, False, None, None, out=out[None])
+        copy = self._copy[: part.size].reshape(part.shape)  # torch needs contiguous pixels
+        if flip:
+            _mirror(part, copy)
         else:
-            _resize_bilinear(part, out.permute(1, 2, 0).numpy())
+            copy[:] = part
+        _resize_into()(_batch_of(copy), [self.size] * 2, False, None, None, out=out[None])
 
     def _centre(self, index: int) -> Tensor:
         """Return the centre of a resized image, uint8 (3, size, size)."""
         row = self.images.row(index)
         sizes, short = (row.height, row.width), self.resize or self.size
         scaled = [short * side // min(sizes) for side in sizes]
-        factor = scaling(*sizes, short) if self.antialias else 1
-        places = [round((side - self.size) / 2) for side in scaled]
-        (top, end), (left, right) = (
-            _source_range(range(at, at + self.size), old, new, factor)
-            for at, old, new in zip(places, sizes, scaled, strict=True)
-        )
-        window = Window(top, left, end - top, right - left)
-        pixels, first, start = self._decode_window(index, factor, window)
-        shape = -(-sizes[0] // factor), -(-sizes[1] // factor), 3
-        whole = self._copy[: shape[0] * shape[1] * 3].reshape(shape)
-        first, start = first // factor, start // factor
-        whole[first : first + pixels.shape[0], start : start + pixels.shape[1]] = pixels
-        if self.antialias:
-            # The last pixels of a scaled image may extend beyond the image, so give the remaining
-            # scale instead of the size. It is slightly larger, so that rounding loses no row.
-            more = [factor * b / a * (1 + 1e-9) for a, b in zip(sizes, scaled, strict=True)]
-            target: dict[str, Any] = {"size": scaled} if factor == 1 else {"scale_factor": more}
-            resized = interpolate(_batch_of(whole), mode="bilinear", antialias=True, **target)
-        else:
-            smaller = np.empty((*scaled, 3), np.uint8)
-            _resize_bilinear(whole, smaller)
-            resized = _batch_of(smaller)
-        top, left = places
+        factor = scaling(*sizes, short)
+        whole, _, _ = self._decode_window(index, factor, Window(0, 0, *sizes))
+        # The last pixels of a scaled image may extend beyond the image, so give the remaining scale
+        # instead of the size. It is slightly larger, so that rounding loses no row.
+        more = [factor * b / a * (1 + 1e-9) for a, b in zip(sizes, scaled, strict=True)]
+        target: dict[str, Any] = {"size": scaled} if factor == 1 else {"scale_factor": more}
+        resized = interpolate(_batch_of(whole), mode="bilinear", antialias=True, **target)
+        top, left = (round((side - self.size) / 2) for side in scaled)
         return resized[0, :, top : top + self.size, left : left + self.size]
 
     def _decode_window(
@@ -257,22 +231,3 @@ def _mirror(image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     from cv2 import flip
 
     flip(image, 1, dst=out)
-
-
-def _resize_bilinear(image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-    """Resize an image to the shape of `out`, with bilinear interpolation."""
-    from cv2 import resize
-
-    resize(image, out.shape[1::-1], dst=out)
-
-
-def _source_range(wanted: range, size: int, scaled: int, factor: int) -> tuple[int, int]:
-    """Return the range of input pixels that contribute to the output pixels `wanted`.
-
-    An output pixel uses input pixels up to the centres of its neighbours, and at least one decoded
-    pixel.
-    """
-    step = size / scaled
-    far = max(step, factor)
-    first, last = ((at + 0.5) * step for at in (wanted[0], wanted[-1]))
-    return max(0, floor(first - far)), min(size, ceil(last + far))

@@ -68,7 +68,6 @@ class ImageLoader(IndexBatches):
         shuffle: bool = True,
         seed: int = 0,
         crops: Crops | CentreCrop | None = None,
-        antialias: bool = True,
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         threads: int | None = None,
@@ -85,8 +84,6 @@ class ImageLoader(IndexBatches):
             seed: Determines order, crops and flips, together with epoch and index.
             crops: Distribution of crops and flips, or `CentreCrop` for validation. None for the
                 defaults of torchvision.
-            antialias: Whether each output pixel is a mean over all input pixels that it covers, as
-                in torchvision. False uses the four nearest pixels, which is faster, see `Decoder`.
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these images. None for the rank of the process.
             threads: Number of decoding threads. None for one per core that this process may use.
@@ -115,8 +112,7 @@ class ImageLoader(IndexBatches):
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
         super().__init__(len(self.images), batch_size, slot=slot, **order)
         self.size, self.crops = size, crops or Crops()
-        self.dtype, self.antialias = dtype, antialias
-        self.threads, self.buffers = threads, buffers
+        self.dtype, self.threads, self.buffers = dtype, threads, buffers
         self._ring: deque[Batch] | None = None
 
     def draw(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -128,7 +124,7 @@ class ImageLoader(IndexBatches):
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         windows, flips = self.crops.draw(self.seed, self.epoch.value, indices, sizes)
-        if self.antialias and self.resize is None:
+        if self.resize is None:
             factors = [
                 scaling(rows, columns, self.size) for rows, columns in windows[:, 2:].tolist()
             ]
@@ -150,9 +146,7 @@ class ImageLoader(IndexBatches):
 
         def start() -> None:
             _use_one_thread()
-            own.decoder = Decoder(
-                self.images, self.size, antialias=self.antialias, resize=self.resize, norm=norm
-            )
+            own.decoder = Decoder(self.images, self.size, resize=self.resize, norm=norm)
 
         def write(jobs: list[_Job]) -> None:
             for job in jobs:
