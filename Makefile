@@ -11,7 +11,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-keepfed test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book gallery bundle bench peers links publish gpu-check
+.PHONY: help lab test test-fast test-keepfed test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book bundle bench peers links publish gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -27,7 +27,7 @@ test-fast: $(DEVELOP) ## the quick unit tests, on two cores
 	@$(VENV) -m pytest -q -n 3 --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
-	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest $(PROCESSES) -m "not alone and not short"
+	@COURSE_TEST_MATRIX=full $(VENV) -m pytest $(PROCESSES) -o faulthandler_timeout=1800 -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
 test-keepfed: $(DEVELOP) ## the tests of keepfed alone
@@ -67,9 +67,6 @@ slides: $(DEVELOP) ## build the slides: one HTML file and one PDF for each deck
 
 book: $(DEVELOP) ## build the book, offline pages that need no Python to read (ONLY="02 09" runs these notebooks)
 	@$(VENV) -m docs.book.build
-
-gallery: $(DEVELOP) ## show all pictures in light, dark and grey (WITH="02 07" runs these notebooks)
-	@$(VENV) -m docs.gallery $(WITH)
 
 bundle: $(DEVELOP) ## everything in build/bundle, to install offline (FOR="linux windows macos" PYTHON=3.12)
 	@$(VENV) docs/bundle.py --python $(PYTHON) $(FOR)

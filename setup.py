@@ -1,4 +1,4 @@
-"""Put into the wheel what learners read: notebooks, recordings, tested versions, the book."""
+"""Put into the wheel what learners read: notebooks, recordings, the book."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = "notebooks", "requirements.lock", "docs/book/built"
+SHIPPED = "notebooks", "docs/book/built"
 LEFT_OUT = shutil.ignore_patterns("source", "*.py", "claims.toml", "__pycache__", ".*", "*.pyc")
 
 

@@ -16,7 +16,7 @@ os.environ.setdefault("COURSE_SIZE", "S")
 # jsonschema, which reads every notebook, needs over a second to build its grammar of addresses.
 sys.modules.setdefault("rfc3987_syntax", None)
 # tests.fixtures is in keepfed/tests; both folders are one namespace
-pytest_plugins = ["tests.fixtures", "tests.hangs", "tests.schedule"]
+pytest_plugins = ["tests.fixtures", "tests.schedule"]
 
 
 def pytest_sessionstart() -> None:

@@ -20,7 +20,7 @@ MOST_UNKNOWN_S = 5.0
 # the group in the ID of a test, which is usually the file
 APART = re.compile(
     r"""tests/browser/  # one JupyterLab and one Chromium serve all of them
-    | tests/notebooks/test_(notebooks|interrupts)\.py::[^@]*  # each notebook separately
+    | tests/notebooks/test_notebooks\.py::[^@]*  # each notebook separately
     | tests/exercises/test_attempts\.py::\w+\[\d\d  # the exercises of a notebook
     | [^:]*""",
     re.VERBOSE,

@@ -93,18 +93,6 @@ def test_only_the_token_and_the_own_name_open_a_door(store: Any, wall: RunningWa
     assert wall.choose("99z") == 400
 
 
-def test_no_method_changes_what_is_served(store: Any, wall: RunningWall, folder: Path) -> None:
-    before = sorted(folder.rglob("*"))
-    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"):
-        for path in ("/a.tar", "/new"):
-            status, headers, body = ask(store.url, path, method=method, token=store.token)
-            assert (status, headers["Allow"]) == (405, "GET, HEAD")
-            assert body == b"This store is read-only. Use GET or HEAD.\n"
-        for path in ("/", "/wall"):
-            assert ask(wall.page, path, method=method, token=TOKEN)[0] == 405
-    assert sorted(folder.rglob("*")) == before
-
-
 OUTSIDE = r"""
 /../secret  /sub/../../secret  /%2e%2e/secret  /%2E%2E%2Fsecret  /..%2fsecret  /.%2e/secret
 /%252e%252e/secret  /..%5csecret  /..\secret  /sub/..%5c..%5csecret  /../shards-of-others/secret
@@ -216,27 +204,6 @@ def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
             assert headers["Content-Type"] == "text/plain; charset=utf-8"
             assert headers["X-Content-Type-Options"] == "nosniff"  # a browser shows no HTML in it
             assert (said.endswith(".\n"), said.count("\n")) == (True, 1)
-
-
-def test_malformed_requests_do_not_affect_others(store: Any, wall: RunningWall) -> None:
-    for url, token in ((store.url, store.token), (wall.page, TOKEN)):
-        start = "GET / HTTP/1.1\r\n"
-        host = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
-        for request in (
-            f"{start}{host}X: {'x' * 200_000}\r\n\r\n",
-            "GET /\r\n\r\n",
-            f"GET  HTTP/1.1\r\n{host}\r\n",
-            "\0" * 100_000,
-            "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,  # TLS
-            f"{start}{host}Content-Length: 999999999999\r\n\r\n",
-            f"{start}{host}Content-Length: -1\r\n\r\n",
-            f"{start}{host}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            f"GET /\xff\xfe HTTP/1.1\r\n{host}Connection: close\r\n\r\n",
-            f"{start}{host}",
-        ):
-            with suppress(OSError):  # the server closed the connection
-                assert b"200 OK" not in raw(url, request.encode("latin1"), hang_up=True)
-        assert ask(url, "/a.tar" if url == store.url else "/", token=token)[0] == 200
 
 
 @pytest.mark.slow

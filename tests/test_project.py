@@ -120,24 +120,3 @@ def test_readme_is_short_and_its_links_exist() -> None:
 def test_readme_lists_exactly_the_notebooks() -> None:
     listed = set(re.findall(r"notebooks/(\w+\.ipynb)", README))
     assert listed == {path.name for path in (REPO / "notebooks").glob("*.ipynb")}
-
-
-def test_makefile_targets_have_at_most_three_lines() -> None:
-    rules = re.findall(r"^([$(A-Za-z-]+\)?):.*\n((?:\t.*\n)*)", makefile(), flags=re.M)
-    assert {"help", "lab", "test", "test-fast", "gpu-check"} <= {verb for verb, _ in rules}
-    assert [verb for verb, body in rules if body.count("\n") > 3] == []
-
-
-def test_makefile_targets_have_descriptions() -> None:
-    verbs = set(re.search(r"^\.PHONY: (.*)$", makefile(), flags=re.M)[1].split())  # type: ignore[index]
-    told = set(re.findall(r"^([a-z-]+):.*## \w", makefile(), flags=re.M))
-    assert told == verbs
-
-
-def makefile() -> str:
-    return (REPO / "Makefile").read_text("utf-8")
-
-
-def test_all_named_licences_exist() -> None:
-    assert "MIT License" in (REPO / "LICENSE").read_text("utf-8")
-    assert "CC BY 4.0" in (REPO / "LICENSE-texts").read_text("utf-8")

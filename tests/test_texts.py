@@ -7,12 +7,7 @@ import pytest
 
 from course_utils.command import cli
 from course_utils.paths import REPO
-from course_utils.stories.lecture.programs import DEMOS
-from docs.import_graph import ROOTS
 from keepfed import command
-from keepfed.field_guide import entries
-from slides.build.__main__ import decks
-from slides.build.markdown import read_deck
 
 TEXTS = [
     REPO / "README.md",
@@ -46,38 +41,6 @@ def _module(name: str) -> bool:
         return find_spec(name) is not None or style.exists()
     except ModuleNotFoundError:
         return False
-
-
-CODE = [
-    path
-    for folder in ("notebooks", "benchmarks", "docs", "slides", *ROOTS)
-    for kind in ("*.py", "*.js", "*.css")
-    for path in (REPO / folder).rglob(kind)
-    if not {"built", "assembled", "tests"} & {*path.relative_to(REPO).parts}  # the built book
-]
-COMMENT = re.compile(r"^\s*(?:#|//|\*|/\*).*$|(?<=  )(?:#|//) .*$|\"\"\".*?\"\"\"", re.M | re.S)
-SOURCE = re.compile(r"(?<![\w./*…])[a-z][a-z_]+\.(?:py|js|css)\b")
-# files of learners, of Python and of the built book
-FOREIGN = {
-    "train.py",
-    "three.py",
-    "train_all.py",
-    "run_clm.py",
-    "setup.py",
-    "sitecustomize.py",
-    "field_guide.js",
-}
-
-
-def test_files_named_in_comments_exist() -> None:
-    there = {path.name for path in CODE} | {path.name for path in (REPO / "tests").rglob("*.py")}
-    named = {
-        (path.name, file)
-        for path in CODE
-        for comment in COMMENT.findall(path.read_text("utf-8"))
-        for file in SOURCE.findall(comment)
-    }
-    assert {(path, file) for path, file in named if file not in there | FOREIGN} == set()
 
 
 # texts in which people find commands
@@ -114,26 +77,6 @@ def test_commands_in_texts_have_their_names_and_options(capsys: pytest.CaptureFi
             if not right:
                 unknown.append((text.name, line))
     assert unknown == []
-
-
-def test_numbers_of_the_project_in_texts_are_counted() -> None:
-    talks = [read_deck(REPO / "slides" / f"{name}.md") for name in decks()]
-    minutes = sorted(round(talk.minutes) for talk in talks)
-    counts = {
-        "README.md": [(r"builds \[(\w+) talks\]", len(talks)), (r"shows (\w+) loops", len(DEMOS))],
-        "docs/commands.md": [(r"lists (\w+) demos", len(DEMOS))],
-        "docs/troubleshooting.md": [(r"more than (a hundred)", len(entries()) // 100)],
-        "slides/instructor/frame.md": [
-            (r"builds (\w+) decks", len(talks)),
-            *((rf"decks of .*?({number})\b", number) for number in minutes),
-        ],
-    }
-    words = {1: "a hundred", 3: "three", 9: "nine"}
-    for name, rows in counts.items():
-        for pattern, count in rows:
-            named = re.search(pattern, (REPO / name).read_text("utf-8"))
-            assert named, (name, pattern)
-            assert named[1] == words.get(count, str(count)), (name, pattern)
 
 
 def _help(program: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -3,11 +3,9 @@
 import argparse
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,16 +48,14 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=run)
         return command
 
-    command = add("lab", _lab, "open the notebooks in JupyterLab", "--fresh 01", parents=[sized])
-    command.add_argument("--fresh", metavar="NN", help="add a new copy of notebook NN")
+    command = add("lab", _lab, "open the notebooks in JupyterLab", "--size S", parents=[sized])
     command.add_argument("--port", type=int, help="port (default: the first free one)")
     command.add_argument("--ip", default="127.0.0.1", help="address to listen on, e.g. 0.0.0.0")
     command.add_argument("--no-browser", action="store_true", help="do not open a browser")
     command = add("hand-out", _hand_out, "copy the notebooks to a folder", "my-notebooks")
     command.add_argument("folder", metavar="DIR", help="existing files are kept")
     add("data", _data, "make the data", "--size S", parents=[sized])
-    command = add("check", _check, "check machine, installation and data", "--line")
-    command.add_argument("--line", action="store_true", help="print one line for your teacher")
+    add("check", _check, "check machine, installation and data")
     command = add(
         "wall",
         _wall,
@@ -95,11 +91,6 @@ def _say(text: str, *, indent: int = 0) -> None:
 def _lab(arguments: argparse.Namespace) -> int:
     home, shipped = paths.course_home(), paths.shipped("notebooks")
     work, state = home / "work", home / ".jupyter"
-    if arguments.fresh:
-        copy = workfolder.hand_out_new(shipped, work, number=arguments.fresh)
-        lab.trust([copy], state=state)
-        _say(f"The new version is {copy.relative_to(home)}. Your own notebook has not changed.")
-        return 0
     _prepare_home(arguments)
     from course_utils.teaching.notebook import make_data, missing_data
 
@@ -109,7 +100,7 @@ def _lab(arguments: argparse.Namespace) -> int:
             return code
     handed_out = workfolder.hand_out(shipped, work)
     lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
-    _report(handed_out)
+    _report(handed_out, work)
     if url := lab.running(state, _FIRST):
         if arguments.size:
             _say("JupyterLab is running already. To change the size of its data, stop it first.")
@@ -118,49 +109,13 @@ def _lab(arguments: argparse.Namespace) -> int:
     if is_new:
         _say("Step 3 of 3: opening the notebooks.")
     _interrupt_at_the_end()  # a closed terminal ends JupyterLab too
-    with (
-        _data_behind(missing_data(), state),
-        lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server,
-    ):
+    with lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
         _show(server.url, state, arguments)
         _say(_STOP)
         with contextlib.suppress(KeyboardInterrupt):
             server.process.wait()
     _say(f"JupyterLab has stopped. Your notebooks are in {work}.")
     return 0
-
-
-@contextlib.contextmanager
-def _data_behind(missing: Sequence[str], state: Path) -> Iterator[None]:
-    """Create the missing data sets in a second process of low priority during the block."""
-    if not missing:
-        yield
-        return
-    log = state / "data.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "course_utils.command.cli", "data"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C ends JupyterLab first
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
-    if hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
-    _say(f"The other data follow in the background: {', '.join(missing)}.")
-    try:
-        yield
-    except BaseException:  # JupyterLab did not start, or was interrupted before
-        process.terminate()
-        raise
-    if process.poll() is None:
-        _say("Waiting until all data exist. To stop, press Ctrl-C; the next start continues.")
-    try:
-        if process.wait():
-            _say(f"Some data do not exist. The end of {log} says why.")
-    except KeyboardInterrupt:
-        process.terminate()
 
 
 def _interrupt_at_the_end() -> None:
@@ -173,22 +128,18 @@ def _hand_out(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
     handed_out = workfolder.hand_out(paths.shipped("notebooks"), folder)
     lab.trust(folder / name for name in (*handed_out.new, *handed_out.refreshed))
-    for name in handed_out.kept:
-        _say(f"{folder / name} has your changes and was kept. Move it to get the new version.")
+    _report(handed_out, folder)
     _say(f"The notebooks are in {folder}.")
     return 0
 
 
-def _report(handed_out: workfolder.HandedOut) -> None:
+def _report(handed_out: workfolder.HandedOut, folder: Path) -> None:
     for verb, names in (("New", handed_out.new), ("Updated", handed_out.refreshed)):
         if names:
             listed = ", ".join(names) if len(names) < 4 else plural(len(names), "notebook")
-            _say(f"{verb} in work/: {listed}")
-    # after `make lab`, the environment is not active
-    course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
+            _say(f"{verb} in {folder}: {listed}")
     for name in handed_out.kept:
-        _say(f"work/{name} has your changes and was kept. There is a newer version.")
-        print(f"  To add it next to yours: {course} lab --fresh {workfolder.number_of(name)}")
+        _say(f"{folder / name} has your changes and was kept. Rename it to get the new version.")
 
 
 def _show(url: str, state: Path, arguments: argparse.Namespace) -> None:
@@ -219,12 +170,9 @@ def _prepare_home(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from course_utils.command.installation import findings, line
+    from course_utils.command.installation import findings
     from course_utils.hardware.machine import probe
 
-    if arguments.line:
-        print(report := line())
-        return 0 if report.startswith("ok") else 1
     print(f"{probe()}\n")
     wrong = 0
     for finding in findings():

@@ -3,7 +3,6 @@
 import importlib
 import importlib.metadata
 import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from packaging.requirements import Requirement
 from course_utils import paths
 from course_utils.errors import INSTALL_AGAIN
 from keepfed.errors import IMPORT_NAMES
-from keepfed.formatting import plural
 
 _PROJECTS = ("fast-data-loaders", "keepfed")
 _READ_ALL = 100_000_000  # bytes of a data set whose checksums are verified
@@ -50,7 +48,6 @@ def findings() -> Iterator[Checkup]:
     parts: dict[str, tuple[Callable[[], str], str]] = {
         "python": (_python, "use Python 3.11 to 3.14"),
         "packages": (_packages, INSTALL_AGAIN),
-        "versions": (_versions, INSTALL_AGAIN),
         "imports": (_imports, INSTALL_AGAIN),
         "folders": (_folders, "move the project to your home folder"),
         "data": (_data, "run `course data` to create the missing data"),
@@ -65,22 +62,6 @@ def findings() -> Iterator[Checkup]:
         except Exception as error:  # the learner needs to see any error
             first = str(error).splitlines()[0] if str(error) else ""
             yield Checkup(part, f"{type(error).__name__}: {first}", next_step)
-
-
-def line() -> str:
-    """Return the state of the installation in one line, without the path of the home folder."""
-    if wrong := [finding for finding in findings() if finding.is_wrong]:
-        said = ", ".join(f"{one.part}: {one.seen}" for one in wrong)
-        return f"wrong {said} -> {wrong[0].next_step}".replace(str(Path.home()), "~")
-    import torch
-
-    from course_utils.hardware.machine import memory, usable_cores
-
-    system, python = platform.system(), "{}.{}".format(*sys.version_info)
-    version = ".".join(torch.__version__.split(".")[:2])
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
-    hardware = f"{plural(usable_cores(), 'core')} {memory() / 1e9:.0f} GB"
-    return f"ok {system} {python} {hardware} torch {version} {device}"
 
 
 def _python() -> str:
@@ -119,20 +100,6 @@ def _packages() -> str:
     if missing := [str(package) for package in _required() if not _is_met(package)]:
         raise _WrongError(f"missing or too old: {', '.join(missing)}")
     return f"all {len(_required())} are installed"
-
-
-def _versions() -> str:
-    lines = paths.shipped("requirements.lock").read_text("utf-8").splitlines()
-    tested = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    needed = {package.name for package in _required()}
-    other = [
-        f"{package.name} {_installed(package.name)} (tested: {str(package.specifier)[2:]})"
-        for package in tested
-        if package.name in needed and not _is_met(package)
-    ]
-    if not other:
-        return "as tested"
-    return f"not as tested, which usually works: {', '.join(other)}"
 
 
 def _imports() -> str:

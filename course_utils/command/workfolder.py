@@ -46,29 +46,6 @@ def hand_out(shipped: Path, work: Path) -> HandedOut:
     return HandedOut(tuple(new), tuple(refreshed), tuple(kept))
 
 
-def hand_out_new(shipped: Path, work: Path, *, number: str) -> Path:
-    """Copy the notebook with this number under a new name, next to the learner's copy.
-
-    Raises:
-        CourseError: If no notebook has this number.
-    """
-    by_number = {number_of(path.name): path for path in _notebooks(shipped)}
-    notebook = by_number.get(number.zfill(2) if number.isdigit() else number.upper())
-    if notebook is None:
-        raise CourseError(f"There is no notebook {number}. Choose one of {', '.join(by_number)}.")
-    work.mkdir(parents=True, exist_ok=True)
-    tries = (f"{notebook.stem}_new{n}.ipynb" for n in ["", *range(2, 1000)])
-    copy = next(path for path in map(work.joinpath, tries) if not path.exists())
-    replace_file(copy, _for_lab(notebook))
-    _save(work, _load(work) | {notebook.name: _digest(notebook)})
-    return copy
-
-
-def number_of(name: str) -> str:
-    """Return the number in a notebook's name, or the letter of an appendix."""
-    return name.partition("_")[0]
-
-
 def _notebooks(shipped: Path) -> list[Path]:
     notebooks = sorted(shipped.glob("*.ipynb"))
     if not notebooks:

@@ -14,7 +14,6 @@ called for an unwritten answer, and an exception in the learner's code becomes a
 
 from __future__ import annotations
 
-import ctypes
 import re
 import signal
 import threading
@@ -202,19 +201,14 @@ class _OutOfTime(BaseException):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after `seconds`, even if the answer catches all errors."""
-    main = threading.current_thread() is threading.main_thread()
-    alarms = _alarms if main and hasattr(signal, "setitimer") else _alarms_by_thread
-    try:
-        with alarms(seconds):
-            yield
-    except _OutOfTime as late:
-        text = f"it took longer than {seconds:g} s"
-        raise TimeoutError(text).with_traceback(late.__traceback__) from None
+    """Raise TimeoutError in the block after `seconds`, even if the answer catches all errors.
 
+    Without alarms, as on Windows or in another thread, the learner interrupts the cell.
+    """
+    if threading.current_thread() != threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
 
-@contextmanager
-def _alarms(seconds: float) -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _OutOfTime
 
@@ -222,27 +216,12 @@ def _alarms(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
     try:
         yield
+    except _OutOfTime as late:
+        text = f"it took longer than {seconds:g} s"
+        raise TimeoutError(text).with_traceback(late.__traceback__) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-
-
-@contextmanager
-def _alarms_by_thread(seconds: float) -> Iterator[None]:
-    """Do the same without signals, as on Windows: between two lines of Python, not inside C."""
-    thread, ended = ctypes.c_ulong(threading.get_ident()), threading.Event()
-
-    def stop() -> None:
-        wait_s = seconds
-        while not ended.wait(wait_s):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_OutOfTime))
-            wait_s = _AGAIN_S
-
-    threading.Thread(target=stop, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def expect_a_class(attempt: Any, what: str, why: str) -> None:

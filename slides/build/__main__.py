@@ -1,4 +1,4 @@
-"""Build the slides: `python -m slides.build [DECK ...] [--no-pdf] [--check] [--shots DIR]`.
+"""Build the slides: `python -m slides.build [DECK ...] [--no-pdf] [--check]`.
 
 A deck `slides/NAME.md` becomes `slides/built/NAME.html` and `NAME.pdf`. The deck
 `openings` is written by `slides.instructor.openings`.
@@ -7,9 +7,8 @@ A deck `slides/NAME.md` becomes `slides/built/NAME.html` and `NAME.pdf`. The dec
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from slides.build.browser import browser, pictures
+from slides.build.browser import browser
 from slides.build.check import measured
 from slides.build.markdown import DeckError, read_deck
 from slides.build.page import page
@@ -36,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{part}", metavar="TEXT", help=f"{part} on the first slide")
     parser.add_argument("--no-pdf", action="store_true", help="write HTML only")
     parser.add_argument("--check", action="store_true", help="measure every slide in Chromium")
-    parser.add_argument("--shots", type=Path, metavar="DIR", help="write a PNG of every slide")
     options = parser.parse_args(arguments)
     claims = read_all_claims()
     built, found = [], []
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += findings(deck, claims)
         built.append(file)
         print(f"{file.relative_to(SLIDES.parent)}: {len(deck.slides)} slides")
-    if built and (options.check or options.shots or not options.no_pdf):
+    if built and (options.check or not options.no_pdf):
         try:
             with browser() as context:
                 for file in built:
@@ -66,8 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         print(print_pdf(context, file).relative_to(SLIDES.parent))
                     if options.check:
                         found += measured(context, file)
-                    if options.shots:
-                        pictures(context, file, options.shots)
         except FileNotFoundError as error:  # the HTML is complete
             found.append(str(error))
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)

@@ -64,15 +64,3 @@ def open_deck(
     except TimeoutError as error:
         raise RuntimeError(f"{file.name} did not start. Errors and requests: {asked}") from error
     return page, asked
-
-
-def pictures(context: BrowserContext, file: Path, folder: Path) -> None:
-    """Write a PNG of every slide, light and dark, with all bullets visible."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for theme in "light", "dark":
-        page, _ = open_deck(context, file, f"?theme={theme}")
-        for number in range(page.evaluate("Reveal.getTotalSlides()")):
-            page.evaluate("number => Reveal.slide(number, 0, 99)", number)
-            page.wait_for_timeout(150)  # a timeline is drawn once its slide has a width
-            page.screenshot(path=folder / f"{file.stem}-{number + 1:02}-{theme}.png")
-        page.close()

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from course_utils.command.lab import Server
-from tests.browser.lab_page import FIRST, GuardedPage, LabPage
+from tests.browser.lab_page import FIRST, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CELL = "import sys, os; print(sys.executable, os.getcwd())"
@@ -31,18 +31,3 @@ def test_first_window_has_no_popups_and_runs_this_python_in_its_folder(
     assert lab_page.popups() == []
     assert lab_page.external == []
     assert lab_page.js_errors == []
-
-
-@pytest.mark.full
-def test_unexpected_cell_error_is_reported(lab_page: LabPage, lab_root: Path) -> None:
-    with pytest.raises(AssertionError, match="ZeroDivisionError: division by zero"):
-        lab_page.run_cells(lab_root, "error", "1 / 0")
-
-
-def test_external_request_is_blocked_and_recorded(
-    guarded_page: GuardedPage, tmp_path: Path
-) -> None:
-    page = tmp_path / "page.html"
-    page.write_text('<img src="https://example.com/x.png">')
-    guarded_page.page.goto(page.as_uri())
-    assert guarded_page.external == ["https://example.com/x.png"]

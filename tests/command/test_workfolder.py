@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from course_utils.command.workfolder import HandedOut, hand_out, hand_out_new
+from course_utils.command.workfolder import HandedOut, hand_out
 from course_utils.paths import REPO
 from keepfed.errors import KeepfedError
 
@@ -48,6 +48,11 @@ def test_an_edited_copy_is_kept_and_told_as_soon_as_there_is_a_newer_version(shi
     for _ in range(2):
         assert hand_out(shipped, work).kept == (FIRST,)
         assert source(work / FIRST) == "my answer"
+    (work / FIRST).rename(work / "01_mine.ipynb")
+    assert hand_out(shipped, work).new == (FIRST,)
+    assert source(work / FIRST) == "version 2"
+    with pytest.raises(KeepfedError, match=r"no notebooks\. To fix this, run `make lab`"):
+        hand_out(work / "nowhere", work)
 
 
 def test_an_unedited_copy_is_brought_up_to_date(shipped, work):
@@ -74,23 +79,6 @@ def test_outputs_a_broken_copy_and_one_of_unknown_origin_are_kept(shipped, work)
         write(shipped, "version 2")
         assert hand_out(shipped, work).kept == (FIRST,), content
         assert (work / FIRST).read_text() == before
-
-
-def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
-    hand_out(shipped, work)
-    write(work, "my answer")
-    write(shipped, "version 2")
-    for number, name in (("1", "01_first_new.ipynb"), ("01", "01_first_new2.ipynb")):
-        copy = hand_out_new(shipped, work, number=number)
-        assert (copy.name, source(copy)) == (name, "version 2")
-    assert source(work / FIRST) == "my answer"
-    assert hand_out(shipped, work).kept == ()
-    write(shipped, "words", name="A_words.ipynb")
-    assert hand_out_new(shipped, work, number="a").name == "A_words_new.ipynb"
-    with pytest.raises(KeepfedError, match=r"no notebook 7. Choose one of 01, A\."):
-        hand_out_new(shipped, work, number="7")
-    with pytest.raises(KeepfedError, match=r"no notebooks\. To fix this, run `make lab`"):
-        hand_out(work / "nowhere", work)
 
 
 def test_the_cell_that_installs_on_colab_is_not_handed_out_and_is_no_edit(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from course_utils.paths import REPO
 from docs import bundle
-from docs.bundle import INSTALL, INSTALL_ON_WINDOWS, SYSTEMS, download, pins_for, readme
+from docs.bundle import SYSTEMS, download, pins_for
 from docs.install import requirements
 
 LOCK = """\
@@ -73,22 +73,3 @@ def _wheel(folder: Path, release: str, tag: str, needs: str = "") -> None:
         wheel.writestr(f"{about}/METADATA", head)
         wheel.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
         wheel.writestr(f"{about}/RECORD", "")
-
-
-def test_readme_names_systems_and_missing_parts() -> None:
-    for cuda in (True, False):
-        text = readme(
-            ["linux", "windows"], "3.12", cuda=cuda, built={"slides": True, "book": False}
-        )
-        assert "Python 3.12 on linux, windows." in text, cuda
-        assert ("gigabytes of CUDA" in text) == cuda, cuda
-        assert "| `slides` | the three lectures" in text, cuda
-        assert "| `book` | missing" in text, cuda
-
-
-def test_install_scripts_use_only_the_wheelhouse() -> None:
-    script = INSTALL.format(python="3.12")
-    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
-    for text in script, INSTALL_ON_WINDOWS.format(python="3.12"):
-        assert "PIP_NO_INDEX=1" in text
-        assert "3.12 " in text or "3.12}" in text

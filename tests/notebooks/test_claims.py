@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims.__main__ import main
 from notebooks.claims import Claim, read_claims
 
 WHOLE = """
@@ -54,16 +53,3 @@ def test_counts_sets_and_ratios_are_compared() -> None:
         assert Claim("a", "90", "", "", kind, expected=expected).holds(found) is holds
     for ratio, holds in ((0.5, True), (2, True), (2.1, False)):
         assert Claim("a", "90", "", "", "ratio", band=(0.5, 2)).holds(ratio) is holds
-
-
-def test_benchmark_measures_and_checks_every_ratio(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measured = {"benchmarks_sample_a": 1.0, "benchmarks_sample_b": 3.0}
-    claims = [Claim(name, "90", "", "", "ratio", band=(0.5, 2)) for name in measured]
-    monkeypatch.setattr("benchmarks.claims.__main__.read_claims", lambda: claims)
-    monkeypatch.setattr(Claim, "measure", lambda claim: measured[claim.id])
-    assert main([]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.endswith("  holds") for line in lines] == [False, True, False]
-    assert main(["91"]) == 0

@@ -68,16 +68,6 @@ def test_every_slide_is_legible_and_needs_no_network(capsys) -> None:
     assert len(decks()) == 3
 
 
-def test_without_chromium_the_html_is_written_and_a_sentence_names_what_to_install(
-    monkeypatch, capsys
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert main(["why_data"]) == 1
-    out, err = capsys.readouterr()
-    assert out.startswith("slides/built/why_data.html")
-    assert re.match("Only HTML was written.*apt install chromium", err)
-
-
 def test_digit_keys_select_a_state_of_the_timeline(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
     state = lambda: slides.locator(".tl").get_attribute("data-state")  # noqa: E731
@@ -110,19 +100,6 @@ def test_presenter_view_and_deck_follow_each_other(window, tmp_path: Path) -> No
     slides.locator(".tl[data-state='show=Naive']").wait_for()
     assert len(notes.frames) == 3
     assert asked == []
-
-
-def test_presenter_view_lists_slides_to_skip(window, tmp_path: Path) -> None:
-    (tmp_path / "talk.md").write_text(DECK.format("").replace("1 min.", "1 min, skip if late."))
-    file = tmp_path / "talk.html"
-    file.write_text(page(read_deck(tmp_path / "talk.md"), []), "utf-8")
-    slides, _ = open_deck(window, file, "?minutes=2")
-    with slides.expect_popup() as opened:
-        slides.keyboard.press("s")
-    late = opened.value.locator(".late")
-    late.get_by_text("+1 min, skip 2", exact=True).wait_for()
-    slides.keyboard.press("End")
-    opened.value.locator(".late", has_text="−1 min").wait_for()
 
 
 def test_backup_slides_count_neither_in_clock_nor_in_number(window, tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from notebooks.build import HERE, BuildError, number, parts, sources
+from notebooks.build import HERE, number, parts, sources
 from slides.build.markdown import read_deck
-from slides.build.rich_text import SLIDES
 from slides.instructor import openings, pages
-from slides.instructor.collect import demos, main
+from slides.instructor.collect import main
 from slides.instructor.contents import goals, guessed, notes, questions
 from slides.instructor.pages import page, script_minutes, teacher_pages
 from slides.instructor.schedule import Stop, timetable
@@ -57,14 +56,6 @@ def test_book_has_a_page_to_print_for_each_notebook_and_path() -> None:
     } - {"teach/guide.md"}
 
 
-def test_class_gets_the_guesses_of_the_core_only() -> None:
-    source = next(path for path in SOURCES if number(path) == "03")
-    text = dict(teacher_pages())["teach/03.md"]
-    core = questions(source, core=True)
-    assert 0 < len(core) < len(questions(source))
-    assert re.findall(r"^- \*\*(03\w)\*\*", text, re.MULTILINE) == [*core]
-
-
 def test_two_slides_open_each_notebook(tmp_path: Path) -> None:
     path = tmp_path / "openings.md"
     path.write_text(openings.deck(), "utf-8")
@@ -81,23 +72,6 @@ def test_two_slides_open_each_notebook(tmp_path: Path) -> None:
         assert next(iter(questions(source).values())).text in question.text
 
 
-def test_eight_questions_have_one_answer_and_explain_the_others() -> None:
-    text = (SLIDES / "instructor" / "questions.md").read_text("utf-8")
-    sheet, key = text.split("# Answers")
-    asked = re.findall(r"^\*\*(\d)\.\*\*.*?((?:^- [^\n]*\n)+)", sheet, re.MULTILINE | re.DOTALL)
-    answers = re.findall(r"^\| (\d) \| ([A-D]) \| (.*) \| (\d\d) \|$", key, re.MULTILINE)
-    assert [number for number, _ in asked] == [number for number, *_ in answers] == [*"12345678"]
-    for (_, options), (_, right, why, _) in zip(asked, answers, strict=True):
-        assert re.findall(r"^- (\w): ", options, re.MULTILINE) == [*"ABCD"]
-        assert sorted([right, *re.findall(r"\*\*([A-D])\*\*", why)]) == [*"ABCD"]
-
-
-def test_each_demo_appears_in_a_notebook_script() -> None:
-    rows = [row for row in demos(SOURCES) if row.startswith("| `")]
-    assert rows
-    assert [row for row in rows if row.endswith("|  |")] == []
-
-
 def test_instructor_cells_are_merged_with_times_of_a_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,13 +81,6 @@ def test_instructor_cells_are_merged_with_times_of_a_class(
     text = "\n".join(page(source, *parts(source)))
     assert "- 0–4 min: Begin.\n- 4–14 min: Go on.\n## What people guess" in text
     assert "- **90a** *How long?* They say 1.\n- **90b** *Where?* They say here." in text
-
-
-def test_instructor_cell_without_first_line_is_reported(tmp_path: Path) -> None:
-    source = tmp_path / "90_a.py"
-    source.write_text(NOTEBOOK.replace("*For the instructor*", "Hello"), "utf-8")
-    with pytest.raises(BuildError, match=r"90_a\.py: the cell 'Hello"):
-        notes(source)
 
 
 def test_only_full_days_have_lunch() -> None:

@@ -50,17 +50,6 @@ def test_backup_slide_follows_the_talk(tmp_path: Path) -> None:
     assert list(findings(deck, [])) == []  # its minutes do not count
 
 
-def test_head_names_speaker_and_place(tmp_path: Path) -> None:
-    path = tmp_path / "talk.md"
-    path.write_text(FRONT + TITLE + SLIDE.format(""), "utf-8")
-    deck = read_deck(path, title="Mine", name="Ada", place=None)
-    assert (deck.title, deck.by) == ("Mine", "Ada")
-    shown = page(deck, [])
-    assert "<h1>Mine</h1>" in shown
-    assert '<p class="subtitle">Ada</p>' in shown
-    assert '<section data-minutes="1.5" data-skip>' in shown
-
-
 def test_book_is_linked_once_it_has_an_address(html, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "address", Address)
     assert "<code>make book</code>" in html(":::book")
@@ -79,11 +68,6 @@ def test_code_has_steps_and_no_markup(html) -> None:
     assert 'data-steps="1|3-4"' in shown
     assert shown.count('<span class="line">') == 4
     assert shown.count('class="fragment step"') == 1
-
-
-def test_formula_is_an_svg_labelled_with_its_text(html) -> None:
-    shown = html(r"The epoch takes $\max(C, L/W)$.")
-    assert r'<svg class="formula" role="img" aria-label="\max(C, L/W)"' in shown
 
 
 def test_columns_contain_blocks(html) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from course_utils.teaching.notebook.cleanup import (
 from course_utils.teaching.notebook.failed_cells import watch_cells
 from course_utils.teaching.notebook.wall import announce, connect, send_verdict
 from course_utils.teaching.notebook.worker_module import register
-from keepfed import __version__
 from keepfed.interrupts import reraise_lost_interrupts
 
 # Modules that every worker imports. The server that forks workers loads them once for all.
@@ -99,8 +96,6 @@ def ready(notebook: str, *, wall: str | None = None) -> None:
         # On clusters, MPLBACKEND is often Agg, which would not show pictures.
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences torch.profiler without a GPU
-    if note := _version_note(notebook, Path.cwd()):
-        print(note)
     for name in _READS.get(notebook, ("events", "images")):
         data_path(name)
     _seed()
@@ -144,20 +139,6 @@ def make_data(name: str, size: str | None = None) -> int:
     make: Callable[[Sequence[str]], int] = import_module(f"data_scripts.make_{name}").main
     size = data_size(size)
     return make(["--size", size, "--out", str(data_root() / f"{name}-{size}")])
-
-
-def _version_note(notebook: str, folder: Path) -> str:
-    """Return a note if the notebook in `folder` belongs to a different version of the course."""
-    for path in sorted(folder.glob(f"{notebook}_*.ipynb")):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            made_for = json.loads(path.read_text("utf-8"))["metadata"]["course"]["version"]
-            if made_for != __version__:
-                return (
-                    f"{path.name} belongs to course version {made_for}, but version {__version__} "
-                    f"is installed. To add the new notebook next to it, run "
-                    f"`course lab --fresh {notebook}`."
-                )
-    return ""
 
 
 def _seed() -> None:

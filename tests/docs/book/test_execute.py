@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_utils.paths import data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
-from docs.book.execute import digest_of, fingerprint, rejected_solutions, without_local_paths
+from docs.book.execute import digest_of, fingerprint, without_local_paths
 
 
 def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
@@ -44,14 +44,6 @@ def test_a_run_is_kept_and_shown_again_unless_a_solution_is_refused(
     if status == "right":
         monkeypatch.delattr(execute, "run")  # a second run would fail
         assert list(execute.run_changed([path])) == []
-
-
-def test_solutions_that_were_refused_are_named() -> None:
-    verdicts = [{"exercise": "07.1", "status": "right"}, {"exercise": "07.2", "status": "wrong"}]
-    outputs = [new_output("display_data", {VERDICT_MIME: verdict}) for verdict in verdicts]
-    printed = new_output("stream", name="stdout", text="x")
-    cells = [new_markdown_cell("x"), new_code_cell("x", outputs=[printed, *outputs])]
-    assert rejected_solutions(new_notebook(cells=cells)) == ["07.2"]
 
 
 def test_the_book_says_nothing_of_the_folders_of_a_machine() -> None:

@@ -15,11 +15,6 @@ def made_of(*solved: NotebookNode, learner: list[NotebookNode] | None = None) ->
     return page(new_notebook(cells=cells), new_notebook(cells=learner or cells))
 
 
-def test_what_is_for_the_instructor_is_left_out() -> None:
-    note = new_markdown_cell("**Instructor.**", metadata={"tags": ["instructor"]})
-    assert len(made_of(note).cells) == 1
-
-
 def test_an_exercise_is_shown_as_the_learner_has_it_and_its_solution_folded() -> None:
     solved = new_code_cell("answer = 42", id="a", outputs=[shown("Right", **{VERDICT_MIME: {}})])
     _, stub, solution = made_of(solved, learner=[new_code_cell("answer = ...", id="a")]).cells
@@ -46,11 +41,6 @@ def test_what_is_extra_stands_one_level_deeper_and_code_stays_as_it_is() -> None
     extra = new_markdown_cell("# Extra\n\n## More\n\n```bash\n# a remark\n```\n<!-- given -->")
     *_, text = made_of(extra).cells
     assert text.source == "## Extra\n\n### More\n\n```bash\n# a remark\n```\n"
-
-
-def test_the_links_to_the_checklist_lead_to_its_page() -> None:
-    *_, text = made_of(new_markdown_cell("[it](../docs/checklist.md)")).cells
-    assert text.source == "[it](checklist.md)"
 
 
 def test_what_is_about_the_run_is_left_out() -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from slides.figures.fast_data_loaders.drawing import LOOP, rate
 from slides.figures.fast_data_loaders.loading import amplifications
-from slides.figures.fast_data_loaders.measuring import _lines, _panel
+from slides.figures.fast_data_loaders.measuring import _lines
 from slides.figures.fast_data_loaders.near_the_gpu import (
     _copy_ms,
     _default_stream,
@@ -18,16 +17,6 @@ def test_ordered_reads_miss_a_cache_that_is_slightly_too_small() -> None:
     assert hit_percent(1.0, in_order=True) == 100
     assert hit_percent(1.1, in_order=True) == 0
     assert hit_percent(1.1, in_order=False) == pytest.approx(70, abs=5)
-
-
-def test_simulated_rate_agrees_with_the_formula() -> None:
-    assert rate(LOOP) == pytest.approx(1000 / LOOP.step_ms)
-
-
-def test_one_busy_multiprocessor_shows_100_percent_gpu_util() -> None:
-    panel = _panel(kernels=1 / 82)
-    assert panel.gpu_util == 100
-    assert panel.sm_active < 0.02
 
 
 def test_stopwatch_shows_step_time_at_the_line_that_waits() -> None:

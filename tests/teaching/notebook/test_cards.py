@@ -1,24 +1,6 @@
 """Cards of checks, reveals and demonstrations."""
 
-import re
-from itertools import product
-
 from course_utils.teaching.notebook import Bar, bars, card
-from course_utils.teaching.notebook.cards import _EDGE
-
-
-def _luminance(colour: str) -> float:
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_every_edge_is_visible_on_any_page_and_without_colour() -> None:
-    for edge, page in product(_EDGE.values(), ("#ffffff", "#111111")):
-        colour = re.findall("#[0-9a-f]{6}", edge)[0]
-        brighter, darker = sorted((_luminance(colour), _luminance(page)), reverse=True)
-        assert (brighter + 0.05) / (darker + 0.05) >= 3
-    assert len({_EDGE[tone].split()[1] for tone in ("good", "bad", "open")}) == 3
 
 
 def test_card_escapes_text_and_marks_code() -> None:
