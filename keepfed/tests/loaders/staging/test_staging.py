@@ -91,15 +91,10 @@ def test_change_or_interrupt_during_the_copy_leaves_no_copy(shards: Path, shm: P
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    def corrupt() -> None:
-        (copied,) = shm.rglob("a.tar")
-        copied.write_bytes(os.urandom(5000))
-
     last, changed = shards / "train/more/c.tar", "changed during the copy, and the copy was removed"
     for happens, message in (
         (lambda: (shards / "a.tar").write_bytes(bytes(5000)), changed),
         (lambda: last.write_bytes(last.read_bytes() + b"x"), changed),
-        (corrupt, "differs from the written data"),
         (interrupt, None),
     ):
         fs = Meddling(lambda path, happens=happens: path.endswith("c.tar") and happens())

@@ -46,7 +46,6 @@ class Jpegs(Dataset[tuple[Any, int]]):
 
         Raises:
             FileNotFoundError: If there are no images, or none in one of the classes.
-            OSError: If two classes are the same folder.
         """
         self.folder, self.transform, self.fs = str(folder), transform, fs
         found = sorted(_files_of(Path(folder)) if fs is None else _files_on(fs, str(folder)))
@@ -109,20 +108,12 @@ def _files_of(folder: Path) -> Iterator[str]:
 
     Raises:
         FileNotFoundError: If a class has no images, because the numbers of others would change.
-        OSError: If two classes are the same folder, because its images would count twice.
     """
     classes = [path for path in folder.glob("[!.]*") if path.is_dir()]
-    seen: dict[str, Path] = {}
     empty = []
-    for one in sorted(classes):
-        other = seen.setdefault(os.path.realpath(one), one)
-        if other != one:
-            raise OSError(
-                f"{one} and {other} are the same folder, so its images would count twice. Remove "
-                "the link."
-            )
-        names = list(_below(one, f"{one.name}/", ()))
-        empty += [] if any(map(_is_image, names)) else [one.name]
+    for path in sorted(classes):
+        names = list(_below(path, f"{path.name}/"))
+        empty += [] if any(map(_is_image, names)) else [path.name]
         yield from names
     if empty and len(empty) < len(classes):
         raise FileNotFoundError(
@@ -131,13 +122,11 @@ def _files_of(folder: Path) -> Iterator[str]:
         )
 
 
-def _below(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files of a folder and its subfolders. Circular links are followed once."""
-    if (real := os.path.realpath(folder)) in above:
-        return
+def _below(folder: Path, prefix: str) -> Iterator[str]:
+    """Yield the files of a folder and its subfolders."""
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
-            yield from _below(Path(entry), f"{prefix}{entry.name}/", (*above, real))
+            yield from _below(Path(entry), f"{prefix}{entry.name}/")
         elif not entry.is_dir():
             yield prefix + entry.name
 

@@ -91,10 +91,10 @@ def stage_to_shm(
 ) -> Staged:
     """Copy a file or a folder to /dev/shm, or use the existing copy.
 
-    The copy is read back and compared with the CRC-32 of the source. It is reused as long as the
-    sizes and modification times of the source are the same. If several processes stage the same
-    source, one copies and the others wait. Only the current user can read the copy. A tenth of the
-    memory must stay free for the batches of workers. On a disk, a tenth or 1 GB must stay free.
+    The copy is reused as long as the sizes and modification times of the source are the same. If
+    several processes stage the same source, one copies and the others wait. Only the current user
+    can read the copy. A tenth of the memory must stay free for the batches of workers. On a disk, a
+    tenth or 1 GB must stay free.
 
     Args:
         source: A path, an fsspec URL such as "s3://bucket/shards", or a path on `fs`.
@@ -105,7 +105,7 @@ def stage_to_shm(
 
     Raises:
         KeepfedError: If the source does not exist or cannot be read, the target cannot be written
-            or has too little space, the source changes during the copy, or the copy differs.
+            or has too little space, or the source changes during the copy.
     """
     start = time.perf_counter()
     wanted = Source(source, fs)
