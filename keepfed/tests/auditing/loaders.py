@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import (
-    BatchSampler,
     ConcatDataset,
     DataLoader,
     Dataset,
     IterableDataset,
-    RandomSampler,
     Sampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -142,16 +140,10 @@ class Constant(IterableDataset[Any]):
 CORRECT: dict[str, Callable[[], Any]] = {
     "shuffled": lambda: loader(Table(), shuffle=True),
     "drop_last": lambda: loader(Table(), shuffle=True, batch_size=30, drop_last=True),
-    "with replacement": lambda: loader(
-        Table(), sampler=RandomSampler(Table(), replacement=True, num_samples=N)
-    ),
     "weights": lambda: loader(Table(), sampler=WeightedRandomSampler([1.0] * N, N)),
     "ConcatDataset": lambda: loader(ConcatDataset([Mixed(), Mixed()]), shuffle=True),
     "tokens of few values": lambda: loader(
         TensorDataset(torch.randint(0, 2, (N, 1))), shuffle=True
-    ),
-    "batch sampler": lambda: DataLoader(
-        Table(), batch_sampler=BatchSampler(RandomSampler(Table()), 16, drop_last=False)
     ),
     "blocks": lambda: DataLoader(Mixed(), batch_sampler=Blocks()),
     "no batching": lambda: DataLoader(Mixed(), batch_size=None, shuffle=True),
@@ -159,7 +151,6 @@ CORRECT: dict[str, Callable[[], Any]] = {
     "dicts and texts": lambda: loader(Unlabelled(), shuffle=True),
     "arrays": lambda: loader(Table(), shuffle=True, collate_fn=as_array),
     "a shared stream": lambda: loader(Stream(), num_workers=2),
-    "a stream in the main process": lambda: loader(Stream()),
     "a persistent stream": lambda: loader(Stream(), num_workers=2, persistent_workers=True),
     "few contents": lambda: loader(Constant(), num_workers=2),
     "a generator in the worker": lambda: loader(LazyGenerator(), shuffle=True, num_workers=2),

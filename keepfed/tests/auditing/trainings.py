@@ -20,7 +20,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from tests.auditing.loaders import Mixed, N, OwnGenerator, Repeats, SameOrder, Stream, Table, loader
+from tests.auditing.loaders import Mixed, N, OwnGenerator, Repeats, Stream, Table, loader
 
 Batches = Iterable[Any]
 
@@ -199,18 +199,9 @@ def one_iterator_for_all_epochs() -> None:
         model.train(training, 3, after=partial(model.evaluate, other))
 
 
-def draws_with_replacement() -> None:
-    order = Sized(lambda: torch.multinomial(torch.rand(N), N, replacement=True).tolist())
-    Model().train(loader(Mixed(), sampler=order))
-
-
 def fixed_order() -> None:
     rows = torch.arange(N).reshape(16, N // 16).T.flatten().tolist()
     Model().train(loader(Mixed(), sampler=rows))
-
-
-def fixed_shuffle() -> None:
-    Model().train(loader(Mixed(), sampler=SameOrder()))
 
 
 def repeats_on_purpose() -> None:
@@ -291,9 +282,7 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     accuracy_on_the_training_set: {"shared samples"},
     endless_order_without_a_length: {"not each once"},
     one_iterator_for_all_epochs: set(),
-    draws_with_replacement: {"not each once"},
     fixed_order: {"same order", "not mixed"},
-    fixed_shuffle: {"same order"},
     repeats_on_purpose: {"repeated epoch", "not each once"},
     token_windows: {"workers draw from all", "not each once"},
     curriculum: {"not each once"},

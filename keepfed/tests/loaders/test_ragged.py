@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import DataLoader, Dataset
 
-from keepfed.batches import pin_as_a_loader
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedCollate, RaggedLoader
 from keepfed.loaders.resume import ResumableBatches
@@ -54,17 +52,6 @@ def test_nested_tensor_has_the_samples_and_shares_their_memory() -> None:
     assert doubled.unbind()[0].sum() == 16
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_attention_of_a_nested_tensor_stays_within_each_sample() -> None:
-    ragged = Ragged.join([torch.randn(n, 2, 8) for n in (3, 1, 5)])
-    nested = ragged.nested().transpose(1, 2)
-    attended = scaled_dot_product_attention(nested, nested, nested).transpose(1, 2)
-    for sample, found in zip(ragged.nested().unbind(), attended.unbind(), strict=True):
-        rows = sample.transpose(0, 1)
-        expected = scaled_dot_product_attention(rows, rows, rows).transpose(0, 1)
-        assert torch.allclose(found, expected, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_workers_send_ragged_batches(start_method: str) -> None:
     start_server(start_method)
@@ -80,18 +67,6 @@ def test_workers_send_ragged_batches(start_method: str) -> None:
     assert first["rows"].offsets.tolist() == [0, 2, 2]
     assert second["rows"].values.tolist() == [[2, 2]] * 3 + [[3, 3]]
     assert second["index"].tolist() == [2, 3]
-
-
-def test_loader_would_pin_both_tensors_of_a_ragged_batch() -> None:
-    pinned: list[torch.Tensor] = []
-
-    def pin(tensor: torch.Tensor) -> torch.Tensor:
-        pinned.append(tensor)
-        return tensor
-
-    batch = pin_as_a_loader(pin, {"rows": Ragged.join([torch.zeros(2, 3)])})
-    assert isinstance(batch["rows"], Ragged)
-    assert [tuple(tensor.shape) for tensor in pinned] == [(2, 3), (2,)]
 
 
 def test_fields_of_equal_length_are_stacked() -> None:

@@ -67,25 +67,6 @@ def test_all_ranks_have_equally_many_batches() -> None:
         assert len(set(served)) == len(served) > samples - (size * ranks if drop else ranks)
 
 
-def test_global_batch_does_not_depend_on_the_number_of_ranks() -> None:
-    alone = taken(ResumableBatches(48, 12, seed=5))
-    jobs = [taken(ResumableBatches(48, 3, seed=5, slot=WorkerSlot(rank, 4))) for rank in range(4)]
-    together = [sorted(chain(*parts)) for parts in zip(*jobs, strict=True)]
-    assert together == [sorted(batch) for batch in alone]
-
-
-def test_state_counts_the_current_batch() -> None:
-    batches = ResumableBatches(40, 8)
-    states = []
-    for _ in batches.follow(batches):
-        states.append(batches.state_dict()["taken"])
-        if len(states) == 3:
-            break
-    assert states == [8, 16, 24]
-    assert len(batches) == len(taken(batches)) == 5
-    assert (batches.epoch.value, batches.taken) == (1, 0)
-
-
 def test_without_shuffling_samples_are_served_in_order() -> None:
     batches = ResumableBatches(10, 4, shuffle=False)
     wanted = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

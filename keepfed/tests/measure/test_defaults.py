@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.measure.diagnosis.differential import diagnose
-from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.hook.loader_hook import missing
 from keepfed.measure.watch.loop import watch
 from keepfed.measure.watch.timing import writer
@@ -37,23 +36,10 @@ def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     records_folder.cache_clear()
 
 
-def test_default_device_does_not_break_watch() -> None:
+def test_default_device_breaks_neither_watch_nor_diagnose() -> None:
     for workers in (0, 1):
-        persistent = workers > 0
-        loader = OnCpu(
-            Numbers(), 4, num_workers=workers, persistent_workers=persistent, collate_fn=sum
-        )
-        assert list(watch(loader)) == [6.0, 22.0, 38.0], workers
-
-
-def test_default_device_does_not_break_diagnose() -> None:
-    for workers in (0, 1):
-        loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
-        assert (
-            diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers
-            == workers
-        ), workers
-
-
-def test_shared_memory_of_workers_is_on_cpu() -> None:
-    assert FetchRing(2).rows.shape[0] == 2
+        options: Any = {"num_workers": workers, "collate_fn": sum}
+        watched = watch(OnCpu(Numbers(), 4, persistent_workers=workers > 0, **options))
+        assert list(watched) == [6.0, 22.0, 38.0], workers
+        found = diagnose(OnCpu(Numbers(400), 4, **options), lambda batch: None, seconds=0.5)
+        assert found.measurements.setting.workers == workers

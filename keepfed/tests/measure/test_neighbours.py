@@ -34,14 +34,6 @@ def test_unrelated_program_is_counted() -> None:
         os.kill(int(begun.stdout), signal.SIGKILL)
 
 
-def test_unknown_cpu_times_count_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_figures() -> float:
-        raise OSError
-
-    monkeypatch.setattr(neighbours, "_other_programs_cpu_s", no_figures)
-    assert Neighbours().cores() == 0.0
-
-
 def test_cpu_time_includes_ended_children() -> None:
     spent = neighbours.children_cpu_s()
     subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)

@@ -6,10 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import fsspec
@@ -148,7 +145,6 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     for folder, link, target in (
-        ("loop", "up", ".."),
         ("loops", "a/x", "../b"),
         ("loops", "b/y", "../a"),
         ("broken", "gone", "nothing"),
@@ -159,46 +155,28 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
     (tmp_path / "piped").mkdir()
     os.mkfifo(tmp_path / "piped" / "pipe")
     (tmp_path / ".seal.json").write_text("{}")
-    (shards / ".seal.json").write_text("{}")
     no_content, to = "is a device, a pipe or a socket", str(tmp_path / "to")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(shards))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        listing = f"http://127.0.0.1:{server.server_port}/"
-        for source, target, said in (
-            ("/nowhere/x", to, "/nowhere/x does not exist. Check the path"),
-            ("memory://nowhere/x", to, "memory:///nowhere/x does not exist, or its server does"),
-            (
-                "http://127.0.0.1:9/x",
-                to,
-                "9/x (http) does not exist, or its server does not answer. Check",
-            ),
-            ("nothing://x", to, "nothing://x cannot be opened: Protocol not known"),
-            (listing, to, "is a web page, a device or a link, not a file. Name the file"),
-            ("empty", to, "is empty. Use the file or folder that contains the data"),
-            ("/dev/zero", to, f"/dev/zero {no_content}"),
-            ("file:///dev/zero", to, f"/dev/zero {no_content}"),
-            ("piped/pipe", to, f"pipe {no_content}"),
-            ("piped", to, f"pipe {no_content}, so it has no content to copy. Remove it, or use"),
-            ("loop", to, "up is a link to a folder that contains it. Remove the link"),
-            ("loops", to, "is a link to a folder that contains it. Remove the link"),
-            ("broken", to, "gone is a link to a missing file. Restore the file or remove"),
-            ("endless", to, "endless/self: Too many levels of symbolic links. Fix this and run"),
-            (".seal.json", to, "Staging uses the name .seal.json itself. Rename"),
-            (str(shards), "http://here/to", "http://here/to is not on this machine. To fix this"),
-            (str(shards), f"{shards}/to", "so the copy would contain itself. To fix this, choose"),
-            (f"file://{shards}", f"{shards}/to", "so the copy would contain itself"),
-        ):
-            before = sorted(shards.rglob("*"))
-            with pytest.raises(KeepfedError) as refused:
-                stage_to_shm(source, to=target, progress=False)
-            assert said in str(refused.value), (source, str(refused.value))
-            assert sorted(shards.rglob("*")) == before
-            assert not (tmp_path / "http:").exists()
-            assert not Path(to).exists() or left(Path(to)) == []
-        server.shutdown()
-    with stage_to_shm(shards, to=to) as staged:
-        assert contents(staged.path) == contents(shards)
+    for source, target, said in (
+        ("/nowhere/x", to, "/nowhere/x does not exist. Check the path"),
+        ("http://127.0.0.1:9/x", to, "(http) does not exist, or its server does not answer. Check"),
+        ("nothing://x", to, "nothing://x cannot be opened: Protocol not known"),
+        ("empty", to, "is empty. Use the file or folder that contains the data"),
+        ("file:///dev/zero", to, f"/dev/zero {no_content}"),
+        ("piped", to, f"pipe {no_content}, so it has no content to copy. Remove it, or use"),
+        ("loops", to, "is a link to a folder that contains it. Remove the link"),
+        ("broken", to, "gone is a link to a missing file. Restore the file or remove"),
+        ("endless", to, "endless/self: Too many levels of symbolic links. Fix this and run"),
+        (".seal.json", to, "Staging uses the name .seal.json itself. Rename"),
+        (str(shards), "http://here/to", "http://here/to is not on this machine. To fix this"),
+        (str(shards), f"{shards}/to", "so the copy would contain itself. To fix this, choose"),
+    ):
+        before = sorted(shards.rglob("*"))
+        with pytest.raises(KeepfedError) as refused:
+            stage_to_shm(source, to=target, progress=False)
+        assert said in str(refused.value), (source, str(refused.value))
+        assert sorted(shards.rglob("*")) == before
+        assert not (tmp_path / "http:").exists()
+        assert not Path(to).exists() or left(Path(to)) == []
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")

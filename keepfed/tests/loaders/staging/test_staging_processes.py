@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import getpass
 import multiprocessing
 import os
@@ -11,17 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import partial
-from itertools import count
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from keepfed.loaders.staging import stage as staging
-from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
+from keepfed.loaders.staging import stage_to_shm, unstage
 from keepfed.loaders.staging.stage import find_staging_dir
 from keepfed.loaders.staging.staged_source import Source
 from tests.fixtures import PROJECT
@@ -71,51 +66,6 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
         assert left(shm) == []
     assert code == 0
     assert step > 10
-
-
-def interrupted(step: int, call: Callable[[], object]) -> None:
-    """Call, with an interrupt before the step-th line of the code that stages."""
-    lines = count(1)
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        if frame.f_code.co_filename not in (staging.__file__, staged_copy.__file__):
-            return None
-        if event == "line" and next(lines) == step:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(None)
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_interrupted_at_any_line_this_process_and_others_stage_again(
-    tmp_path: Path, shm: Path
-) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"content")
-    kept = []  # as a notebook keeps an error, and with it frames and locks
-    for step in range(1, 1000):
-        call = partial(stage_to_shm, source, to=shm / str(step), progress=False)
-        try:
-            interrupted(step, call)
-            break
-        except KeyboardInterrupt as error:
-            kept.append(error)
-        assert call().path.read_bytes() == b"content"
-        if step % 20 == 0:
-            other = start(call)
-            other.join(60)
-            other.kill()
-            assert other.exitcode == 0
-    assert len(kept) > 100
-    del kept
-    gc.collect()  # here, where files that an interrupt left open are no surprise
 
 
 def test_whoever_waits_says_so_and_can_be_interrupted(

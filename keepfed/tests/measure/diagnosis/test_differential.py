@@ -112,22 +112,6 @@ def test_diagnose_finds_the_workers_of_a_wrapped_loader() -> None:
     assert vars(wrapped.stages[0]) == before
 
 
-def test_error_in_the_step_is_raised_with_the_first_batch() -> None:
-    served: list[int] = []
-
-    def loader() -> Iterator[int]:
-        for number in range(1000):
-            served.append(number)
-            yield number
-
-    class Loader:
-        __iter__ = staticmethod(loader)
-
-    with pytest.raises(ZeroDivisionError):
-        quick(Loader(), lambda batch: 1 // 0)
-    assert served == [0]
-
-
 def test_running_persistent_workers_survive_a_diagnosis() -> None:
     loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
     list(loader)

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +9,7 @@ import pytest
 import torch
 
 from keepfed.measure.diagnosis import batch_cost, runs
-from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
+from keepfed.measure.diagnosis.batch_cost import measure_batch
 from keepfed.measure.diagnosis.runs import run_loop, run_step
 
 
@@ -32,31 +29,6 @@ def test_batch_bytes_are_those_of_tensors_and_pickled_rest() -> None:
         tensors, nbytes, _ = measure_batch(batch)
         assert least <= nbytes < least + 2000, batch
         assert not any(tensor.is_shared() for tensor in tensors), batch  # the batch is unchanged
-
-
-def test_dicts_take_longer_to_pickle_and_large_tensors_to_copy() -> None:
-    tree = [{"x": i, "y": 0.5 * i} for i in range(20_000)]
-    assert measure_batch(tree)[2] > 5 * min(measure_batch(torch.zeros(40_000))[2] for _ in range(3))
-    large, small = ([torch.zeros(count)] for count in (10_000_000, 10))
-    assert copy_s(large, torch.device("cpu")) > 3 * copy_s(small, torch.device("cpu")) > 0
-
-
-def test_runs_record_the_cpu_use_of_child_processes() -> None:
-    batches = [torch.zeros(8)] * 1000
-
-    def cores() -> tuple[float, float]:
-        alone = run_loop(batches, lambda batch: time.sleep(1e-4), seconds=0.3)
-        return alone.children, run_step(
-            lambda batch: None, batches, seconds=0.3, synchronize=None
-        ).children
-
-    assert max(cores()) < 0.05
-    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        assert min(cores()) > 0.1
-    finally:
-        child.kill()
-        child.wait()
 
 
 class Accelerator:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +15,6 @@ from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.trials import (
     OVERSLEPT_S,
     StandIn,
-    _workers_can_import,
     predicted_s,
     run_trials,
 )
@@ -158,15 +155,6 @@ def test_trial_with_a_doubtful_gain_is_repeated(
         assert trial.iteration_s == pytest.approx(1.0 / proof.gain)
 
 
-def test_change_that_fails_when_repeated_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*args: Any, **options: Any) -> Proof:
-        raise ValueError
-
-    monkeypatch.setattr(trials, "DOUBTFUL", (0.0, float("inf")))
-    monkeypatch.setattr(trials, "measure_gain", failing)
-    assert trial_of(loader()) == []
-
-
 def test_more_workers_do_not_apply_to_a_stream_that_each_repeats() -> None:
     for shared, applicable in ((True, True), (False, False)):
         dataset = data.Stream(800) if shared else Repeated()
@@ -183,16 +171,6 @@ class Repeated(data.Stream):
 
 def test_change_that_the_loader_does_not_support_is_not_advised() -> None:
     assert trial_of(DataLoader(OnlyHere(400), batch_size=8)) == []
-
-
-def test_only_forked_workers_can_import_a_notebook_class(
-    monkeypatch: pytest.MonkeyPatch, start_method: str
-) -> None:
-    multiprocessing.set_start_method(start_method, force=True)
-    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    monkeypatch.setattr(data.Numbers, "__module__", "__main__")
-    assert _workers_can_import(DataLoader(data.Numbers(40))) is (start_method == "fork")
-    assert _workers_can_import(loader())
 
 
 class OnlyHere(data.Numbers):

@@ -1,6 +1,7 @@
 """The cost of a fetch that computes, waits, or has no core."""
 
 from collections.abc import Sequence
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,22 +59,13 @@ def _fetched(meter: FetchMeter, now: SimpleNamespace, *, wall: int, delay: int) 
     return sink.fetches[-1]
 
 
-@pytest.mark.parametrize("before", ["a long one", "a short one"])
-@pytest.mark.parametrize(
-    ("delay", "without_core"),
-    [
-        pytest.param(3_000_000, 3_000_000, id="no core whenever it did not compute"),
-        pytest.param(1_200_000, 1_200_000, id="no core in a part of this time"),
-        pytest.param(0, 0, id="waiting, or not Linux"),
-    ],
-)
-def test_delay_of_a_slow_fetch_is_not_waiting(
-    before: str, delay: int, without_core: int, meter: FetchMeter, now: SimpleNamespace
-) -> None:
-    for _ in range(2):
-        _fetched(meter, now, wall=9_000_000 if before == "a long one" else 1_500_000, delay=0)
-    fetch = _fetched(meter, now, wall=4_000_000, delay=delay)
-    assert (fetch.cpu_ns, fetch.delay_ns) == (COMPUTED, without_core)
+def test_delay_of_a_slow_fetch_is_not_waiting(meter: FetchMeter, now: SimpleNamespace) -> None:
+    # without a core whenever it did not compute, in a part of this time, or never
+    for before, delay in product((9_000_000, 1_500_000), (3_000_000, 1_200_000, 0)):
+        for _ in range(2):
+            _fetched(meter, now, wall=before, delay=0)
+        fetch = _fetched(meter, now, wall=4_000_000, delay=delay)
+        assert (fetch.cpu_ns, fetch.delay_ns) == (COMPUTED, delay), (before, delay)
 
 
 def test_delay_is_at_most_the_time_without_computing(

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
 
-from keepfed import private_torch
-from keepfed.errors import KeepfedError
 from keepfed.measure.hook.loader_hook import (
     Listener,
     end,
@@ -48,15 +46,6 @@ def test_missing_finds_every_name_without_random_numbers() -> None:
     torch.manual_seed(1)
     assert missing() == (), "see keepfed/src/keepfed/private_torch.py for the use of each name"
     assert torch.rand(()) == expected
-
-
-def test_listen_names_what_torch_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = private_torch.Private("its iterator", "_gone.away", "ends well")
-    monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
-    missing.cache_clear()
-    with pytest.raises(KeepfedError, match=r"has no _gone\.away \(ends well\).*newer keepfed"):
-        listen(DataLoader(Numbers(2)), [])
-    missing.cache_clear()
 
 
 @pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])

@@ -106,11 +106,6 @@ def test_persistent_workers_send_spans_only_to_recordings() -> None:
     assert (trace.samples, trace.lanes) == (12, ["main"])
 
 
-def test_error_in_the_dataset_is_raised() -> None:
-    with pytest.raises(LookupError, match="sample 5 is corrupt"):
-        traced(DataLoader(data.Broken(), batch_size=4))
-
-
 @pytest.mark.parametrize("batch", [(1, ["a"]), ["no mark", 2, 3], torch.ones(3)], ids=str)
 def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *device: tensor + 1)

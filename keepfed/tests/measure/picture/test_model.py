@@ -1,5 +1,4 @@
 import gzip
-import itertools
 import json
 
 import pytest
@@ -7,7 +6,6 @@ import pytest
 from keepfed.measure.picture import Control, Picture, facts, key, states
 from keepfed.measure.picture.model import columns, pack, sentence, tick_ns
 from keepfed.measure.picture.static import as_svg, as_text
-from keepfed.measure.simulate import Pipeline, simulate
 from tests.measure.handmade import naive, span, trace_of
 
 CONTROLS = [Control("run", "Run", ["naive", "workers"]), Control("load", "Load time", [40, 80])]
@@ -94,16 +92,3 @@ def test_shared_trace_is_packed_once():
     assert len(data["traces"]) == 2
     assert [picture["traces"] for picture in data["pictures"].values()] == [[0], [0, 1]]
     assert pack(CONTROLS, pictures, 10_000) == packed
-
-
-@pytest.mark.slow
-def test_216_states_of_40_batches_fit_in_63_kb():
-    pictures = {}
-    for load, step, workers in itertools.product(
-        range(10, 130, 10), (20, 50, 100), (0, 1, 2, 4, 6, 8)
-    ):
-        parts = {"read_ms": load * 0.6, "decode_ms": load * 0.3, "collate_ms": load * 0.1}
-        run = Pipeline(**parts, copy_ms=5, step_ms=step, num_workers=workers, jitter=0.3)
-        pictures[f"load={load}|step={step}|workers={workers}"] = Picture([simulate(run)])
-    assert len(pictures) == 216
-    assert len(pack([], pictures, 10_000)) < 63_000

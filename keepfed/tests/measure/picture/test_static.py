@@ -33,15 +33,6 @@ def test_svg_escapes_names_and_has_unique_ids():
     assert not one & other
 
 
-def test_grid_line_does_not_cross_label():
-    parts = list(drawn(Picture([naive(steps=1), naive(steps=3)])))
-    words = next(n for n, part in enumerate(parts) if (part.text or "").startswith("done after"))
-    box, grid = parts[words - 1], [n for n, part in enumerate(parts) if part.get("class") == "line"]
-    assert box.get("class") == "paper"
-    assert max(grid) < words
-    assert 0 < float(parts[words].get("x")) - float(box.get("x")) < float(box.get("width"))
-
-
 def test_svg_of_any_trace_is_small():
     for trace in (
         trace_of(span("main", "read", 0, 5)),

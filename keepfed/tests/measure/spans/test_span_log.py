@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import multiprocessing
 from itertools import count
 from threading import Thread
@@ -35,17 +34,6 @@ def test_stage_of_another_thread_has_its_own_lane() -> None:
         thread.start()
         thread.join()
     assert [(span.lane, span.batch) for span in trace.spans] == [("main", 3), ("thread", -1)]
-
-
-def test_garbage_collector_does_not_track_recorded_spans() -> None:
-    with record() as trace:
-        gc.collect()
-        before = len(gc.get_objects())
-        for _ in range(1000):
-            read()
-        gc.collect()
-        assert len(gc.get_objects()) - before < 100
-    assert trace.count == 1000
 
 
 def test_recording_ends_with_the_block_and_resumes_the_outer_one() -> None:

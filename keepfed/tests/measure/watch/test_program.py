@@ -213,8 +213,14 @@ def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]
     )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("ending", ["raise", "kill", "interrupt", "terminate"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "raise",
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("kill", "interrupt", "terminate")),
+    ],
+)
 def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) -> None:
     rest = ["forever"] if ending in ("interrupt", "terminate") else [ending]
     # Without workers, because Python loses an interrupt during a fork, watched or not.

@@ -186,12 +186,6 @@ def test_long_run_needs_no_more_space_than_short_one(
     assert [one.number for one in last.iterations] == [*range(2 * ROWS, 3 * ROWS)]
 
 
-def test_watch_ignores_loaders_beyond_maximum(seen: Observed) -> None:
-    loaders = [DataLoader(Numbers(2)) for _ in range(writer.MAX_LOADERS + 2)]
-    assert [len(list(loader)) for loader in loaders] == [2] * len(loaders)
-    assert len(seen()) == writer.MAX_LOADERS
-
-
 def test_time_of_inner_loader_is_not_counted(seen: Observed) -> None:
     outer, inner = DataLoader(Numbers(3)), DataLoader(Numbers(2))
     for number, _ in enumerate(outer):
