@@ -78,7 +78,7 @@ publish: $(DEVELOP) ## write ADDRESS=example.org/team/course into all texts (BOO
 	@$(VENV) -m docs.publish "$(ADDRESS)" $(if $(BOOK),--book "$(BOOK)") $(if $(PUBLISHED),--published)
 
 bench: $(DEVELOP) ## measure what the course claims
-	@$(VENV) -m benchmarks.run
+	@for part in tracing peers diagnose claims; do $(VENV) -m benchmarks.$$part; done
 
 peers: $(DEVELOP) ## our loaders beside those of other libraries, as far as they are installed
 	@$(VENV) -m benchmarks.peers

@@ -13,33 +13,29 @@ from course_utils.stories.peers.trial import LoaderProcess
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # an epoch below QUICK_S is repeated QUICK_ROUNDS times
 
 
-def measure(
-    key: str, table: Table, folder: Path, rounds: int = ROUNDS, quick_rounds: int = QUICK_ROUNDS
-) -> tuple[list[Measurement], dict[str, str]]:
-    """Run all loaders of a table alternately.
+def measure(key: str, table: Table, folder: Path) -> tuple[dict[str, Measurement], dict[str, str]]:
+    """Run all loaders of a table alternately, after a warm-up epoch of each.
 
     Args:
         key: Name of the table in `benchmarks.peers`.
         table: Table of loaders.
         folder: Folder of their files, which are created if necessary.
-        rounds: Epochs of each loader, in addition to a warm-up epoch.
-        quick_rounds: Epochs of fast loaders.
 
     Returns:
-        The measurements, and the reason for each loader that was left out.
+        The measurement of each loader, and the reason for each one that was left out.
     """
     trials: list[LoaderProcess] = []
     try:
         for name in table.peers:
             trials.append(LoaderProcess(tables.__name__, key, name, table, folder))
             trials[-1].run(0)  # one at a time, because the first one writes the files
-        for number in range(1, max(rounds, quick_rounds) + 1):
+        for number in range(1, QUICK_ROUNDS + 1):
             for trial in trials:
                 quick = bool(trial.epochs) and trial.epochs[0].seconds < QUICK_S
-                if number <= (quick_rounds if quick else rounds):
+                if quick or number <= ROUNDS:
                     trial.run(number)
-        done = [_median(trial.epochs[1:]) for trial in trials if not trial.failed]
-        return done, {trial.name: trial.failed for trial in trials if trial.failed}
+        rows = {trial.name: _median(trial.epochs[1:]) for trial in trials if not trial.failed}
+        return rows, {trial.name: trial.failed for trial in trials if trial.failed}
     finally:
         for trial in trials:
             trial.close()

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from benchmarks.peers import events
+import numpy as np
+import torch
+
 from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
+from course_utils.stories.peers import formats
 from course_utils.stories.peers import tables as course
-from course_utils.stories.peers.peer import Peers
+from course_utils.stories.peers.course import LIMIT
+from course_utils.stories.peers.libraries import ALL
+from course_utils.stories.peers.peer import Epoch, Peers, peer, places
 from course_utils.stories.peers.tables import Table, make_numbered
+
+EVENTS: Peers = {**ALL}
+THREE_LINES = "three lines: mapped .npy, index_select"
+TWO_THREADS = f"{THREE_LINES}, 2 threads"
+
+
+@peer(EVENTS, THREE_LINES, formats.npy)
+def three_lines(folder: Path, batch_size: int) -> Epoch:
+    pulses = torch.from_numpy(np.load(folder / "pulses.npy", mmap_mode="c"))
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        for chosen in torch.split(torch.randperm(len(pulses)), batch_size):
+            yield places(torch.index_select(pulses, 0, chosen))
+
+    return epoch
+
+
+EVENTS |= {
+    f"{name}, 2 threads": replace(EVENTS[name], threads=2, uses="2 threads")
+    for name in (LIMIT, THREE_LINES)
+}
 
 
 def _images(peers: Peers, width: int, height: int, count: int, batch_size: int) -> Table:
@@ -21,7 +50,7 @@ _FLOATS, _BYTES = image_peers(floats=True), image_peers(floats=False)
 TABLES = course.TABLES | {
     "events": Table(
         "events of 128 x 4 float32",
-        events.PEERS,
+        EVENTS,
         count=200_000,
         one_by_one=4_096,
         batch_size=1_024,

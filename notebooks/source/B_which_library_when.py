@@ -54,7 +54,7 @@ cu.ready("B")
 #
 # - On a busy machine the dots scatter, and `cores` is below 1. Compare rings with rings, which we
 #   recorded.
-# - Somebody wants to install a library, and there is no network. Install it with the form before class.
+# - Somebody wants to install a library, and there is no network. Install it before class.
 #   The rest of the notebook needs no network.
 #
 # **Extra.** All of them in turn (2 minutes), Hugging Face datasets with Bc (1), four snippets (2), DALI
@@ -136,15 +136,15 @@ small
 #
 # ## Try the others
 #
-# These libraries are not part of the course. Select some and press the button. It installs each
-# library in a separate environment, in the folder `.peers` of this project, and measures it there. This
-# needs the network. The environment of the course does not change. To remove everything, delete the
-# folder.
+# These libraries are not part of the course. Write names between the brackets, such as
+# `try_libraries("LitData")`. This installs each library in a separate environment, in the folder `.peers`,
+# and measures it there. It needs the network. The environment of the course does not change. To remove
+# everything, delete the folder.
 
 # %%
-from course_utils.stories.peers import LibraryForm
+from course_utils.stories.peers import try_libraries
 
-LibraryForm()
+try_libraries()
 
 # %% [markdown]
 # Then run the two comparisons again. Each library needs its own environment because of its dependencies:
@@ -232,8 +232,8 @@ recorded("images, float")
 # pixels has less work, so a fair comparison needs this column. `recorded("images, uint8")` shows the same
 # without floats, and `recorded("photographs")` shows large images.
 #
-# Two libraries are harder to install. FFCV is compiled on your machine and needs the headers of OpenCV
-# and libturbojpeg. MosaicML Streaming needs an older NumPy.
+# Both tables have libraries that `make peers` does not measure, for example FFCV, which is compiled on your
+# machine, and DALI.
 #
 # ## The shards of notebook 10 in Hugging Face datasets
 #

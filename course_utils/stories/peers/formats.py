@@ -8,13 +8,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import webdataset
 
 from course_utils.stories.peers.peer import Samples
 
 SHARD_MB = 0.5  # size of a tar file, small enough for several shards in a small set
-GROUP = 1024  # maximum number of samples in a Parquet row group
 
 
 def npz(folder: Path, samples: Samples) -> None:
@@ -43,17 +41,6 @@ def hdf5(folder: Path, samples: Samples) -> None:
     """Write one HDF5 dataset."""
     with h5py.File(folder / "pulses.h5", "w") as file:
         file["pulses"] = samples
-
-
-def parquet(folder: Path, samples: Samples) -> None:
-    """Write uncompressed row groups."""
-    pq.write_table(
-        table(samples),
-        folder / "pulses.parquet",
-        row_group_size=GROUP,
-        use_dictionary=False,
-        compression="none",
-    )
 
 
 def table(samples: Samples) -> pa.Table:

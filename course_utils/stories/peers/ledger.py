@@ -22,15 +22,6 @@ class Ledger:
         """Whether every event was served exactly once."""
         return self.served == self.distinct == self.n_events
 
-    @property
-    def shuffled(self) -> bool:
-        """Whether batches look drawn from the whole set, judged by `neighbours`."""
-        return 0.8 < self.neighbours < 1.25
-
-    def __str__(self) -> str:
-        """Return the counts in three columns."""
-        return f"{self.served:>9,} {self.distinct:>9,} {self.neighbours:>6.1f}"
-
 
 def ledger(batches: Sequence[torch.Tensor], n_events: int) -> Ledger:
     """Return the counts of an epoch.

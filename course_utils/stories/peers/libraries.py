@@ -5,7 +5,7 @@ Optional libraries are imported inside functions, and write their own file forma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.stories.peers import formats
-from course_utils.stories.peers.course import COURSE, Mapped, MappedBatches
+from course_utils.stories.peers.course import COURSE, MappedBatches
 from course_utils.stories.peers.peer import (
     Epoch,
     Package,
@@ -24,7 +24,6 @@ from course_utils.stories.peers.peer import (
     epochs,
     peer,
     places,
-    same,
     shuffled,
 )
 
@@ -32,11 +31,9 @@ LIBRARIES: Peers = {}
 BUFFER = 1000  # size of a shuffle buffer, in samples
 
 GRAIN = Package("grain", "0.2.18", megabytes=20)
-LANCE = Package("pylance", "14.0.2", megabytes=240)
 LITDATA = Package("litdata", "0.2.76", megabytes=30)
 MOSAIC = Package("mosaicml-streaming", "0.13.0", megabytes=780)
 SPDL = Package("spdl-core", "0.8.0", megabytes=5)
-TENSORDICT = Package("tensordict", "0.15.3", megabytes=10)
 
 
 @peer(LIBRARIES, "WebDataset, tar shards", formats.tar, one_by_one=True)
@@ -134,49 +131,6 @@ def grain_memmap(folder: Path, batch_size: int) -> Epoch:
         return map(places, data.to_iter_dataset())
 
     return epoch
-
-
-def _lance(folder: Path, samples: Samples) -> None:
-    import lance
-
-    lance.write_dataset(formats.table(samples), folder / "pulses.lance")
-
-
-class _Lance(Mapped):
-    """A Lance table, read one batch at a time."""
-
-    def __init__(self, folder: Path):
-        import lance
-
-        self.table = lance.dataset(folder / "pulses.lance")
-
-    def __len__(self) -> int:
-        return int(self.table.count_rows())
-
-    def __getitems__(self, indices: Sequence[int]) -> Any:
-        column = self.table.take(indices)["pulses"].combine_chunks()
-        return column.flatten().to_numpy().reshape(len(indices), -1)
-
-
-@peer(LIBRARIES, "Lance, take", _lance, needs=LANCE, uses="its own threads")
-def lance_take(folder: Path, batch_size: int) -> Epoch:
-    """Read the rows of each batch from a table with `take`."""
-    return shuffled(_Lance(folder), batch_size, collate_fn=same)
-
-
-def _tensordict(folder: Path, samples: Samples) -> None:
-    from tensordict import TensorDict
-
-    pulses = torch.from_numpy(samples)
-    TensorDict({"pulses": pulses}, batch_size=[len(pulses)]).memmap(folder / "pulses")
-
-
-@peer(LIBRARIES, "tensordict, memory-mapped", _tensordict, needs=TENSORDICT)
-def tensordict(folder: Path, batch_size: int) -> Epoch:
-    """Index memory-mapped tensors."""
-    from tensordict import TensorDict
-
-    return shuffled(TensorDict.load_memmap(folder / "pulses"), batch_size, collate_fn=same)
 
 
 @peer(LIBRARIES, "SPDL, threads over a memmap", formats.npy, needs=SPDL, uses="2 threads")

@@ -1,28 +1,32 @@
-"""Ways to decode, crop and resize one JPEG."""
+"""Ways to decode, crop and resize one JPEG.
+
+They crop 8 to 100 % of the area with an aspect ratio from 3:4 to 4:3, resize to 224 x 224, and flip
+every second image. They return uint8, or normalised float32. torchvision takes seconds to import,
+and is imported inside functions.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.peers.images.spec import MEAN, SIDE, STD, ImageSpec
+SIDE = 224
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class Pillow:
-    """Decode and resize with Pillow, as in torchvision's reference scripts."""
+@dataclass(frozen=True)
+class ImageSpec:
+    """Type of the batches, and ranges of crops and flips."""
 
-    def __init__(self, spec: ImageSpec):
-        from torchvision.transforms import v2
-
-        self.steps = v2.Compose([*spec.tensors(), v2.PILToTensor(), *spec.numbers()])
-
-    def __call__(self, jpeg: bytes) -> torch.Tensor:
-        """Return the pixels of one JPEG."""
-        with Image.open(BytesIO(jpeg)) as image:
-            return torch.as_tensor(self.steps(image.convert("RGB")))
+    floats: bool  # normalised float32 instead of uint8
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the area
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
 
 
 class Tensors:
@@ -31,28 +35,33 @@ class Tensors:
     def __init__(self, spec: ImageSpec):
         from torchvision.transforms import v2
 
-        self.steps = v2.Compose([*spec.tensors(), *spec.numbers()])
+        steps: list[Any] = [
+            v2.RandomResizedCrop(SIDE, spec.scale, spec.ratio, antialias=True),
+            v2.RandomHorizontalFlip(spec.flip),
+            v2.PILToTensor(),  # leaves tensors as they are
+        ]
+        if spec.floats:
+            steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+        self.steps = v2.Compose(steps)
 
-    def decode(self, jpeg: bytes) -> torch.Tensor:
+    def decode(self, jpeg: bytes) -> Any:
         """Return all pixels of one JPEG."""
         from torchvision.io import decode_jpeg
 
-        pixels: torch.Tensor = decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
-        return pixels
+        return decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
 
     def __call__(self, jpeg: bytes) -> torch.Tensor:
         """Return the pixels of one JPEG."""
         return torch.as_tensor(self.steps(self.decode(jpeg)))
 
 
-class Torchcodec(Tensors):
-    """Decode with torchcodec, and resize with torchvision."""
+class Pillow(Tensors):
+    """Decode and resize with Pillow, as in torchvision's reference scripts."""
 
-    def decode(self, jpeg: bytes) -> torch.Tensor:
-        """Return all pixels of one JPEG."""
-        from torchcodec.decoders import decode_jpeg as decode
-
-        return torch.as_tensor(decode(jpeg))
+    def decode(self, jpeg: bytes) -> Any:
+        """Return one image of Pillow."""
+        with Image.open(BytesIO(jpeg)) as image:
+            return image.convert("RGB")
 
 
 class OpenCv:
