@@ -15,7 +15,7 @@ from PIL import Image
 
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import EventArrays, read_labels
-from course_utils.stories.formats_compared import compare_codecs
+from course_utils.stories.formats_compared import BANDWIDTHS, compare_codecs
 from course_utils.teaching.notebook import data_path
 
 
@@ -117,12 +117,17 @@ def _read_chunked(chunks: Any) -> tuple[tuple[int, ...], float]:
 
 def zstd_over_raw_on_nfs() -> float:
     """Return the time for zstd on a network drive, relative to raw pulses."""
-    return compare_codecs(data_path("events", "S")).ratio("zstd", "emulated NFS")
+    return _zstd_over_raw("emulated NFS")
 
 
 def zstd_over_raw_on_ssd() -> float:
     """Return the time for zstd on a fast disk, relative to raw pulses."""
-    return compare_codecs(data_path("events", "S")).ratio("zstd", "emulated laptop SSD")
+    return _zstd_over_raw("emulated laptop SSD")
+
+
+def _zstd_over_raw(storage: str) -> float:
+    codecs = compare_codecs(data_path("events", "S"))
+    return float(codecs["zstd"].cost_at(BANDWIDTHS[storage]))
 
 
 def _pictures() -> list[Path]:

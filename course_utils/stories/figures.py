@@ -1,4 +1,4 @@
-"""Figures for the notebooks: bars, dots, curves, and models with measured points."""
+"""Figures for the notebooks: bars, dots and curves."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,10 +9,6 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.teaching.notebook import Bar, card
-from course_utils.teaching.notebook import bars as bars_of_a_card
-
-Rates = Mapping[int, float]  # workers -> batches per second
 Say = Callable[[float], str]
 
 
@@ -80,19 +76,6 @@ def bars(
     return figure
 
 
-class Bars(dict[str, float]):
-    """Numbers by name, shown as a list of bars."""
-
-    def __init__(self, title: str, numbers: Mapping[str, float], unit: str):
-        """Store `numbers`, all in one `unit`."""
-        super().__init__(numbers)
-        self.title, self.unit = title, unit
-
-    def _repr_html_(self) -> str:
-        rows = [Bar(name, value, f"{value:,.1f} {self.unit}") for name, value in self.items()]
-        return card("plain", self.title, body=bars_of_a_card(rows))
-
-
 def curves(x: Sequence[float], ys: Mapping[str, Sequence[float]], **labels: Any) -> Figure:
     """Return a figure of curves over `x` by name; `labels` set axis labels and title."""
     with drawing(7, 2.8) as (figure, (panel,)):
@@ -100,17 +83,4 @@ def curves(x: Sequence[float], ys: Mapping[str, Sequence[float]], **labels: Any)
             panel.plot(x, y, line, label=name)
         panel.set(**labels)
         panel.legend()
-    return figure
-
-
-def rates_and_model(cases: Mapping[str, tuple[Rates, int]]) -> Figure:
-    """Draw measured rates and the model min(W, P) / L; `cases` maps names to (rates, P)."""
-    with drawing(9, 2.6, columns=len(cases)) as (figure, panels):
-        for panel, (name, (rates, parallel)) in zip(panels, cases.items(), strict=True):
-            model = [rates[1] * min(workers, parallel) for workers in rates]
-            panel.plot(list(rates), model, "--", color="0.5", label="model")
-            panel.plot(list(rates), list(rates.values()), "o", label="measured")
-            panel.set(title=f"{name}, P = {parallel}", xlabel="workers", ylim=0)
-            panel.set(xticks=list(rates), ylabel="batches per second")
-            panel.legend()
     return figure

@@ -1,15 +1,13 @@
-"""Find rare events: a table, a classifier, and the calibration of its probabilities."""
+"""Find rare events: a table and a classifier."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from course_utils.loading.events import CASCADE, read_labels
-from course_utils.stories.figures import drawing
 
 Floats = NDArray[np.float64]
 
@@ -51,18 +49,3 @@ def fit(table: Floats) -> Callable[[Floats], Floats]:
 
 def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def draw_calibration(rare: Floats, said: Mapping[str, Floats], bins: int = 8) -> Figure:
-    """Draw the share of rare events over the predicted probability, in bins of equal size."""
-    with drawing(7, 3.2) as (figure, (panel,)):
-        panel.plot([0, 1], [0, 1], color="gray", linewidth=1, label="ideal")
-        for (name, probability), line in zip(
-            said.items(), ("o-", "s--", "^:", "d-."), strict=False
-        ):
-            groups = np.array_split(np.argsort(probability), bins)
-            means = [[column[group].mean() for group in groups] for column in (probability, rare)]
-            panel.plot(*means, line, label=name)
-        panel.set(xlabel="predicted probability", ylabel="share of cascades")
-        panel.legend()
-    return figure

@@ -2,16 +2,13 @@
 
 run = train_on(data_path("events", "S"), interleave=16, chunk=2, buffer=1)
 Timeline(run.trace)
-draw_batch_means({"16 spots": run})
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
@@ -19,7 +16,6 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
-from course_utils.stories.figures import drawing
 from keepfed.measure.trace import Trace, record
 
 BATCH, STEPS = 32, 16
@@ -70,15 +66,3 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
             gpu.step(gpu.upload(batch)).item()
             means.append(float(batch["energy"].mean()))
     return StreamRun(trace, storage, means, stream.events.labels.energy)
-
-
-def draw_batch_means(runs: Mapping[str, StreamRun]) -> Figure:
-    """Draw the mean energy of each batch, and the range of 95 % of shuffled batches."""
-    with drawing(7, 2.6) as (figure, (panel,)):
-        for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=False):
-            panel.plot(run.means, line, label=name)
-        middle, width = run.energy.mean(), 2 * run.ideal
-        panel.axhspan(middle - width, middle + width, color="gray", alpha=0.3)
-        panel.set(xlabel="step", ylabel="mean energy\nof a batch (log10 GeV)")
-        panel.legend()
-    return figure

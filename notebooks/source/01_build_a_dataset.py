@@ -765,7 +765,7 @@ cu.check("01.4", balance)
 # one has a row for each event: its kind, and two numbers for a small classifier.
 
 # %%
-from course_utils.stories.imbalance import draw_calibration, event_table, fit
+from course_utils.stories.imbalance import event_table, fit
 
 database = event_table(folder)  # in memory, by the sqlite3 of Python
 query = """SELECT cascade, pulses, charge FROM events
@@ -803,7 +803,18 @@ for name, table in {"SQL": balanced, "sampler": everything[drawn]}.items():
 cu.reveal("01g", 100 * said["SQL"].mean())
 
 # %%
-draw_calibration(rare, said | corrected)
+from course_utils.stories.figures import drawing
+
+predicted, lines = said | corrected, ("o-", "s--", "^:", "d-.")
+with drawing(7, 3.2) as (figure, (panel,)):
+    panel.plot([0, 1], [0, 1], color="gray", linewidth=1, label="ideal")
+    for (name, probability), line in zip(predicted.items(), lines, strict=True):
+        groups = np.array_split(np.argsort(probability), 8)  # of equal size
+        means = [[column[group].mean() for group in groups] for column in (probability, rare)]
+        panel.plot(*means, line, label=name)
+    panel.set(xlabel="predicted probability", ylabel="share of cascades")
+    panel.legend()
+figure
 
 # %% [markdown]
 # Both classifiers predict far too many cascades, because half of their training events were cascades. To

@@ -154,17 +154,17 @@ cu.predict(
 )
 
 # %%
-from course_utils.stories.figures import Bars
+from course_utils.stories.figures import bars
 
 with_item = stopwatch(cached, read_loss=True)
-Bars("item() in every step", with_item, "ms")
+bars(with_item, "ms, with item() in every step", "{:,.1f}".format)
 
 # %%
 cu.reveal("03b", with_item["step"])
 
 # %%
 without_item = stopwatch(cached, read_loss=False)
-Bars("no item()", without_item, "ms")
+bars(without_item, "ms, without item()", "{:,.1f}".format)
 
 # %%
 slowest = max(without_item, key=without_item.get)

@@ -171,11 +171,18 @@ cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %%
 from course_utils.hardware.machine import usable_cores
-from course_utils.stories.figures import rates_and_model
+from course_utils.stories.figures import drawing
 
-rates_and_model(
-    {"reading waits": (read_rates, 8), "decoding computes": (decode_rates, usable_cores())}
-)
+cases = {"reading waits": (read_rates, 8), "decoding computes": (decode_rates, usable_cores())}
+with drawing(9, 2.6, columns=2) as (figure, panels):
+    for panel, (name, (rates, parallel)) in zip(panels, cases.items(), strict=True):
+        model = [rates[1] * min(workers, parallel) for workers in rates]
+        panel.plot(list(rates), model, "--", color="0.5", label="model")
+        panel.plot(list(rates), list(rates.values()), "o", label="measured")
+        panel.set(title=f"{name}, P = {parallel}", xlabel="workers", ylim=0)
+        panel.set(xticks=list(rates), ylabel="batches per second")
+        panel.legend()
+figure
 
 # %% [markdown]
 # Many workers can wait at the same time, but only one worker per core can compute. The notebook itself

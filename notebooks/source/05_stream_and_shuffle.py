@@ -243,7 +243,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.stories.streaming import draw_batch_means, train_on
+from course_utils.stories.streaming import train_on
 from keepfed.measure.picture import Timeline
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events, sorted by energy
@@ -262,10 +262,18 @@ cu.reveal("05b", runs["16 spots"].total_s / runs["one spot"].total_s)
 # batches are drawn at random, 95 of 100 means are in the grey band. The scatter of such means is the *ideal*.
 
 # %%
-for name, run in runs.items():
-    requests = run.storage.counters().requests
-    print(f"{name}: scatter {run.scatter:.1f} times the ideal, {requests} requests")
-draw_batch_means(runs)
+from course_utils.stories.figures import drawing
+
+with drawing(7, 2.6) as (figure, (panel,)):
+    for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=True):
+        requests = run.storage.counters().requests
+        print(f"{name}: scatter {run.scatter:.1f} times the ideal, {requests} requests")
+        panel.plot(run.means, line, label=name)
+    middle, width = run.energy.mean(), 2 * run.ideal
+    panel.axhspan(middle - width, middle + width, color="gray", alpha=0.3)
+    panel.set(xlabel="step", ylabel="mean energy\nof a batch (log10 GeV)")
+    panel.legend()
+figure
 
 # %% [markdown]
 # A batch from one spot has 32 events, and hardly more information than one, because all have nearly the same
@@ -522,8 +530,6 @@ cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 # epochs, for three orders of the sorted file.
 
 # %%
-import matplotlib.pyplot as plt
-
 from course_utils.stories.small_training import held_out_loss
 
 orders = {
@@ -531,13 +537,11 @@ orders = {
     "buffer": lambda n, rng: stream.buffer_shuffle(range(n), n // 10, rng),
     "offline": lambda n, rng: np.random.default_rng(7).permutation(n),
 }
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
-figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for (name, order), line in zip(orders.items(), (":", "--", "-"), strict=True):
-    panel.plot(held_out_loss(folder, order), line, label=name)
-panel.set(xlabel="step (50 are an epoch)", ylabel="error on held-out events")
-panel.legend()
-plt.close()  # otherwise the notebook shows the figure twice
+with drawing(7, 2.8) as (figure, (panel,)):
+    for (name, order), line in zip(orders.items(), (":", "--", "-"), strict=True):
+        panel.plot(held_out_loss(folder, order), line, label=name)
+    panel.set(xlabel="step (50 are an epoch)", ylabel="error on held-out events")
+    panel.legend()
 figure
 
 # %% [markdown]

@@ -833,16 +833,31 @@ cu.predict(
 )
 
 # %%
-from course_utils.stories.formats_compared import compare_codecs
+from course_utils.stories.formats_compared import BANDWIDTHS, compare_codecs
 
 codecs = compare_codecs(events)
-codecs.picture()
+for name, codec in codecs.items():
+    print(f"{name}: {codec}")
 
 # %%
-codecs
+from course_utils.stories.figures import drawing
+
+bandwidths = np.geomspace(10, 10_000, 100)  # MB/s: from Wi-Fi to a fast SSD
+with drawing(7, 4) as (figure, (panel,)):
+    panel.axhline(1, color="gray", linewidth=1, label="raw")
+    for (name, codec), line in zip(codecs.items(), ("-", "--", ":"), strict=True):
+        panel.plot(bandwidths, codec.cost_at(bandwidths), line, label=name)
+    for storage, mb_s in BANDWIDTHS.items():
+        panel.axvline(mb_s, color="gray", linewidth=0.5)
+        panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
+    panel.set(xscale="log", xlabel="bandwidth of the storage in MB/s (log)")
+    panel.set(yscale="log", ylabel="time relative to raw data (log)")
+    panel.legend()
+figure
 
 # %%
-faster = [codecs.ratio("zstd", f"emulated {name}") < 1 for name in ("laptop SSD", "NFS")]
+zstd = codecs["zstd"]
+faster = [zstd.cost_at(BANDWIDTHS[f"emulated {name}"]) < 1 for name in ("laptop SSD", "NFS")]
 answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "neither"}
 cu.reveal("06g", answers[tuple(faster)])
 

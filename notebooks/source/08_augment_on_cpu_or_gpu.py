@@ -48,7 +48,7 @@ cu.ready("08")
 import torch
 
 from course_utils.loading.images import Augment
-from course_utils.stories.augmenting import bars, places, show
+from course_utils.stories.augmenting import show
 from keepfed.loaders.images import Jpegs
 
 folder = cu.data_path("images", "S")
@@ -170,12 +170,13 @@ cu.predict("08b", "How many times as long do the float32 crops take over the bus
 
 # %%
 from course_utils.stories.augmenting import copy_ms
+from course_utils.stories.figures import bars
 
 images = torch.stack([photos[index][0] for index in range(0, 192, 3)])  # 64 photographs
 crops = images[:, :, :224, :224].contiguous()
 parcels = {"float32, 224²": crops.float(), "uint8, 256²": images, "uint8, 224²": crops}
 bus_ms = {name: copy_ms(gpu, parcel) for name, parcel in parcels.items()}
-bars({f"ms for 64 photographs over the bus, pinned, {gpu.name}": bus_ms})
+bars(bus_ms, f"ms for 64 photographs over the bus, pinned, {gpu.name}")
 
 # %%
 cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
@@ -340,7 +341,22 @@ trained = {"the GPU starves": runs(workers_ms / 3)}
 
 # %%
 trained["the GPU is the bottleneck"] = runs(2 * workers_ms)
-places(trained, parts)
+
+# %%
+from course_utils.stories.figures import drawing
+
+with drawing(10, 3.1, columns=2, sharey=True) as (figure, panels):
+    for panel, (name, (c, traces)) in zip(panels, trained.items(), strict=True):
+        more, less = (load_ms(trace) / 2 / c for trace in traces[:2])  # L / W / C
+        workers, *device = (pace_ms(trace) / c for trace in traces)
+        panel.axhline(max(1, more), color="C0", label="workers, predicted")
+        panel.plot(0, workers, "oC0", clip_on=False, label="workers, measured")
+        lines = [max(1 + a, less) for a in (0, *parts)]
+        panel.plot([0, *parts], lines, "--C1", label="device, predicted")
+        panel.plot(parts, device, "sC1", label="device, measured")
+        panel.set(title=name, xlabel="A / C", ylabel="T / C", ylim=0)
+    panel.legend()
+figure
 
 # %%
 _, (workers, device, *_) = trained["the GPU is the bottleneck"]
@@ -520,7 +536,8 @@ cpu_ms = {name: best_ms(way, times=3) for name, way in ways.items()}
 from course_utils.stories.operations import count_operations
 
 operations = {name: count_operations(way)[0].calls for name, way in ways.items()}
-bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
+print("operations of torch:", operations)
+bars(cpu_ms, "ms on one core of this CPU")
 
 # %%
 cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
@@ -620,10 +637,8 @@ climb("a thread for each core", ImageLoader(packed, 50))
 climb("uint8", ImageLoader(packed, 50, dtype="uint8"))
 
 # %%
-from course_utils.stories.figures import bars as rungs
-
 faster = {name: rate / ladder["ImageFolder"] for name, rate in ladder.items()}
-rungs(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
+bars(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
 
 # %%
 cu.reveal("08f", faster["uint8"])
@@ -775,7 +790,8 @@ search_ms = {name: best_ms(way) for name, way in searches.items()}
 operations = {name: count_operations(way)[0].calls for name, way in searches.items()}
 reading_ms = best_ms(lambda: events.__getitems__(range(900, 964)))
 print(f"reading these 64 events takes {reading_ms:.1f} ms")
-bars({"ms for a batch of 64 events": search_ms, "operations of torch": operations})
+print("operations of torch:", operations)
+bars(search_ms, "ms for a batch of 64 events")
 
 # %% [markdown]
 # The search takes far longer than reading. On a CPU, the search in the padded batch is the slower way. On a GPU, the number

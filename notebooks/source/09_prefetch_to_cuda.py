@@ -23,7 +23,7 @@ cu.ready("09")
 #
 # **Script.**
 #
-# - *5 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the bars.
+# - *5 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the times.
 # - *3 min* **Streams and events.** Give three definitions and prediction 09c, and no more theory.
 # - *10 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f. `course demo
 #   prefetch` shows all four on the wall.
@@ -75,8 +75,6 @@ def times(copy):
 
 
 # %%
-from course_utils.stories.prefetchers.pictures import draw_copies
-
 pageable, pinned = images[0], gpu.pin(images[0])
 cases = {
     "pageable": lambda: gpu.upload(pageable),
@@ -85,7 +83,9 @@ cases = {
     "pinned, non_blocking": lambda: gpu.upload(pinned, non_blocking=True),
 }
 copies_ms = {name: min(times(copy) for _ in range(3)) for name, copy in cases.items()}
-draw_copies(copies_ms, hardware)
+print(f"ms until the program continues, and until the batch has arrived ({hardware}):")
+for name, (continues, arrived) in copies_ms.items():
+    print(f"{name:23} {continues:5.2f} {arrived:5.2f}")
 
 # %%
 free = [name for name, (held, there) in copies_ms.items() if held < 0.2 * there]
@@ -111,7 +111,7 @@ cu.predict(
 copies_ms["pinned in the loop"] = min(
     times(lambda: gpu.upload(gpu.pin(pageable), non_blocking=True)) for _ in range(3)
 )
-draw_copies(copies_ms, hardware)
+print("pinned in the loop:      {:5.2f} {:5.2f}".format(*copies_ms["pinned in the loop"]))
 
 # %%
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
@@ -553,8 +553,6 @@ def stream_first(batches):
 cu.predict("09h", "whole_stream, each loss read: what share of the copying overlaps?", unit="%")
 
 # %%
-from course_utils.stories.prefetchers.pictures import draw_designs
-
 designs = [in_the_loop, default_stream, without_wait, with_wait, with_record]
 designs += [whole_stream, stream_first]
 runs = {}
@@ -563,7 +561,10 @@ for title, late in ("loss read in each step", False), ("losses read late", True)
     runs[title] = {
         name: (hidden_share(trace.spans), right) for name, (trace, right) in traces.items()
     }
-draw_designs(runs, len(wanted), hardware)
+for title, results in runs.items():
+    print(f"{title}: copying overlapped ({hardware}), right batches of {len(wanted)}")
+    for name, (share, right) in results.items():
+        print(f"  {name:16} {share:4.0%} {right:3}")
 
 # %%
 cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
@@ -665,20 +666,37 @@ cu.predict(
 )
 
 # %%
-from course_utils.stories.prefetchers.pictures import draw_gains
-
 trainings = {  # fixed ms of a step, ms of a step per image, ms of the workers per image
     "small model": (1, 1 / 160, 0),
     "large model": (1, 1 / 16, 0),
     "small model, slow workers": (1, 1 / 160, 1 / 60),
 }
-gains = {name: {} for name in trainings}
+gains, counts = {name: {} for name in trainings}, (10, 20, 40, 80, 160, 320, 640)
 for name, (launch, step, load) in trainings.items():
-    for n in (10, 20, 40, 80, 160, 320, 640):
+    for n in counts:
         job = n, launch + step * n, load * n
         ours = pace_ms(lambda batches: CudaPrefetcher(batches, gpu), *job)
         gains[name][n] = pace_ms(in_the_loop, *job) / ours
-draw_gains(trainings, gains, copies_ms["pinned"][1] / 160, hardware)
+
+# %%
+import numpy as np
+
+from course_utils.stories.figures import drawing
+
+fine, copy_ms = np.geomspace(10, 640, 200), copies_ms["pinned"][1] / 160
+with drawing(7, 2.8) as (figure, (panel,)):  # lines: the model, points: measured
+    for number, (name, (launch, step, load)) in enumerate(trainings.items()):
+        parts = load * fine, launch + step * fine, copy_ms * fine
+        without = np.maximum(parts[0], parts[1] + parts[2])
+        panel.plot(fine, without / np.maximum.reduce(parts), color=f"C{number}")
+        points = [gains[name][n] for n in counts]
+        panel.plot(counts, points, "os^"[number], color=f"C{number}", label=name)
+    panel.set(xscale="log", xlabel="images in a batch (log)")
+    panel.set_xticks(counts, map(str, counts))
+    panel.minorticks_off()
+    panel.set_ylabel(f"times faster ({hardware})")
+    panel.legend()
+figure
 
 # %%
 cu.reveal("09i", gains["small model, slow workers"][640])

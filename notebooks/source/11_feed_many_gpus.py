@@ -135,10 +135,9 @@ cu.predict("11c", "A rank reads its sampler three times. How many different orde
 # %%
 from torch.utils.data import DistributedSampler
 
-from course_utils.stories.many_ranks import plot_shares
-
 shares = [list(DistributedSampler(range(10), num_replicas=4, rank=rank)) for rank in range(4)]
-plot_shares(shares)
+for rank, share in enumerate(shares):
+    print(f"rank {rank}:", *share)
 
 # %%
 cu.reveal("11b", sum(map(len, shares)))
@@ -490,13 +489,15 @@ run_until_killed("killed", workers=2, die_after=23)
 run_until_killed("killed", workers=0)
 
 # %%
-from course_utils.stories.small_training import draw_losses
+from course_utils.stories.figures import curves
 from keepfed.loaders.resume import load_checkpoint
 
 killed, whole = (load_checkpoint(f"{results.name}/{name}.pt") for name in ("killed", "whole"))
 print("the same events in the same order:", killed["events"] == whole["events"])
 print("the same losses, to the last digit:", killed["losses"] == whole["losses"])
-draw_losses(whole["losses"], killed["losses"], at=23)
+steps = range(1, len(whole["losses"]) + 1)
+losses = {"not killed": whole["losses"], "killed after 23 steps, and resumed": killed["losses"]}
+curves(steps, losses, xlabel="step", ylabel="loss")
 
 # %% [markdown]
 # The first run had two workers and the second none, but the curve does not show it. The optional section *Resume

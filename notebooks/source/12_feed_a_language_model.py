@@ -193,8 +193,6 @@ cu.predict(
 cu.predict("12d", "How much is missed if each window has its own offset?", unit="% of tokens")
 
 # %%
-from course_utils.stories.token_windows import plot_coverage, times_served
-
 n_tokens, length = len(tokens), 128
 rng = np.random.default_rng(0)
 grid = np.arange(0, n_tokens - 2 * length, length)
@@ -202,10 +200,25 @@ ways = {
     "random starts": rng.integers(n_tokens - length, size=len(grid)),
     "an offset for each": grid + rng.integers(length, size=len(grid)),
 }
-plot_coverage(ways, length, n_tokens)
+served = {}  # the number of windows that contain each token
+for way, starts in ways.items():
+    contained = (starts[:, None] + np.arange(length)).ravel()
+    served[way] = np.bincount(contained, minlength=n_tokens)
 
 # %%
-missed = {way: np.mean(times_served(starts, length, n_tokens) == 0) for way, starts in ways.items()}
+from course_utils.stories.figures import drawing
+
+with drawing(8, 2.7, rows=2, sharex=True, sharey=True) as (figure, panels):
+    for panel, (way, counts) in zip(panels, served.items(), strict=True):
+        middle = counts[n_tokens // 2 :][: 16 * length]
+        panel.fill_between(range(len(middle)), middle, step="post", alpha=0.7)
+        panel.set(title=f"{way}: {np.mean(counts == 0):.0%} of all tokens in no window")
+        panel.set(ylabel="windows", ylim=(0, 4))
+    panel.set(xlabel="token, starting at the middle of the corpus")
+figure
+
+# %%
+missed = {way: np.mean(counts == 0) for way, counts in served.items()}
 cu.reveal("12c", 100 * missed["random starts"])
 
 # %%
@@ -415,13 +428,22 @@ cu.reveal("12f", wasted["per batch"])
 
 # %%
 from course_utils.loading.tokens import END, PackedWindows
-from course_utils.stories.token_windows import plot_mask
 
 docs = PackedWindows(corpora["docs"], 256)
 index = docs.index(epoch=0)
 print("documents", index.documents[:6], "end at", index.ends[:6], "windows", index.windows[:6])
-ends = [docs[number].numpy() == END for number in range(20)]
-plot_mask(max(ends, key=np.sum))
+
+# %%
+ends = max((docs[number].numpy() == END for number in range(20)), key=np.sum)
+document = np.cumsum(ends) - ends
+before = np.tri(len(ends))
+within = before * (document[:, None] == document)
+with drawing(7, 3.2, columns=2, sharey=True) as (figure, panels):
+    panels[0].imshow(before, cmap="Blues")
+    panels[0].set(title="any token before", xlabel="sees token", ylabel="token")
+    panels[1].imshow(within, cmap="Blues")
+    panels[1].set(title="of the same document", xlabel="sees token")
+figure
 
 # %% [markdown]
 # The picture shows which tokens each token may see, for a window in which documents end. On the left is the usual mask: a

@@ -215,13 +215,7 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # what you measured before the change, what you changed, and what you measured after it. Include changes
 # that gained nothing, so that other people need not try them again.
 #
-# The form saves every keystroke. Hand in `capstone_report.md`, which appears in the same folder as this
-# notebook.
-
-# %%
-from course_utils.stories.capstone.report import write_report
-
-write_report()
+# Write into a new Markdown cell below, and hand in this notebook.
 
 # %% [markdown]
 # ## You now can

@@ -102,7 +102,7 @@ cu.predict(
 from torch.utils.data import DataLoader
 
 from course_utils.loading.root_files import ClusterStream
-from course_utils.stories.formats_compared.reading_root import read_epoch
+from course_utils.stories.reading_root import read_epoch
 from keepfed.loaders.ragged import RaggedCollate
 
 entries = [jets.read(cluster).fields for cluster in jets.clusters]
@@ -232,8 +232,6 @@ fields = {"index": np.arange(len(jets)), "label_Hbb": signal, "weight": weight}
 once_s = (clock() - start) / 1e9
 
 # %%
-from course_utils.stories.formats_compared.reading_root import plot_ways
-
 local = RaggedLoader(Path(room.name) / "values.npy", ends, 64, fields=fields)
 converted = read_epoch(storage, local, signal, memory=64)
 ways = {
@@ -243,7 +241,22 @@ ways = {
     "converted": converted,
 }
 steps_s = 0.020 * len(jets) / 64  # in an epoch
-plot_ways(ways, {"converted": once_s}, steps_s=steps_s)
+
+# %%
+from course_utils.stories.figures import drawing
+
+with drawing(9, 3.4, columns=2) as (figure, (left, right)):
+    for (name, way), mark in zip(ways.items(), "osD^", strict=True):
+        size, epochs = 20 + 0.25 * way.mixing.memory, np.arange(1, 6)
+        left.scatter(way.requests, way.mixing.ratio, size, marker=mark, alpha=0.7)
+        total = once_s * (name == "converted") + epochs * max(way.seconds, steps_s)
+        right.plot(epochs, total, f"{mark}-", label=name, markersize=4)
+    left.set_xscale("symlog", linthresh=10)
+    left.set(xlim=-2, ylim=0, xlabel="requests in an epoch (area: jets in memory)")
+    left.set(ylabel="scatter of the signal share\n(1 = full shuffle)")
+    right.set(xlabel="epochs", xticks=epochs, ylabel="seconds in total", yscale="log")
+    right.legend()
+figure
 
 
 # %%

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from course_utils.loading.events import CASCADE, read_labels
-from course_utils.stories.imbalance import draw_calibration, event_table, fit
+from course_utils.stories.imbalance import event_table, fit
 
 
 def test_table_has_one_row_per_event(events_folder: Path) -> None:
@@ -28,11 +28,3 @@ def test_probabilities_match_frequencies_of_training_set() -> None:
     assert fit(table)(table).mean() == pytest.approx(0.05, abs=0.005)
     assert fit(balanced)(balanced).mean() == pytest.approx(0.5, abs=0.03)
     assert fit(balanced)(table).mean() > 0.15
-
-
-def test_calibration_plot_has_one_curve_per_classifier() -> None:
-    rare = np.repeat([0.0, 1.0], 50)
-    (panel,) = draw_calibration(rare, {"sure": rare, "never": 1 - rare}, bins=2).axes
-    _, sure, never = (line.get_xydata().tolist() for line in panel.lines)
-    assert sure == [[0, 0], [1, 1]]
-    assert never == [[0, 1], [1, 0]]

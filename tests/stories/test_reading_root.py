@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.root_files import ClusterStream, RootFiles
-from course_utils.stories.formats_compared.reading_root import plot_ways, read_epoch
+from course_utils.stories.reading_root import read_epoch
 from data_scripts import make_collisions
 from keepfed.loaders.ragged import RaggedCollate
 
@@ -28,4 +28,3 @@ def test_random_jets_need_more_requests_and_mix_better_than_clusters(tmp_path: P
     assert alone.seconds > 50 * clusters.seconds
     assert alone.mixing.ratio < 2 < 4 < clusters.mixing.ratio
     assert "8 requests" in str(clusters)
-    assert len(plot_ways({"a": alone, "b": clusters}, {"b": 1.0}, steps_s=1).axes) == 2

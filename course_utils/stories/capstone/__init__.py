@@ -1,7 +1,7 @@
 """The capstone: a slow training script to rescue, and the job that runs it.
 
-The package does not import `learning` (figures), `report` (a form) and `jagged` (notebook 01),
-because workers do not need them.
+The package does not import `learning` (figures) and `jagged` (notebook 01), because workers do not
+need them.
 """
 
 from course_utils.stories.capstone.job import Job, TimedJob, timed_job

@@ -1,15 +1,13 @@
 """A training that can resume after a kill, for notebook 11."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.stories.figures import drawing
 from course_utils.stories.small_training.orders import light_and_energy
 from keepfed.loaders.resume import ResumableBatches, sample_rng
 from keepfed.loaders.workers import SharedEpoch
@@ -83,16 +81,3 @@ class Training:
         torch.set_rng_state(state["random"])
         self.batches.load_state_dict(state["batches"])
         self.losses, self.events = [*state["losses"]], [*state["events"]]
-
-
-def draw_losses(whole: Sequence[float], killed: Sequence[float], at: int) -> Figure:
-    """Draw the losses of a complete run, and of a run killed after step `at` and resumed."""
-    steps = range(1, len(whole) + 1)
-    with drawing(7, 2.6) as (figure, (panel,)):
-        panel.plot(steps, whole, color="0.6", linewidth=5, alpha=0.6, label="not killed")
-        panel.plot(steps[:at], killed[:at], "o-", markersize=4, label="before the kill, 2 workers")
-        panel.plot(steps[at:], killed[at:], "s--", markersize=4, label="after the kill, no workers")
-        panel.axvline(at + 0.5, color="0.5", linestyle=":")
-        panel.set(xlabel="step", ylabel="loss")
-        panel.legend()
-    return figure

@@ -5,11 +5,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.stories.figures import bars, curves, drawing, rates_and_model
+from course_utils.stories.figures import bars, curves, drawing
 from docs.book.plots import MOST, alternative_text, as_html
 
 LONG = "Parquet with row groups of 1,000 events"
-RATES = {"events": ({1: 3.0, 2: 6.0}, 2), "images": ({1: 3.0, 2: 5.0}, 1)}
 NOISE = np.random.default_rng(0).random((200, 200))
 
 
@@ -25,7 +24,7 @@ def panels(draw: str, *args: object) -> Figure:
 def test_plot_has_readable_letters_in_the_colour_of_the_page() -> None:
     values = bars({"npz": 3.2, LONG: 5.1}, "batches per second")
     drawn = [panels("imshow", NOISE[:9, :9]), panels("plot", NOISE.ravel(), ",")]
-    for figure in values, rates_and_model(RATES), *drawn:
+    for figure in values, *drawn:
         wide, narrow = as_html(figure).split('<div class="narrow">')
         for svg, most in (wide, 776), (narrow, 358):
             width = float(re.findall(r'<svg [^>]*width="([\d.]+)pt"', svg)[0]) * 4 / 3

@@ -1,4 +1,4 @@
-"""Measure and draw the time of an epoch from each place that can store data (notebook 07).
+"""Measure the time of an epoch from each place that can store data (notebook 07).
 
 print(warm_s(folder), emulated_s(folder, "NFS"))
 """
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
-from course_utils.loading.events import Events, MemmapEvents, NpzEvents
-from course_utils.stories.figures import drawing
+from course_utils.loading.events import Events, MemmapEvents
 from keepfed.loaders.staging import stage_to_shm
 from keepfed.loaders.stream import batched
 
@@ -52,27 +50,3 @@ def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tupl
     with tempfile.TemporaryDirectory() as place:
         stage_to_shm(folder / part, fs=storage, to=place, progress=False)
         return (clock() - start) / 1e9, cold
-
-
-def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
-    """Draw when staging pays, for small files on NFS and for one file on Lustre.
-
-    Returns:
-        The figure, and the break-even point of both cases in epochs.
-    """
-    cases = {
-        "2,000 files on NFS": break_even("NFS", NpzEvents, folder, "npz"),
-        "one file on Lustre": break_even("busy Lustre", MemmapEvents, folder, "npy"),
-    }
-    paid, epochs = [], np.linspace(0, 3, 50)
-    with drawing(9, 2.6, columns=2) as (figure, panels):
-        for panel, (name, (stage_s, cold_s)) in zip(panels, cases.items(), strict=True):
-            paid.append(stage_s / cold_s)
-            panel.plot(epochs, cold_s * epochs, "--", label="from the storage")
-            panel.plot(epochs, np.full(50, stage_s), label="staged")
-            panel.axvline(paid[-1], color="0.5", ls=":")
-            title = f"{name}: pays after {paid[-1]:.2f} epochs"
-            panel.set(title=title, xlabel="epochs", xticks=range(4))
-        panels[0].set_ylabel("seconds of waiting\nfor the storage (emulated)")
-        panels[0].legend()
-    return figure, paid[0], paid[1]
