@@ -77,9 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--timeout", type=float, metavar="S", help="stop the demo after S seconds")
     command.add_argument("--no-browser", action="store_true", help="do not open a browser")
     command.add_argument("--record", action="store_true", help="record this demo again, or all")
-    command.add_argument(
-        "--rehearse", nargs="?", const="", metavar="DECK", help="run the demos of a deck, or all"
-    )
     return parser
 
 
@@ -208,16 +205,6 @@ def _demo(arguments: argparse.Namespace) -> int:
     lecture = import_module("course_utils.stories.lecture")
 
     name = arguments.name
-    if arguments.rehearse is not None:
-        failed = 0
-        for one, seconds, failure in lecture.rehearse(arguments.rehearse):
-            took = f"{lecture.seconds_of(one):3.0f} s recorded, {seconds:3.0f} s here"
-            _say(f"{one:11}{took}{failure and f'. {failure}.'}", indent=11)
-            failed += bool(failure)
-        _say(
-            f"Failed: {failed}. In a lecture, their recordings appear." * bool(failed) or "All ran."
-        )
-        return 1 if failed else 0
     if arguments.record:
         for one in [name] if name else lecture.demos():
             _say(lecture.record(one))

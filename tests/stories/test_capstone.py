@@ -1,14 +1,12 @@
 """The capstone's model and its learning curves."""
 
-from collections.abc import Sequence
 from math import exp
 
 import numpy as np
-import pytest
 import torch
 
 from course_utils.stories.capstone import PulseTransformer
-from course_utils.stories.capstone.learning import LearningCurves, line_fit, recorded
+from course_utils.stories.capstone.learning import LearningCurves, recorded
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
 Batch = dict[str, torch.Tensor]
@@ -51,20 +49,10 @@ def test_guess_does_not_depend_on_hidden_sensors() -> None:
     assert not torch.allclose(reader._encode(given, None)[hide], guess)
 
 
-@pytest.mark.parametrize("direction", [(0, 0, 1), (1, 0, 0), (-0.6, 0.8, 0)])
-def test_line_fit_recovers_direction_of_a_line(direction: Sequence[float]) -> None:
-    time_ns = np.arange(8) * 100.0
-    sensors = -np.outer(0.3 * time_ns, direction).astype(
-        np.float32
-    )  # the particle flies away from `direction`
-    pulses = np.stack([time_ns, np.ones(8), np.arange(8), np.zeros(8)], 1).astype(np.float32)
-    np.testing.assert_allclose(line_fit(pulses, sensors), direction, atol=1e-5)
-
-
 def test_curve_counts_steps_of_its_task_over_all_epochs() -> None:
     losses = [("masked", [4.0, 2.0]), ("direction", [9.0]), ("masked", [3.0, 1.0, 7.0])]
     scores = [("masked", 2.5), ("direction", 8.0), ("masked", 1.5)]
-    found = LearningCurves(losses, scores, {}, "here")
+    found = LearningCurves(losses, scores, "here")
     assert found.curve("masked", 2) == ([2, 4], [3.0, 2.0])
     assert found.ends("masked") == ([2, 5], [2.5, 1.5])
     assert found.ends("direction") == ([1], [8.0])

@@ -117,22 +117,6 @@ def test_command_lists_demos_and_rejects_unknown_ones(project, capsys):
         show("wait", recorded=True)
 
 
-def test_rehearsal_prints_times_and_failures_of_a_deck(project, monkeypatch, capsys):
-    (project / "slides").mkdir()
-    (project / "slides" / "talk.md").write_text(":::demo wait\n:::\n:::demo cliff optional\n:::")
-    run_instead(monkeypatch, "pass")
-    assert cli.main(["demo", "--rehearse", "talk"]) == 0
-    told = capsys.readouterr().out
-    assert re.findall(r"^(\w+) +\d+ s recorded, +\d+ s here$", told, re.M) == ["wait", "cliff"]
-    run_instead(monkeypatch, "raise OSError('no room')")
-    assert cli.main(["demo", "--rehearse", "talk"]) == 1
-    told = capsys.readouterr().out
-    assert "(OSError: no room)." in told.replace("\n", " ").replace("  ", " ")
-    assert "Failed: 2." in told
-    assert cli.main(["demo", "--rehearse", "other"]) == 1
-    assert "The decks here: talk." in capsys.readouterr().err
-
-
 def test_showing_a_recording_does_not_import_torch(project):
     code = f"""
 import sys

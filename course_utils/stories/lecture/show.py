@@ -8,9 +8,8 @@ and does not import torch.
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +28,6 @@ _HOME = "course_utils.stories.lecture.programs"
 _PATIENCE = 2  # time limit of a demo, relative to its recorded time
 _PATIENCE_S = 20  # minimum time limit, because a busy machine takes long to import torch
 _LONGEST_S = 300
-_INTERRUPTED = "The demo was interrupted"
 _PROGRAM = """
 from pathlib import Path
 from course_utils.stories.lecture.show import run_and_save
@@ -48,34 +46,6 @@ def demos() -> Mapping[str, str]:
 def seconds_of(name: str) -> float:
     """Return the recorded time of a demo in seconds."""
     return float(_recorded(name).about["seconds"])
-
-
-def demos_of(deck: str) -> list[str]:
-    """Return the names of the demos in a deck of slides, in its order.
-
-    Raises:
-        CourseError: If the deck does not exist here, for example because the course was installed
-            without its repository.
-    """
-    named = {
-        file.stem: re.findall(r"^:::demo (\w+)", file.read_text("utf-8"), re.MULTILINE)
-        for file in sorted((paths.REPO / "slides").glob("*.md"))
-    }
-    if not named.get(deck):
-        there = ", ".join(name for name, found in named.items() if found) or "none"
-        raise CourseError(f"There is no deck {deck!r} with demos. The decks here: {there}.")
-    return named[deck]
-
-
-def rehearse(deck: str = "") -> Iterator[tuple[str, float, str]]:
-    """Run the demos of a deck, or all demos, and yield name, seconds, and reason of a failure."""
-    for name in demos_of(deck) if deck else demos():
-        start = time.monotonic()
-        with TemporaryDirectory(prefix="demo-") as folder:
-            failure = _run(name, Path(folder) / "found.json", _patience(name))
-        yield name, time.monotonic() - start, failure
-        if failure == _INTERRUPTED:
-            return
 
 
 def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> tuple[Path, str]:
@@ -143,7 +113,7 @@ def _run(name: str, path: Path, seconds: float) -> str:
         data_path("events", "S")
         demo = run_demo(program, seconds=seconds, memory_mb=math.inf, fresh=True)
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return "The demo was interrupted"
     except (KeepfedError, OSError) as error:
         return f"The demo cannot run ({sentence(error)})"
     if demo.returncode == 0:

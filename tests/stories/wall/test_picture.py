@@ -53,8 +53,8 @@ def test_any_numbers_have_a_picture() -> None:
                 values += [0.0] * (draws.random() < 0.3)
                 sign = draws.choice((1, 1, -1))
                 scale = scale_for(some := [sign * value for value in values], unit)
-                assert 2 <= len(scale.ticks()) <= 9, (some, scale)
-                assert scale.at(scale.ticks()[-1]) == 1
+                assert 2 <= len(scale.ticks) <= 9, (some, scale)
+                assert scale.at(scale.ticks[-1]) == 1
                 assert all(0 <= scale.at(value) <= 1 for value in some)
                 shown = draw(TIMES._replace(unit=unit), some, some)
                 assert all(map(math.isfinite, shown["dots"]))
