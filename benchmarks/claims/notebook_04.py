@@ -139,16 +139,14 @@ def _epoch_s(in_order: bool) -> float:
 
 def threads_slow_down() -> float:
     """Measure the slow-down of an epoch by numpy's own threads in two workers."""
-    threads = compare("threads", seconds=60)
-    seconds = [float(run.numbers["seconds"]) for run in (threads.before, threads.after)]
-    return seconds[0] / seconds[1]
+    before, after = (run.numbers["seconds"] for run in compare("threads", seconds=60))
+    return float(before / after)
 
 
 def list_over_packed_growth() -> float:
     """Measure the memory growth of a forked process for a list of names over packed names."""
-    lists = compare("strings", seconds=60)
-    growth = [sum(run.numbers.values()) for run in (lists.before, lists.after)]
-    return float(growth[0] / max(growth[1], 0.1))
+    before, after = (sum(run.numbers.values()) for run in compare("strings", seconds=60))
+    return float(before / max(after, 0.1))
 
 
 def pickled_over_mapped() -> int:

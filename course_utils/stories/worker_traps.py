@@ -1,7 +1,7 @@
 """Common faults with workers, each in a subprocess, because some of them hang or crash.
 
-`show("unpicklable", seconds=8)` returns the result of one fault, and `compare("threads")` shows it
-beside its fix. A demonstration is a short function `NAME(fixed) -> Numbers`.
+`show("unpicklable", seconds=8)` returns the result of one fault, and `compare("threads")` also runs
+its fix. A demonstration is a short function `NAME(fixed) -> Numbers`.
 """
 
 import json
@@ -18,15 +18,11 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.teaching.notebook import Demo, block, card, run_demo
+from course_utils.teaching.notebook import Demo, run_demo
 from keepfed.loaders.workers import PackedStrings, unique_mb, worker_init
 
 Numbers = dict[str, Any]  # results of a demonstration by name
 
-TITLES = {
-    "threads": "Every worker uses as many threads as there are cores",
-    "strings": "Reading a list of strings copies it into every worker",
-}
 NEED_FORK = ("strings", "one_handle")
 # fast start method for demonstrations that work with any
 FAST_METHOD = "fork" if sys.platform == "linux" else "spawn"
@@ -49,7 +45,6 @@ class TrapRun:
 
     demo: Demo
     numbers: Numbers  # empty if the case did not finish
-    printed: str = ""  # other output
 
     def __str__(self) -> str:
         """Return the numbers, or a sentence about the end of the process."""
@@ -57,23 +52,9 @@ class TrapRun:
         return found or self.demo.sentence
 
 
-@dataclass(frozen=True)
-class TrapComparison:
-    """The results of a fault before and after the fix."""
-
-    title: str
-    before: TrapRun
-    after: TrapRun
-
-    def _repr_html_(self) -> str:
-        said, body = self.before.printed, [f"Before: {self.before}", f"After: {self.after}"]
-        return card("plain", self.title, *body, body=block(said) if said else "")
-
-
-def compare(name: str, *, seconds: float = 20) -> TrapComparison:
+def compare(name: str, *, seconds: float = 20) -> tuple[TrapRun, TrapRun]:
     """Run a demonstration without and with the fix, as `show` does."""
-    before, after = (show(name, fixed=fixed, seconds=seconds) for fixed in (False, True))
-    return TrapComparison(TITLES[name], before, after)
+    return show(name, seconds=seconds), show(name, fixed=True, seconds=seconds)
 
 
 def show(name: str, *, fixed: bool = False, seconds: float = 20) -> TrapRun:
@@ -85,8 +66,7 @@ def show(name: str, *, fixed: bool = False, seconds: float = 20) -> TrapRun:
     demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB)
     lines = demo.output.splitlines()
     said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
-    printed = "\n".join(line for line in lines if not line.startswith(_MARK)).strip("\n\0")
-    return TrapRun(demo, json.loads(said[-1]) if said else {}, printed)
+    return TrapRun(demo, json.loads(said[-1]) if said else {})
 
 
 class Products(Dataset[float]):

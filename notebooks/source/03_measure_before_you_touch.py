@@ -203,7 +203,7 @@ runs = {
     "step alone": per_second([cached] * 30, step),
     "together": per_second(loader, step),
 }
-Bars("batches per second", runs, "/s")
+bars(runs, "batches per second", "{:,.1f}".format)
 
 # %% [markdown]
 # | together is close to | the limit is |
@@ -691,23 +691,21 @@ from course_utils.stories.process_tools import cpu_use, disk_use, hot_lines, wor
 
 batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
 next(batches)  # the workers load 20 batches ahead, so they continue while we look
-lines = hot_lines(worker_pids()[0], seconds=0.5)
+lines = hot_lines(worker_pids()[0])
 cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
 del batches
 
 # %%
-lines
-
-# %%
-cores
-
-# %%
-disk
-
-# %%
+print(f"py-spy record:\n{lines}\n\nhtop:\n{cores}\n\niotop:\n{disk}")
 machine
 
 # %% [markdown]
+# | | shows | does not show |
+# |---|---|---|
+# | py-spy | which lines take the time of a process's main thread, including waiting | whether a line computes or waits |
+# | htop | which processes compute and which wait | what they compute, and what they wait for |
+# | iotop | requested and fetched bytes of each process | the time of a read, and bytes read through a memory map |
+#
 # On Linux, [perf](https://perfwiki.github.io) looks deeper, into C code and the kernel: `perf top -p PID`.
 #
 # ### On many nodes: tracers of I/O

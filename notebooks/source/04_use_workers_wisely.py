@@ -600,11 +600,11 @@ cu.predict(
 # %%
 from course_utils.stories.worker_traps import compare
 
-threads = compare("threads", seconds=12)
-threads
+before, after = compare("threads", seconds=12)
+print(f"before: {before}\nafter:  {after}")
 
 # %%
-slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads.after))
+slow, fast = (run.numbers.get("seconds", 12) for run in (before, after))
 cu.reveal("04g", slow / fast)
 
 # %% [markdown]
@@ -630,13 +630,12 @@ cu.predict(
 from course_utils.stories.figures import bars
 from course_utils.stories.worker_traps import compare
 
-lists = compare("strings", seconds=15)
-ways = {"a list": lists.before, "packed": lists.after}
+ways = dict(zip(("a list", "packed"), compare("strings", seconds=15), strict=True))
 grown = {name: sum(run.numbers.values()) for name, run in ways.items()}  # no fork: 0
 bars(grown, "MB by which a worker grows")
 
 # %%
-cu.reveal("04h", grown["a list"] if lists.before.numbers else "nothing: no fork on this system")
+cu.reveal("04h", grown["a list"] if ways["a list"].numbers else "nothing: no fork on this system")
 
 # %% [markdown]
 # Each worker copied the half of the list that it read. With shuffling, each worker would copy nearly all of

@@ -10,7 +10,6 @@ import pytest
 from course_utils.stories.clinic import CAUSES, Clinic, admit, discharge
 from course_utils.stories.clinic import clinic as clinic_module
 from course_utils.stories.clinic.clinic import Patient, cpu_use
-from keepfed.errors import KeepfedError
 from keepfed.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions
 
@@ -50,8 +49,7 @@ def test_repeated_probe_counts_once_and_opinion_follows_answer(
     assert "exercise 3.1" in str(clinic.second_opinion("A"))
     discharge(clinic)
     assert "the name of a loop" in str(clinic.second_opinion(""))
-    with pytest.raises(KeepfedError, match="no loop 'G'"):
-        clinic.second_opinion("G")
+    assert "the name of a loop" in str(clinic.second_opinion("G"))
 
 
 def _worker(*, cpu_ns: int, delay_ns: int = 0) -> list[Fetch]:

@@ -25,12 +25,9 @@ def test_tools_show_cpu_disk_and_lines_of_workers() -> None:
     next(batches)
     workers = worker_pids()
     assert len(workers) == 2
-    for look in (cpu_use(seconds=0.1), disk_use(seconds=0.1)):
-        assert "It shows" in repr(look)
-        assert "It does not show" in repr(look)
-        if not look.note:
-            assert all(str(pid) in look.shows for pid in (os.getpid(), *workers))
-    assert " %  " in hot_lines(workers[1], seconds=1).shows
+    for shown in (cpu_use(seconds=0.1), disk_use(seconds=0.1)):
+        assert shown.startswith("A rec") or all(str(p) in shown for p in (os.getpid(), *workers))
+    assert " %  " in hot_lines(workers[1])
     assert len(list(batches)) == 15
 
 
@@ -42,23 +39,13 @@ def missing(*_: object, **__: object) -> None:
     raise FileNotFoundError
 
 
-def test_failed_py_spy_shows_recording_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_stands_in_for_what_the_system_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
     for run, reason in (forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError"):
         monkeypatch.setattr(process_tools.subprocess, "run", run)
-        look = hot_lines(1)
-        assert "Recorded" in look.shows
-        assert f"({reason}). The output below is a recording" in look.note
-        assert look.note in repr(look)
-        assert reason in look._repr_html_()
-
-
-def test_system_without_io_counters_shows_recording(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+        assert f"({reason}). This is a recording." in hot_lines(1)
+        assert "Recorded" in hot_lines(1)
     monkeypatch.setattr(process_tools, "sys", SimpleNamespace(platform="darwin"))
-    look = disk_use()
-    assert "Only Linux" in look.note
-    assert "worker 1" in look.shows
+    assert "worker 1" in disk_use()
 
 
 def test_only_main_thread_counts_and_hottest_line_is_first() -> None:

@@ -74,8 +74,5 @@ def test_unpicklable_sample_hangs_without_timeout(
 
 def test_system_without_fork_gets_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
-    both = compare("strings")
-    assert both.before.numbers == {}
     said = "Not shown, because it needs fork, which this system does not have"
-    assert both.title in both._repr_html_()
-    assert both._repr_html_().count(said) == 2
+    assert [(run.numbers, str(run)[: len(said)]) for run in compare("strings")] == [({}, said)] * 2

@@ -11,18 +11,17 @@ probes, and the clinic counts the probes.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from course_utils.errors import CourseError
 from course_utils.hardware.machine import all_cores
 from course_utils.paths import scratch_folder
 from course_utils.stories.clinic.loops import BATCH_SIZE, CAUSES, ClinicRun, Loop, make_loops
-from course_utils.teaching.notebook import Bar, bars, card
-from keepfed.errors import KeepfedError
+from course_utils.teaching.notebook import card
 from keepfed.files import replace_file
 from keepfed.formatting import percent, plural
 from keepfed.measure.hook import has_delay
@@ -35,30 +34,20 @@ if TYPE_CHECKING:
 NAMES = "ABCDEF"
 REPLAYED = 12  # steps on one cached batch
 BUSY = " However, the machine was busy with other programs. Use this probe again."
-NOT_YET = "No second opinion yet"
 
 
-class ProbeResult:
-    """The result of a probe: a sentence, a few bars, and its numbers as attributes."""
+class ProbeResult(SimpleNamespace):
+    """The result of a probe: a sentence, and its numbers as attributes."""
 
-    def __init__(
-        self, about: str, sentence: str, bars: Iterable[Bar] = (), whole: float = 0, **numbers: Any
-    ):
-        """Store the result; a bar of `whole` has full length, and 0 means the longest bar."""
-        self.about, self.sentence, self.bars, self.whole = about, sentence, tuple(bars), whole
-        self._numbers = numbers
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._numbers:
-            raise AttributeError(f"This result has no {name!r}, but {', '.join(self._numbers)}.")
-        return self._numbers[name]
+    about: str
+    sentence: str
 
     def __repr__(self) -> str:
         """Return the sentence."""
         return f"{self.about}: {self.sentence}"
 
     def _repr_html_(self) -> str:
-        return card("plain", self.about, self.sentence, body=bars(self.bars, self.whole))
+        return card("plain", self.about, self.sentence)
 
 
 class Patient:
@@ -90,23 +79,18 @@ class Patient:
     def workers_cpu(self) -> ProbeResult:
         """Measure how much the workers compute and sleep while the loop runs."""
         run = self._recording()
-        return self._result("workers_cpu", run, **cpu_use(run.by_worker(), run.cores))
+        numbers = cpu_use(run.by_worker(), run.cores)
+        return self._result("workers_cpu", run, numbers.pop("sentence"), **numbers)
 
     def batch_times(self) -> ProbeResult:
         """Measure the time of every batch in its worker, and return median and slowest."""
         run = self._recording()
         fetches = [fetch for of_worker in run.by_worker() for fetch in of_worker]
         times = [(fetch.collated_ns - fetch.began_ns) / 1e6 for fetch in fetches]
-        drawn = {"fastest": min(times), "median": median(times), "slowest": max(times)}
-        return self._result(
-            "batch_times",
-            run,
-            f"One worker takes {drawn['median']:.0f} ms for a batch (median), "
-            f"{drawn['slowest']:.0f} ms for the slowest of {len(times)}.",
-            (Bar(name, ms, f"{ms:.0f} ms") for name, ms in drawn.items()),
-            median_ms=drawn["median"],
-            slowest_ms=drawn["slowest"],
-        )
+        middle, slowest = median(times), max(times)
+        sentence = f"One worker takes {middle:.0f} ms for a batch (median), {slowest:.0f} ms for "
+        sentence += f"the slowest of {len(times)}."
+        return self._result("batch_times", run, sentence, median_ms=middle, slowest_ms=slowest)
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all worker time appears as "read"."""
@@ -124,17 +108,15 @@ class Patient:
         sentence = f"{rate:.1f} steps/s, GPU busy {percent(busy)} of the time."
         return self._result(probe, run, sentence, steps_per_s=rate, gpu_busy=busy)
 
-    def _result(
-        self, probe: str, run: ClinicRun, sentence: str, *given: Any, **numbers: Any
-    ) -> ProbeResult:
+    def _result(self, probe: str, run: ClinicRun, sentence: str, **numbers: Any) -> ProbeResult:
         """Record the use of a probe, and return its result."""
         self._asked[probe] = run
         about = f"{self.name}, {probe.replace('_', ' ')}"
-        return ProbeResult(about, sentence + BUSY * run.disturbed, *given, **numbers)
+        return ProbeResult(about=about, sentence=sentence + BUSY * run.disturbed, **numbers)
 
 
 def cpu_use(by_worker: Sequence[Sequence[Fetch]], cores: int) -> dict[str, Any]:
-    """Return CPU use and sleep of each worker as shares from 0 to 1, as parts of a result.
+    """Return CPU use and sleep of each worker as shares from 0 to 1, and a sentence about them.
 
     Both are for the time while the loop runs. A system that does not report sleep or cores gives
     None for them, and `cores` is then -1.
@@ -145,19 +127,13 @@ def cpu_use(by_worker: Sequence[Sequence[Fetch]], cores: int) -> dict[str, Any]:
         computes.append((fetches[-1].total_cpu_ns - fetches[0].total_cpu_ns) / lasted_ns)
         ready = sum(fetch.delay_ns for fetch in fetches[1:]) / lasted_ns  # it waits for a core
         sleeps.append(max(0.0, 1 - computes[-1] - ready))
-    shown = {"computes": computes, **({"sleeps": sleeps} if has_delay() else {})}
-    said = [f"{name[:-1]} {' and '.join(map(percent, s))}" for name, s in shown.items()]
-    sentence = f"The workers {' of the time, '.join(said)}" + " of the time" * (len(said) == 1)
+    sentence = f"The workers compute {' and '.join(map(percent, computes))} of the time"
+    if has_delay():
+        sentence += f", sleep {' and '.join(map(percent, sleeps))}"
     if cores >= 0:
         sentence += f", and may run on {cores} of {plural(all_cores(), 'core')}"
     return {
         "sentence": f"{sentence}.",
-        "bars": [
-            Bar(f"{worker} {name}", share, percent(share))
-            for worker in range(len(by_worker))
-            for name, share in ((name, shares[worker]) for name, shares in shown.items())
-        ],
-        "whole": 1.0,
         "computes": tuple(computes),
         "sleeps": tuple(sleeps) if has_delay() else None,
         "cores": cores if cores >= 0 else None,
@@ -194,21 +170,17 @@ class Clinic:
 
     def second_opinion(self, name: str) -> Diagnosis | ProbeResult:
         """Return the result of `cu.diagnose` for a loop, after exercise 3.1 was answered."""
+        refusal = ""
         if not self._answered:
-            return ProbeResult(NOT_YET, "Answer exercise 3.1 first. Then run this cell again.")
-        if not name:
-            return ProbeResult(
-                NOT_YET, f"Enter the name of a loop ({', '.join(NAMES)}). Then run this cell again."
-            )
-        if name not in self._patients:
-            raise CourseError(f"There is no loop {name!r}. Choose one of {', '.join(NAMES)}.")
+            refusal = "Answer exercise 3.1 first. Then run this cell again."
+        elif name not in self._patients:
+            refusal = f"Enter the name of a loop ({', '.join(NAMES)}). Then run this cell again."
+        if refusal:
+            return ProbeResult(about="No second opinion yet", sentence=refusal)
         from keepfed.measure.diagnosis import diagnose
 
         loop = self._patients[name]._loop
-        try:
-            return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
-        except KeepfedError as error:  # the machine is too busy for a diagnosis
-            return ProbeResult(NOT_YET, str(error))
+        return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
 
 
 def admit() -> Clinic:
