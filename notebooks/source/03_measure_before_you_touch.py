@@ -476,7 +476,7 @@ cu.predict(
 )
 
 # %%
-Bars("batches per second", answers, "/s")
+bars(answers, "batches per second", "{:,.1f}".format)
 
 # %%
 cu.reveal("03d", answers["the next 8"] / answers["the last 20"])

@@ -691,10 +691,9 @@ with drawing(7, 2.8) as (figure, (panel,)):  # lines: the model, points: measure
         panel.plot(fine, without / np.maximum.reduce(parts), color=f"C{number}")
         points = [gains[name][n] for n in counts]
         panel.plot(counts, points, "os^"[number], color=f"C{number}", label=name)
-    panel.set(xscale="log", xlabel="images in a batch (log)")
+    panel.set(xscale="log", xlabel="images in a batch (log)", ylabel=f"times faster ({hardware})")
     panel.set_xticks(counts, map(str, counts))
     panel.minorticks_off()
-    panel.set_ylabel(f"times faster ({hardware})")
     panel.legend()
 figure
 
