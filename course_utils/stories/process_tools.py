@@ -35,8 +35,8 @@ def hot_lines(pid: int) -> str:
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
     with tempfile.TemporaryDirectory(prefix="py-spy-") as folder:
         file = Path(folder, "samples.txt")
-        options = ["--duration", "1", "--idle", "--threads", "--format", "raw", "--output", file]
-        command = [program or "py-spy", "record", "--pid", str(pid), *options]
+        options = ["--duration", "1", "--idle", "--threads", "--format", "raw"]
+        command = [program or "py-spy", "record", "--pid", str(pid), *options, "-o", str(file)]
         try:
             subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=True)
             return _hottest(file.read_text("utf-8"))

@@ -154,7 +154,7 @@ def compare_formats(
     names = ["npy", *(name for name in names if name != "npy")]
     room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
     require_free_space(beside, room, otherwise="or compare fewer events with most=500")
-    sizes, costs = {}, {}
+    sizes, costs = dict[str, float](), dict[tuple[str, str, str], Cost]()
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
         for name in tqdm(names, unit="format", disable=None):
             sizes[name] = _write(name, events, Path(place)) / events.pulses.nbytes

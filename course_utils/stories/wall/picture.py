@@ -46,7 +46,7 @@ def scale_for(values: Sequence[float], unit: str) -> Scale:
     reach = 3 * ((high - low) or abs(high) or 1)
     shown = [value for value in ordered if low - reach <= value <= high + reach]
     bottom, top = min(0, shown[0]), max(0, shown[-1]) or 1
-    return Scale(MaxNLocator(6).tick_values(bottom, top).tolist())
+    return Scale([float(tick) for tick in MaxNLocator(6).tick_values(bottom, top)])
 
 
 def draw(question: Question, guesses: Sequence[Any], measured: Sequence[Any]) -> dict[str, Any]:
