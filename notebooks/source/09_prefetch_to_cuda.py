@@ -25,8 +25,7 @@ cu.ready("09")
 #
 # - *5 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the times.
 # - *3 min* **Streams and events.** Give three definitions and prediction 09c, and no more theory.
-# - *10 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f. `course demo
-#   prefetch` shows all four on the wall.
+# - *10 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f.
 # - *8 min* **What is wrong with this prefetcher?** For 09g, let the room call out defects and count them. Then
 #   exercise 9.1.
 # - *10 min* **Exercise 9.2.** Read its two most likely messages aloud.

@@ -32,8 +32,7 @@ cu.ready("11")
 # - *3 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
 #   ask who waits for whom.
 # - *10 min* **Exercise 11.2.** In pairs.
-# - *5 min* **Survive a restart.** Ask for prediction 11r. `course demo resume` kills and resumes a
-#   training on the wall.
+# - *5 min* **Survive a restart.** Ask for prediction 11r.
 #
 # **Leave out.** Exercise 11.2. Let the cell hang, and give the exercise as homework.
 #

@@ -24,8 +24,6 @@ RECORDED = paths.REPO / "notebooks/recordings/demos"
 HANGS = "import threading; threading.Event().wait()"
 SAID = {  # the result of a demo on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
-    "prefetch": "8 batches (is|are) right. If it waits for an event, 88 % overlaps, 8 of 8",
-    "resume": "Its events are the same, in the same order. Its losses are the same",
     "clinic": "A waits for the storage; B waits for nothing",
 }
 

@@ -12,6 +12,7 @@ from course_utils.stories.prefetchers import NotesPrefetcher, PrefetcherTrial, S
 from course_utils.stories.prefetchers.bench import BenchSource, make_pairs
 from course_utils.stories.prefetchers.defects import on_current
 from course_utils.stories.prefetchers.trial import Timeouts, TrialRun
+from keepfed.measure.spans import current
 
 
 def test_source_order_depends_on_epoch_and_open_iterators_count():
@@ -51,9 +52,10 @@ def never(loader, devices):
 
 
 def test_endless_loop_stops_computing_after_the_check():
-    before = set(threading.enumerate())
+    before, recording = set(threading.enumerate()), current()
     with closing(TrialRun(never, PrefetcherTrial(), Timeouts(hang=0.1))) as seen:
         assert seen.hung
+        assert current() is recording
         (thread,) = set(threading.enumerate()) - before
     thread.join(30)
     assert not thread.is_alive()

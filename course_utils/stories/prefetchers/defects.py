@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 from course_utils.hardware.gpu import Accelerator
 from course_utils.stories.prefetchers.bench import BenchMachine, make_pairs
-from course_utils.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS, Clause
+from course_utils.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
 from course_utils.stories.prefetchers.trial import (
     Make,
-    PrefetcherTrial,
     Timeouts,
     TrialRun,
     hidden_thread_tracebacks,
@@ -95,27 +94,6 @@ class Defect(NamedTuple):
     proven: bool  # whether NotesPrefetcher breaks all tried clauses and CudaPrefetcher keeps them
 
 
-class ClauseTrial(NamedTuple):
-    """A clause with a modified trial. Its batches are pairs, as `NotesPrefetcher` requires."""
-
-    clause: Clause
-    trial: PrefetcherTrial
-    make: Make
-
-    def run(self) -> tuple[bool, str, str]:
-        """Run both designs, and return whether they differ as they should, and their facts."""
-        with hidden_thread_tracebacks():
-            broken = TrialRun(self.make, self.trial, NOTES_TIMEOUTS)
-            kept = TrialRun(OURS, self.trial, OUR_TIMEOUTS)
-            theirs, ours = self.clause.facts(broken), self.clause.facts(kept)
-            _end_thread(broken.prefetcher)
-        wrong = [fact for fact, value in self.clause.wanted.items() if theirs[fact] != value]
-        notes, mine = (
-            ", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours)
-        )
-        return bool(wrong) and ours == self.clause.wanted, notes, mine
-
-
 def _end_thread(prefetcher: object) -> None:
     """End the thread of a `NotesPrefetcher`, and the loop that waits for it."""
     if not isinstance(prefetcher, NotesPrefetcher):
@@ -126,38 +104,56 @@ def _end_thread(prefetcher: object) -> None:
     prefetcher.queue.put(None)
 
 
-def _try(clause: str, make: Make = NotesPrefetcher, **trial: Any) -> ClauseTrial:
-    chosen = PAGEABLE if clause == "pageable memory" else CONTRACT[clause]
-    pairs = {} if chosen is PAGEABLE else {"batches": make_pairs}
-    changes = {**pairs, "depth": None, **trial}
-    return ClauseTrial(chosen, replace(chosen.trial, **changes), make)
+def _try(name: str, make: Make = NotesPrefetcher, **changes: Any) -> tuple[bool, str, str]:
+    """Run both designs in the changed trial of a clause.
+
+    Returns:
+        Whether only the first design breaks the clause, and the facts of both designs.
+    """
+    clause = PAGEABLE if name == "pageable memory" else CONTRACT[name]
+    # pairs, as `NotesPrefetcher` requires
+    batches = {} if clause is PAGEABLE else {"batches": make_pairs}
+    trial = replace(clause.trial, **{**batches, "depth": None, **changes})
+    with hidden_thread_tracebacks():
+        broken, kept = TrialRun(make, trial, NOTES_TIMEOUTS), TrialRun(OURS, trial, OUR_TIMEOUTS)
+        theirs, ours = clause.facts(broken), clause.facts(kept)
+        _end_thread(broken.prefetcher)
+    wrong = [fact for fact, value in clause.wanted.items() if theirs[fact] != value]
+    told = (", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours))
+    return bool(wrong) and ours == clause.wanted, *told
 
 
 _LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
 
 PROOFS = {
-    "Copies and steps share a stream": [_try("overlap")],
-    "The copy is only enqueued, and no event marks its end": [_try("right", own_streams=1)],
+    "Copies and steps share a stream": [partial(_try, "overlap")],
+    "The copy is only enqueued, and no event marks its end": [
+        partial(_try, "right", own_streams=1)
+    ],
     "The obvious repair computes with garbage: a second stream without a wait, or with a wait but "
     "without record_stream, if the losses are read late": [
-        _try("losses read late", on_current(SideStream), late=()),
-        _try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
+        partial(_try, "losses read late", on_current(SideStream), late=()),
+        partial(_try, "losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
     ],
-    "An error of the loader ends the thread without a message": [_try("exception")],
-    "The second epoch hangs": [_try("second epoch", epochs=2)],
+    "An error of the loader ends the thread without a message": [partial(_try, "exception")],
+    "The second epoch hangs": [partial(_try, "second epoch", epochs=2)],
     "Leaving the loop leaves thread, batches and loader behind": [
-        _try("break", _LONG_QUEUE, leave_after=1)
+        partial(_try, "break", _LONG_QUEUE, leave_after=1)
     ],
-    "Every rank copies to GPU 0": [_try("device index")],
-    "The queue fills the memory of the GPU": [_try("memory in flight", _LONG_QUEUE, leave_after=1)],
+    "Every rank copies to GPU 0": [partial(_try, "device index")],
+    "The queue fills the memory of the GPU": [
+        partial(_try, "memory in flight", _LONG_QUEUE, leave_after=1)
+    ],
     "Batches must be pairs in pinned memory, and nothing checks it": [
-        _try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
-        _try(
-            "nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]
+        partial(_try, "nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
+        partial(
+            _try,
+            "nested batch",
+            batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()],
         ),
-        _try("pageable memory"),
+        partial(_try, "pageable memory"),
     ],
-    "It reads before the loop starts": [_try("order")],
+    "It reads before the loop starts": [partial(_try, "order")],
 }
 
 
@@ -165,6 +161,6 @@ def prove_all() -> list[Defect]:
     """Prove the ten defects in order. A hanging loop takes less than half a second."""
     defects = []
     for number, (title, tries) in enumerate(PROOFS.items(), 1):
-        proven, notes, ours = zip(*(one.run() for one in tries), strict=True)
+        proven, notes, ours = zip(*(run() for run in tries), strict=True)
         defects.append(Defect(number, title, "; ".join(notes), "; ".join(ours), all(proven)))
     return defects

@@ -32,7 +32,7 @@ from course_utils.stories.prefetchers.bench import (
     make_tensors,
 )
 from keepfed.measure.spans import hidden_share
-from keepfed.measure.trace import Trace, record
+from keepfed.measure.trace import record
 
 # a factory: receives the loader, the GPUs if there are any, and the depth if it is given
 Make = Callable[..., Iterable[Any]]
@@ -86,13 +86,15 @@ class TrialRun:
         self.places: set[str] = set()  # devices of the batches
         self.nothing = 0  # times that the loop got None
         self.ahead = 0  # batches that were loaded at the break but not used
-        self.trace = Trace()
         self.error: BaseException | None = None  # error that the loop received
         self.errors = 0  # epochs that ended with an error of the loader
         self._progress, self._patient = Tally(), True
         self._done = threading.Event()  # is_alive() is wrong after an interrupted join
         self._before = set(threading.enumerate())
-        with warnings.catch_warnings(record=True, action="always") as said:
+        with (  # here and not in the thread, which may hang
+            record(clock=self.machine.clock) as self.trace,
+            warnings.catch_warnings(record=True, action="always") as said,
+        ):
             self.hung = not self._ends(make)
         self.warnings = len(said)
         self.found = self.epochs[0] if self.epochs else []  # items of the first epoch
@@ -142,13 +144,12 @@ class TrialRun:
         if trial.set_epoch:
             self.source.served.settle(self.timeouts.settle)  # what it reads before the loop
             self.source.set_epoch(trial.set_epoch)
-        with record(clock=machine.clock) as self.trace:
-            for epoch in range(trial.epochs):
-                try:
-                    self._epoch(late=epoch in trial.late)
-                except DiskError as error:
-                    self.error = error
-                    self.errors += 1
+        for epoch in range(trial.epochs):
+            try:
+                self._epoch(late=epoch in trial.late)
+            except DiskError as error:
+                self.error = error
+                self.errors += 1
 
     def _epoch(self, *, late: bool) -> None:
         found: list[Any] = []

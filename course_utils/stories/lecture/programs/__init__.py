@@ -8,6 +8,4 @@ DEMOS = {  # in the order of the lecture
     "shuffle": "What does a better shuffle of a sorted file cost and gain?",
     "formats": "Which file format feeds the GPU?",
     "clinic": "Four loops are equally slow. What does each one wait for?",
-    "prefetch": "What does copying ahead of the step gain, and when is it wrong?",
-    "resume": "Does a killed training resume with the same events and losses?",
 }
