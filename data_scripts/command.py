@@ -83,7 +83,9 @@ def check(folder: Path, *, but: Collection[str] = ()) -> None:
         named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
         raise CourseError(
             f"{folder} contains {plural(len(broken), 'corrupted file')} ({named}). "
-            f"{_remedy(folder, manifest, broken)}."
+            "Create them again with `python -m data_scripts."
+            f"make_{manifest['data']} --size {manifest['size']} --seed {manifest['seed']} "
+            f"--out {folder} --force`."
         )
     print(f"{folder}: all files are intact.")
 
@@ -128,24 +130,6 @@ def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
     if not files.sizes_match(folder, manifest):
         check(folder)
     return True
-
-
-def _remedy(folder: Path, manifest: files.Facts, broken: Sequence[str]) -> str:
-    from course_utils.loading.events import CONVERTED, FORMATS  # not needed for images
-
-    entries = {name.partition("/")[0] for name in broken}
-    formats = [name for name in CONVERTED if FORMATS[name].entry in entries]
-    if manifest.get("data") == "events" and len(formats) == len(entries):
-        return (
-            f"Delete {', '.join(sorted(entries))} there, and write it again with `python -m "
-            f"data_scripts.convert_events {folder} --to {' '.join(formats)}`"
-        )
-    if "size" not in manifest:
-        return f"Delete {folder} and convert it again"
-    return (
-        f"Create them again with `python -m data_scripts.make_{manifest['data']} "
-        f"--size {manifest['size']} --seed {manifest['seed']} --out {folder} --force`"
-    )
 
 
 def _parse(script: DatasetScript, argv: Sequence[str] | None) -> argparse.Namespace:

@@ -1,13 +1,11 @@
-"""Write events in more file formats, or import the public IceCube data.
+"""Write events in more file formats.
 
     python -m data_scripts.convert_events data/events-L --to npz sqlite
     RAY_ADDRESS=node1:6379 python -m data_scripts.convert_events data/events-L --to tar --engine ray
-    python -m data_scripts.convert_events data/icecube --kaggle DOWNLOADED --batches 1 2
 
 The second form writes the same bytes on a Ray cluster, with the parts of a format in parallel. All
 nodes must see the folder under the same path. Without RAY_ADDRESS, it joins or starts a cluster on
-this machine. The third form creates data/icecube from files of the Kaggle competition "IceCube -
-Neutrinos in Deep Ice": train_meta.parquet, train/batch_N.parquet and sensor_geometry.csv.
+this machine.
 """
 
 import argparse
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from course_utils.errors import CourseError
 from course_utils.loading.events import CONVERTED, FORMATS, EventArrays
-from data_scripts import files, kaggle
+from data_scripts import files
 from data_scripts.command import check, guarded
 from data_scripts.on_ray import Engine, ray_engine, write_here
 
@@ -28,10 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="events to convert, or to create with --kaggle")
+    parser.add_argument("folder", type=Path, help="events to convert")
     parser.add_argument("--to", nargs="+", choices=CONVERTED, default=[], help="formats to add")
-    parser.add_argument("--kaggle", type=Path, metavar="PATH", help="public IceCube data to import")
-    parser.add_argument("--batches", nargs="+", type=int, help="only these batches (default: all)")
     parser.add_argument("--engine", choices=["here", "ray"], default="here", help="where to write")
     return guarded(lambda: _run(parser.parse_args(argv)))
 
@@ -70,25 +66,7 @@ def _add(folder: Path, name: str, engine: Engine) -> None:
     print(f"{folder / entry}: {len(events):,} events, {megabytes:,.1f} MB, in {seconds:.1f} s.")
 
 
-def _from_kaggle(folder: Path, source: Path, batches: Sequence[int] | None) -> None:
-    with files.locked(folder):
-        if files.read_manifest(folder) is not None:
-            print(f"{folder}: already exists.")
-            return
-        start = time.perf_counter()
-        meta = kaggle.read_meta(source, batches)
-        files.make_folder(
-            folder,
-            lambda empty: kaggle.build(empty, source, meta),
-            facts={"data": "events", "source": "IceCube, Kaggle"},
-            room=kaggle.room(meta),
-        )
-    print(f"{folder}: {len(meta):,} events in {time.perf_counter() - start:.0f} s.")
-
-
 def _run(arguments: argparse.Namespace) -> None:
-    if arguments.kaggle:
-        _from_kaggle(arguments.folder, arguments.kaggle, arguments.batches)
     if arguments.engine == "ray":
         with ray_engine() as engine:
             add_formats(arguments.folder, arguments.to, engine)

@@ -1,6 +1,5 @@
 """Count or measure the claims of notebook 04."""
 
-import os
 import pickle
 import time
 from itertools import islice
@@ -10,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
-from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
-from course_utils.stories.worker_traps import compare
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
-from keepfed.loaders.images import Jpegs
 from keepfed.measure.throughput import steady_rate
 
 
@@ -43,54 +39,18 @@ def calls_seen() -> int:
     return dataset.calls
 
 
-def spawn_over_forkserver() -> float:
-    """Measure the time to the first batch of a spawned worker, relative to a forked one."""
-    start_workers()
-    spawn, forkserver = (min(_first_batch_s(m) for _ in range(2)) for m in ("spawn", "forkserver"))
-    return spawn / forkserver
-
-
-def _first_batch_s(method: str) -> float:
-    start = time.perf_counter()
-    batches = iter(DataLoader(Counted(), num_workers=1, multiprocessing_context=method))
-    next(batches)
-    seconds = time.perf_counter() - start
-    list(batches)
-    return seconds
-
-
 def reading_speed_up() -> float:
     """Measure the speed-up of reading with four workers instead of one."""
     folder = data_path("events", "S")
     events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
-    one, four = (_rate(events, 4, w, collate_fn=pad_collate) for w in (1, 4))
-    return four / one
-
-
-def decoding_speed_up_by_cores() -> float:
-    """Measure the speed-up of decoding, as a share of what the cores allow."""
-    photographs = Jpegs(data_path("images"))
-    one, four = (_rate(photographs, 16, w) for w in (1, 4))
-    return four / one / min(4, usable_cores())
-
-
-def slow_down_on_one_core_by_cores() -> float:
-    """Measure the slow-down of four workers that decode on one core, as a share of the cores."""
-    photographs = Jpegs(data_path("images"))
-    free, bound = (_rate(photographs, 16, 4, worker_init_fn=init) for init in (None, to_one_core))
-    return free / bound / min(4, usable_cores())
-
-
-def to_one_core(worker: int) -> None:
-    """Pin this worker to the first core that it may use (Linux only)."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-
-def _rate(dataset: Dataset[Any], batch_size: int, num_workers: int, **options: Any) -> float:
     start_workers()
-    order = RandomSampler(dataset, num_samples=100 * batch_size)  # type: ignore[arg-type]
-    loader = DataLoader(dataset, batch_size, sampler=order, num_workers=num_workers, **options)
-    return steady_rate(loader, seconds=2).batches_per_s
+    order = RandomSampler(events, num_samples=400)
+    options: dict[str, Any] = {"sampler": order, "collate_fn": pad_collate}
+    one, four = (
+        steady_rate(DataLoader(events, 4, num_workers=count, **options), seconds=2)
+        for count in (1, 4)
+    )
+    return four.batches_per_s / one.batches_per_s
 
 
 def rows_slow_down() -> float:
@@ -100,16 +60,6 @@ def rows_slow_down() -> float:
     rows = TensorDataset(torch.randn(100_000, 16))
     alone, two = (steady_rate(DataLoader(rows, 512, num_workers=w), seconds=1) for w in (0, 2))
     return alone.samples_per_s / two.samples_per_s
-
-
-def whole_batches_speed_up() -> float:
-    """Measure the speed-up of rows when a batch is indexed at once."""
-    torch.set_num_threads(1)
-    rows = TensorDataset(torch.randn(100_000, 16))
-    batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
-    whole = steady_rate(DataLoader(rows, batch_size=None, sampler=batches), seconds=1)
-    single = steady_rate(DataLoader(rows, 512, shuffle=True), seconds=1)
-    return whole.samples_per_s / single.samples_per_s
 
 
 class SomeGiants(Dataset[int]):
@@ -135,18 +85,6 @@ def _epoch_s(in_order: bool) -> float:
     for _ in batches:
         time.sleep(0.01)
     return time.perf_counter() - start
-
-
-def threads_slow_down() -> float:
-    """Measure the slow-down of an epoch by numpy's own threads in two workers."""
-    before, after = (run.numbers["seconds"] for run in compare("threads", seconds=60))
-    return float(before / after)
-
-
-def list_over_packed_growth() -> float:
-    """Measure the memory growth of a forked process for a list of names over packed names."""
-    before, after = (sum(run.numbers.values()) for run in compare("strings", seconds=60))
-    return float(before / max(after, 0.1))
 
 
 def pickled_over_mapped() -> int:

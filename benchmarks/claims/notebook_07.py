@@ -6,46 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import torch
 from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
-from course_utils.stories.data_places import break_even, epoch_s
+from course_utils.stories.data_places import epoch_s
 from course_utils.stories.staging_scripts import COMMON_SCRIPT, run_script
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.cache import SampleCache
-from keepfed.loaders.staging import stage_to_shm
 
 FEW = 200  # files, if the result does not depend on their number
 
 
 def _folder() -> Path:
     return data_path("events", "S")
-
-
-def page_cache_over_shm() -> float:
-    """Return the time of an epoch from warm files, relative to /dev/shm."""
-    folder = _folder()
-    with stage_to_shm(folder, progress=False) as staged:
-        both = MemmapEvents(folder), MemmapEvents(staged.path)
-        seconds = [[epoch_s(events) for events in both] for _ in range(9)]
-    page_cache, shm = np.min(seconds, axis=0)
-    return float(page_cache / shm)
-
-
-def staging_small_files_over_an_epoch() -> float:
-    """Return the cost of staging a folder of small files, in epochs."""
-    stage_s, cold_s = break_even("NFS", NpzEvents, _folder(), "npz")
-    return stage_s / cold_s
-
-
-def break_even_of_one_file() -> float:
-    """Return the number of epochs after which staging one file from slow storage pays off."""
-    stage_s, cold_s = break_even("busy Lustre", MemmapEvents, _folder(), "npy")
-    return stage_s / cold_s
 
 
 def percent_left_by_the_script() -> int:

@@ -90,16 +90,6 @@ def samples_of_a_shard_cut_between_two() -> int:
             return sum(1 for _ in archive)
 
 
-def share_that_draws_do_not_meet() -> float:
-    """Return the average share of 20 shards missing from 20 draws with replacement."""
-    names = [str(number) for number in range(20)]
-    met = [
-        len({draw["url"] for draw in islice(wds.ResampledShards(names), len(names))})
-        for _ in range(500)
-    ]
-    return 1 - float(np.mean(met)) / len(names)
-
-
 def orders_of_shards() -> int:
     """Count the orders that shardshuffle gives in five epochs of one pipeline."""
     with shard_folder() as folder:

@@ -6,14 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from course_utils.paths import REPO
-from keepfed.loaders.resume import ResumableBatches, load_checkpoint
 
 SCRIPTS = REPO / "data_scripts/slurm"
 STAND_INS = Path(__file__).parent / "slurm"  # srun and scontrol
@@ -125,38 +122,3 @@ def test_job_is_queued_again_a_limited_number_of_times(
         assert (tmp_path / "requeued").exists() == queued, said
         assert job.returncode == 0
         assert ("limit of 20 restarts" in said) != queued
-
-
-@pytest.mark.full
-def test_job_at_its_time_limit_requeues_and_serves_each_once(tmp_path: Path) -> None:
-    programs(tmp_path, python=f'exec {sys.executable} "$@"')
-    training, saved = STAND_INS / "training.py", tmp_path / "run.pt"
-    first = start("train.sh", training, saved, 0.5, at=tmp_path)
-    while not saved.exists() or len(load_checkpoint(saved)["served"]) < 40:  # type: ignore[index]
-        assert first.poll() is None, first.communicate()[0]
-        time.sleep(0.05)
-    first.send_signal(signal.SIGUSR1)  # Slurm sends it only to the script, 120 s before the end
-    while not (tmp_path / "requeued").exists():
-        time.sleep(0.05)
-    assert first.poll() is None  # the training continues until the limit
-    job = psutil.Process(first.pid)
-    for process in [job, *job.children(recursive=True)]:  # Slurm tracks all of them with a cgroup
-        process.kill()
-    first.communicate()
-    killed = load_checkpoint(saved)
-    second = start("train.sh", training, saved, 0, at=tmp_path)
-    said, _ = second.communicate(timeout=120)
-    assert second.returncode == 0, said
-
-    ended = load_checkpoint(saved)
-    assert killed is not None
-    assert ended is not None
-    assert 40 <= len(killed["served"]) < 240
-    assert (tmp_path / "requeued").read_text() == "7\n"
-    for epoch in range(2):
-        assert Counter(ended["served"][120 * epoch :][:120]) == Counter(range(120))
-    order = ResumableBatches(120, 8)  # batches of both ranks together
-    whole = []
-    for order.epoch.value in range(2):
-        whole += [one for batch in order for one in sorted(batch)]
-    assert ended["served"] == whole

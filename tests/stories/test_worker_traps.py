@@ -39,7 +39,7 @@ class Watched(traps.Products):
 
 @linux
 def test_fix_limits_workers_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    # benchmarks/claims/notebook_04.py measures the cost
+    # notebook 04 measures the cost
     monkeypatch.setattr(traps, "Products", Watched)
     for fixed in False, True:
         Watched.most_threads.value = 0
