@@ -85,14 +85,6 @@ class Repeats(Sampler[int]):
         return iter([*torch.randperm(N - 8).tolist(), *range(8)])
 
 
-class SameOrder(Sampler[int]):
-    def __len__(self) -> int:
-        return N
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(torch.randperm(N, generator=torch.Generator().manual_seed(1)).tolist())
-
-
 def loader(dataset: Any, **options: Any) -> DataLoader[Any]:
     return DataLoader(dataset, **{"batch_size": 16, **options})
 

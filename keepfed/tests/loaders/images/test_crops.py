@@ -17,15 +17,6 @@ def test_random_numbers_are_uniform_and_uncorrelated() -> None:
     assert abs(np.corrcoef(drawn.T) - np.eye(8)).max() < 0.08
 
 
-def test_parameters_of_a_sample_do_not_depend_on_its_batch() -> None:
-    sizes = np.array([[100, 200], [300, 40], [5, 5]])
-    windows, flips = Crops().draw(1, 2, [7, 8, 9], sizes)
-    for place, index in enumerate([7, 8, 9]):
-        alone, flip = Crops().draw(1, 2, [index], sizes[place : place + 1])
-        assert alone.tolist() == windows[place : place + 1].tolist()
-        assert flip.tolist() == flips[place : place + 1].tolist()
-
-
 def test_windows_are_inside_the_image_with_requested_sizes() -> None:
     for height, width in ((350, 400), (1, 1), (10, 1000)):
         sizes = np.tile((height, width), (2000, 1))

@@ -150,16 +150,6 @@ def test_sizes_below_one_are_rejected() -> None:
             step()
 
 
-def test_ranks_of_a_block_sampler_draw_every_sample_once() -> None:
-    for n_samples, block, together in ((0, 4, 3), (100, 7, 3), (96, 8, 1)):
-        drawn = []
-        for rank in range(3):
-            sampler = BlockSampler(n_samples, block, together=together, slot=WorkerSlot(rank, 3))
-            assert len(sampler) == n_samples // 3
-            drawn += sampler
-        assert len(set(drawn)) == len(drawn) == n_samples // 3 * 3
-
-
 def test_block_sampler_shuffles_a_few_blocks_together() -> None:
     drawn = list(BlockSampler(80, 10, together=2))
     groups = [{index // 10 for index in drawn[at : at + 20]} for at in range(0, 80, 20)]

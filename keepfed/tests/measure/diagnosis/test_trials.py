@@ -118,16 +118,6 @@ def test_whole_batches_are_advised_only_if_equal() -> None:
     assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
 
 
-def test_change_with_persistent_workers_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "NOTICED", 0.0)
-    whole, *_ = trial_of(loader(num_workers=1), kind="batches of samples", workers=1, epoch=50)
-    assert (whole.change.kind, whole.change.arguments) == (
-        "whole batches",
-        {"persistent_workers": True},
-    )
-    assert whole.change.words.endswith(", persistent_workers=True")
-
-
 @pytest.mark.parametrize(
     ("doubtful", "step_cpu_s", "proofs"),
     [

@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, Subset
 from keepfed.measure.hook.loader_hook import (
     Listener,
     end,
-    get_listeners,
     listen,
     missing,
     reads_whole_batches,
@@ -71,15 +70,6 @@ def test_listen_calls_and_restores_the_loader_functions(monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="no more processes"):
         listen(loader, [Diary()])
     assert vars(loader) == before
-
-
-def test_persistent_workers_keep_their_first_listeners() -> None:
-    loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
-    assert get_listeners(loader) == ()
-    diary = Diary()
-    list(listen(loader, [diary]))
-    assert get_listeners(loader) == (diary,)
-    assert [told[-1] for _, told, _ in listen(loader, [])] == ["made", "made"]
 
 
 def test_end_stops_an_epoch_and_its_workers() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.measure.hook import attach_report, detach_report
-from keepfed.measure.hook.traced_loader import traced_batches
-from keepfed.measure.records import Fetch, Row, Sink
 from keepfed.measure.trace import record
 from tests.measure import datasets as data
 
@@ -35,21 +32,6 @@ def test_stages_without_workers_are_inside_the_wait_of_main() -> None:
         assert wait.start_ns <= span.start_ns <= span.end_ns <= wait.end_ns
     _, unmarked = traced(DataLoader(data.Numbers(), batch_size=4))
     assert stages(unmarked, "main") == {"wait", "read", "collate"}
-
-
-def test_time_of_another_sink_is_not_collating() -> None:
-    class Slow(Sink):
-        now = 0
-
-        def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-            self.now += 1000
-            return batch
-
-    slow = Slow()
-    with record(clock=lambda: slow.now) as trace:
-        list(traced_batches(trace, DataLoader(data.Numbers(), 4), sinks=[slow]))
-    collating = [span for span in trace.spans if span.stage == "collate"]
-    assert [span.duration_ns for span in collating] == [0, 0, 0]
 
 
 @pytest.mark.slow

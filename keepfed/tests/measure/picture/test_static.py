@@ -2,7 +2,6 @@ import xml.etree.ElementTree as ElementTree
 
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.picture.static import LEFT, LETTERS, MARGIN, RIGHT, WIDTH
-from keepfed.measure.simulate import Pipeline, simulate
 from tests.measure.handmade import naive, span, trace_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,7 +37,6 @@ def test_svg_of_any_trace_is_small():
         trace_of(span("main", "read", 0, 5)),
         trace_of(),
         trace_of(span("main", "read", 0, 1), span("gpu", "compute", 1, 2_000)),
-        simulate(Pipeline(read_ms=7, step_ms=4, num_workers=6, steps=2_000, jitter=0.5)),
     ):
         drawn(Picture([trace]))
         assert len(as_svg(Picture([trace]))) < 80_000, trace

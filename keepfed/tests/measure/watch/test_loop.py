@@ -126,14 +126,6 @@ def test_unfinished_loop_over_persistent_workers_is_harmless() -> None:
     assert seen.totals.iterations == 4
 
 
-def test_running_persistent_workers_are_watched_without_fetches() -> None:
-    loader = Ahead(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
-    expected = [batch.tolist() for batch in loader]
-    assert [batch.tolist() for batch in keepfed.watch(loader)] == expected
-    (seen,) = read_all(records_folder())
-    assert (seen.totals.iterations, seen.fetches) == (3, {})
-
-
 def test_any_iterable_can_be_watched() -> None:
     def batches() -> Iterator[torch.Tensor]:
         for number in range(4):
@@ -143,14 +135,6 @@ def test_any_iterable_can_be_watched() -> None:
     (seen,) = read_all(records_folder())
     assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 4)
     assert seen.about["batch_bytes"] == 16
-
-
-def test_batches_of_function_can_be_watched() -> None:
-    made = iter(range(9))
-    batches = iter(keepfed.watch(iter(lambda: (next(made), torch.zeros(2)), None)))
-    assert [next(batches)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
-    (seen,) = read_all(records_folder())
-    assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 5)
 
 
 @pytest.mark.full

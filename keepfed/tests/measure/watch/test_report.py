@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from keepfed.measure.watch import report
 from keepfed.measure.watch.report import findings
 from tests.measure.watch.handmade import MS, loop
 
@@ -33,12 +32,6 @@ def test_report_mentions_loss_at_start_of_epochs() -> None:
     assert "no faster" not in said
 
 
-def test_persistent_workers_speed_up_later_epochs() -> None:
-    said = " ".join(findings([loop(wait=0.1, work=9.0, first=5000.0, fetch=4.0)]).split())
-    assert "Change: persistent_workers=True. Predicted gain: each epoch after the first be" in said
-    assert "becomes 6.5 times as fast" in said
-
-
 def test_report_on_busy_machine_promises_no_gain() -> None:
     waiting = loop(wait=8.0, work=20.0, fetch=28.0)
     fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}
@@ -46,13 +39,6 @@ def test_report_on_busy_machine_promises_no_gain() -> None:
     assert said.startswith("Run this again while no other program computes.")
     assert "All cores were busy, so the report cannot tell whether the loader keeps up." in said
     assert "times as fast" not in said
-
-
-def test_report_names_change_with_small_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "WORTHWHILE_GAIN", 100.0)
-    said = " ".join(findings([loop()]).split())
-    assert "but expect only a small gain. Loader: Events" in said
-    assert "Change with a small gain: num_workers=" in said
 
 
 @pytest.mark.parametrize("width", [60, 80])

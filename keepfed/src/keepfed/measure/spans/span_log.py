@@ -88,11 +88,6 @@ class SpanLog:
         """Number of spans."""
         return len(self.rows)
 
-    def drain(self) -> list[Row]:
-        """Return and remove the spans recorded so far."""
-        rows, self.rows = self.rows, []
-        return rows
-
     def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
         """Add a batch of `count` samples to the ledger, with `ids=None` if they are unknown."""
         self.samples += count
