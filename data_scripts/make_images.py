@@ -39,7 +39,7 @@ CLASSES = {  # name -> photograph of scikit-image, share of the images
 def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with one folder of images per class."""
     counts = class_counts(SCRIPT.counts[size])
-    photographs = {name: _photograph(name) for name in counts}
+    photographs = {name: read_photograph(name) for name in counts}
     for name in counts:
         (folder / name).mkdir()
     jobs = [(name, index) for name, count in counts.items() for index in range(count)]
@@ -50,33 +50,6 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     return {"counts": counts}
 
 
-def cut_sizes(folder: Path, count: int, width: int, height: int) -> None:
-    """Write JPEGs of about `width` by `height` pixels into an empty folder, for benchmarks.
-
-    Their sides differ by up to 15 %, like photographs taken by people. Images larger than a
-    photograph of scikit-image continue it by mirroring, so they have as much detail as a photograph
-    of that size.
-    """
-    names = [name for name, number in class_counts(count).items() for _ in range(number)]
-    photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
-
-    def cut(index: int) -> None:
-        rng = np.random.default_rng([0, index])
-        sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
-        across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
-        whole = photographs[names[index]]
-        more = max(0, down - whole.shape[0]), max(0, across - whole.shape[1])
-        whole = np.pad(whole, [(0, more[0]), (0, more[1]), (0, 0)], "symmetric")
-        top = rng.integers(0, whole.shape[0] - down + 1)
-        left = rng.integers(0, whole.shape[1] - across + 1)
-        crop = Image.fromarray(whole[top : top + down, left : left + across])
-        resized = crop.resize((int(sides[0]), int(sides[1])), Image.Resampling.BICUBIC)
-        resized.save(folder / f"{index:05d}.jpg", quality=QUALITY)
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(cut, range(count)))
-
-
 def class_counts(total: int) -> dict[str, int]:
     """Return the number of images of each class. The classes differ in size on purpose."""
     shares = [share for _, share in CLASSES.values()]
@@ -84,7 +57,8 @@ def class_counts(total: int) -> dict[str, int]:
     return dict(zip(CLASSES, np.diff(borders).tolist(), strict=True))
 
 
-def _photograph(name: str) -> Image.Image:
+def read_photograph(name: str) -> Image.Image:
+    """Return the photograph of one class."""
     package, file = find_spec("skimage"), CLASSES[name][0]
     path = Path(package.origin or "").parent / "data" / file if package else None
     if path is None or not path.is_file():

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from course_utils.hardware.gpu import checksum, timed_accelerator
-from course_utils.stories.prefetchers import SideStream, prove_all
+from course_utils.stories.prefetchers import SideStream
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record
@@ -30,17 +30,6 @@ def copies_that_let_the_program_go_on() -> set[str]:
             if clock() > returned:
                 found.add(f"{memory}{', non_blocking' if non_blocking else ''}")
     return found
-
-
-def pinned_in_the_loop_over_plain() -> float:
-    """Return the time of a batch that is pinned in the loop, relative to a pageable one."""
-    gpu, clock = timed_accelerator(emulate=True)
-    batch, marks = torch.zeros(24_000_000, dtype=torch.uint8), [clock()]
-    for source in (lambda: batch), (lambda: gpu.pin(batch)):
-        gpu.upload(source(), non_blocking=True)
-        gpu.synchronize()
-        marks.append(clock())
-    return (marks[2] - marks[1]) / (marks[1] - marks[0])
 
 
 def _train(design: Design, *, late: bool = False) -> tuple[float, int]:
@@ -80,11 +69,6 @@ def right_epochs_without_a_wait() -> int:
     return sum(_train(_without_wait)[1] == BATCHES for _ in range(RUNS))
 
 
-def percent_hidden_with_a_wait() -> float:
-    """Return the percentage of hidden copying if steps wait for an event."""
-    return _train(_with_wait)[0]
-
-
 def right_epochs_with_losses_read_late() -> int:
     """Count the correct epochs without record_stream, with losses read at the end."""
     return sum(_train(_with_wait, late=True)[1] == BATCHES for _ in range(RUNS))
@@ -98,59 +82,15 @@ def _with_wait(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
     return iter(SideStream(batches, gpu, wait=True))
 
 
-def percent_hidden_behind_a_whole_stream() -> float:
-    """Return the percentage of hidden copying if steps wait for all copies."""
-
-    def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
-        copies, ready = gpu.Stream(), None
-        for batch in [*batches, None]:
-            before = ready
-            if batch is not None:
-                with gpu.stream(copies):
-                    ready = gpu.upload(batch, non_blocking=True)
-            if before is not None:
-                gpu.current_stream().wait_stream(copies)
-                yield before
-
-    return _train(design)[0]
-
-
-def percent_hidden_behind_a_stream_waited_for_first() -> float:
-    """Return the same if steps wait before the next copy is launched."""
-
-    def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
-        copies, ready = gpu.Stream(), None
-        for batch in [*batches, None]:
-            gpu.current_stream().wait_stream(copies)
-            before = ready
-            if batch is not None:
-                with gpu.stream(copies):
-                    ready = gpu.upload(batch, non_blocking=True)
-            if before is not None:
-                yield before
-
-    return _train(design)[0]
-
-
 def percent_hidden_by_ours() -> float:
     """Return the percentage that CudaPrefetcher hides; 0 if a batch is wrong."""
     runs = [_train(_ours, late=run % 2 == 0) for run in range(RUNS)]
     return min(hidden if right == BATCHES else 0.0 for hidden, right in runs)
 
 
-def proven_defects() -> int:
-    """Count the defects of the lecture's prefetcher that are reproduced here."""
-    return sum(defect.proven for defect in prove_all())
-
-
-def gain_with_slow_workers() -> float:
-    """Return the speed-up by prefetching if workers are slower than the step."""
-    return _pace_ms(_in_the_loop, load_ms=11) / _pace_ms(_ours, load_ms=11)
-
-
 def gain_where_the_copy_is_as_long_as_the_step() -> float:
     """Return the speed-up by prefetching with fast workers and equally long copy and step."""
-    return _pace_ms(_in_the_loop, load_ms=0) / _pace_ms(_ours, load_ms=0)
+    return _pace_ms(_in_the_loop) / _pace_ms(_ours)
 
 
 def _in_the_loop(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
@@ -161,17 +101,11 @@ def _ours(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
     return iter(CudaPrefetcher(batches, gpu))
 
 
-def _pace_ms(design: Design, *, load_ms: float) -> float:
+def _pace_ms(design: Design) -> float:
     gpu, clock = timed_accelerator("RTX 3090", step_ms=4, emulate=True)
     (batch,) = gpu.pinned([torch.zeros(95_600_000, dtype=torch.uint8)])  # its copy takes 4 ms
-
-    def loader() -> Iterator[torch.Tensor]:
-        for number in range(1, 8):
-            clock.sleep_until(round(number * load_ms * 1e6))
-            yield batch
-
     ends = []
-    for uploaded in islice(design(gpu, loader()), 6):
+    for uploaded in islice(design(gpu, [batch] * 7), 6):
         gpu.step(uploaded).item()
         ends.append(clock())
     return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers.recipes import MEAN, SIDE, STD, ImageSpec, OpenCv, Pillow, Tensors
 from course_utils.stories.peers.peer import Epoch, Peer, Peers, Write
-from data_scripts.make_images import cut_sizes
+from data_scripts.make_images import QUALITY, class_counts, read_photograph
 from keepfed.loaders.images import Crops, ImageLoader, pack_images
 
 OURS, DECODER = "image loader", "limit: decode whole images"
@@ -36,11 +36,33 @@ Open = Callable[[Path, int, ImageSpec], Callable[[int], Iterator[Batch]]]
 
 
 def make(folder: Path, count: int, width: int, height: int) -> list[bytes]:
-    """Return JPEGs of about this size, made from photographs of scikit-image."""
+    """Return JPEGs of about this size, made once in `folder` from photographs of scikit-image.
+
+    Their sides differ by up to 15 %, like photographs taken by people. Images larger than a
+    photograph of scikit-image continue it by mirroring, so they have as much detail as a photograph
+    of that size.
+    """
     place = folder / f"jpegs-{count}-{width}x{height}"
+    names = [name for name, number in class_counts(count).items() for _ in range(number)]
+    photographs = {name: np.asarray(read_photograph(name)) for name in set(names)}
+
+    def cut(index: int) -> None:
+        rng = np.random.default_rng([0, index])
+        sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
+        across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
+        whole = photographs[names[index]]
+        more = max(0, down - whole.shape[0]), max(0, across - whole.shape[1])
+        whole = np.pad(whole, [(0, more[0]), (0, more[1]), (0, 0)], "symmetric")
+        top = rng.integers(0, whole.shape[0] - down + 1)
+        left = rng.integers(0, whole.shape[1] - across + 1)
+        crop = Image.fromarray(whole[top : top + down, left : left + across])
+        resized = crop.resize((int(sides[0]), int(sides[1])), Image.Resampling.BICUBIC)
+        resized.save(place / f"{index:05d}.jpg", quality=QUALITY)
+
     if not place.exists():
         place.mkdir()
-        cut_sizes(place, count, width, height)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(cut, range(count)))
     return [path.read_bytes() for path in sorted(place.iterdir())]
 
 
