@@ -33,6 +33,7 @@ Batch = dict[str, torch.Tensor]
 
 FILE = "batches.bin"
 HOURS_PER_MONTH = 730  # 365 days / 12 * 24 h, rounded
+EUR_PER_HOUR = 2.0  # assumed price of a GPU
 COST = f"Idle cost of a month ({HOURS_PER_MONTH} h)"
 FIRST_STEPS = 12  # in the first view, because gaps and steps of a whole run look like one bar
 SHARES = {"read_ms": 0.6, "decode_ms": 0.25, "transform_ms": 0.1, "collate_ms": 0.05}
@@ -58,29 +59,25 @@ CONTROLS = (
 )
 
 
-def explorer(
-    *, eur_per_hour: float = 2.0, start: Mapping[str, str | int] | None = None
-) -> Explorer:
+def explorer(*, start: Mapping[str, str | int] | None = None) -> Explorer:
     """Return the explorer.
 
     Args:
-        eur_per_hour: Assumed price of the GPU. Use your own price.
         start: Initial state, e.g. `{"strategy": "workers", "load": 80}`. Missing controls start in
             the middle.
     """
-    return Explorer(eur_per_hour, start or {})
+    return Explorer(start or {})
 
 
 class Explorer(TimelineGrid):
     """Predicted timelines of all states of the controls; `state` is the chosen one."""
 
-    def __init__(self, eur_per_hour: float, start: Mapping[str, Any]):
+    def __init__(self, start: Mapping[str, Any]):
         """Simulate every state once."""
-        self._eur_per_hour = eur_per_hour
         pictures = {}
         for state in states(CONTROLS):
             trace, name = _predict(_pipeline(state)), str(state["strategy"])
-            figures = self._facts(trace, state)
+            figures = _facts(trace, state)
             pictures[key(CONTROLS, state)] = Picture([trace], [name], figures, steps=FIRST_STEPS)
         middle = {c.name: c.options[len(c.options) // 2] for c in CONTROLS if c.name != "strategy"}
         super().__init__(CONTROLS, pictures, state={**middle, **start})
@@ -110,19 +107,20 @@ class Explorer(TimelineGrid):
         names = [f"{state['strategy']}, predicted", "measured"]
         shares = (percent(trace.summary().au) for trace in (predicted, measured))
         busy = "{} predicted, {} measured".format(*shares)
-        figures = {"GPU busy after the first step": busy, **self._facts(measured, state)}
+        figures = {"GPU busy after the first step": busy, **_facts(measured, state)}
         self.put(state, Picture([predicted, measured], names, facts=figures))
         return measured
 
-    def _facts(self, trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:
-        summary = trace.summary()
-        naive = _predict(_pipeline({**state, "strategy": "naive"})).summary().samples_per_s
-        per_month = self._eur_per_hour * HOURS_PER_MONTH
-        return {
-            **{name: value for name, value in facts(trace).items() if name.startswith("GPU")},
-            "Speed": f"{summary.samples_per_s / naive:.1f} times naive",
-            COST: f"{per_month * summary.idle:,.0f} of {per_month:,.0f} €",
-        }
+
+def _facts(trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:
+    summary = trace.summary()
+    naive = _predict(_pipeline({**state, "strategy": "naive"})).summary().samples_per_s
+    per_month = EUR_PER_HOUR * HOURS_PER_MONTH
+    return {
+        **{name: value for name, value in facts(trace).items() if name.startswith("GPU")},
+        "Speed": f"{summary.samples_per_s / naive:.1f} times naive",
+        COST: f"{per_month * summary.idle:,.0f} of {per_month:,.0f} €",
+    }
 
 
 @cache  # a notebook shows the explorer more than once, and simulating every state takes seconds

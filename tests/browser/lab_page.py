@@ -6,11 +6,7 @@ from typing import Any
 import nbformat
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
-from tests.fixtures import FULL
-
 FIRST = "work/00_start_here.ipynb"
-SHOTS = Path(__file__).parent / "shots"
-_TALLEST = 16_000
 _NOTEBOOK = ".jp-NotebookPanel:not(.lm-mod-hidden)"
 _IDLE = """() => {
     const panel = window.jupyterapp?.shell.currentWidget;
@@ -28,16 +24,6 @@ _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
     .map(cell => ({tags: cell.model.sharedModel.getMetadata('tags') ?? [],
                    count: cell.model.executionCount,
                    outputs: cell.model.outputs.toJSON()}))"""
-
-# Scroll to the first cell, wait two frames for the widgets, and return the height.
-_TOP = """async () => {
-    const frame = () => new Promise(requestAnimationFrame);
-    const panel = window.jupyterapp.shell.currentWidget.content.node;
-    panel.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0);
-    await frame().then(frame);
-    const cells = [...panel.querySelectorAll('.jp-Cell')].map(cell => cell.getBoundingClientRect());
-    return Math.ceil(Math.max(...cells.map(cell => cell.bottom)))
-}"""
 
 
 class GuardedPage:
@@ -168,16 +154,3 @@ class LabPage(GuardedPage):
         light = "false" if dark else "true"
         self.page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
-
-    def shoot(self, name: str) -> Path:
-        """Save a screenshot of the complete notebook, which nobody looks at after a short run."""
-        shot = SHOTS / f"{name}.png"
-        if not FULL:
-            return shot
-        height = self.page.evaluate(_TOP)
-        self.page.set_viewport_size({"width": 1400, "height": min(_TALLEST, height + 60)})
-        self.page.evaluate(_TOP)
-        SHOTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=shot)
-        self.page.set_viewport_size({"width": 1400, "height": 1000})
-        return shot

@@ -25,7 +25,6 @@ def test_first_window_has_no_popups_and_runs_this_python_in_its_folder(
     lab_page.page.locator(".jp-TableOfContents").get_by_text("Another heading").wait_for()
     lab_page.run_all()
     assert lab_page.texts() == [f"{sys.executable} {lab_root / 'work'}\n"]
-    lab_page.shoot("first")
     lines = lab_page.page.locator(".jp-MarkdownOutput > p").first
     assert lines.evaluate("p => p.clientWidth / parseFloat(getComputedStyle(p).fontSize)") <= 46
     assert lab_page.popups() == []

@@ -53,9 +53,6 @@ def test_notebook_runs_with_working_switches_and_no_requests(
     assert len(verdicts(outputs)) == notebook.read_text("utf-8").count("cu.check(")
     if notebook.stem in WITH_SWITCHES:
         assert lab_page.switch_timelines() > 0
-    for theme in ("dark", "light"):
-        lab_page.set_dark(theme == "dark")
-        lab_page.shoot(f"{notebook.stem}-{theme}")
     assert lab_page.popups() == []
     assert lab_page.external == []
     assert lab_page.js_errors == []

@@ -77,8 +77,4 @@ def test_feedback_is_shown_and_guesses_are_kept_revealed_and_sent(lab_root, lab_
             [right, wrong] for _, (right, wrong, _), _ in wall.shown(wall.teacher_token)["checks"]
         ]
         assert counts == [[1, 0]]  # the last check of this seat
-    lab_page.shoot("teaching-light")
-    lab_page.set_dark(True)
-    lab_page.shoot("teaching-dark")
-    lab_page.set_dark(False)
     assert (lab_page.errors(), lab_page.external, lab_page.js_errors) == ([], [], [])

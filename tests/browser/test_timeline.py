@@ -133,27 +133,6 @@ def test_canvas_uses_palette_and_gpu_lane_shows_utilisation(show):
     assert share == pytest.approx(trace.summary().utilisation, abs=0.03)
 
 
-LINES = """root => {  // number of grid pixels in the label of the first end, and above it
-    const { scene, canvas } = root.timeline, { trace, bottom } = scene.panels[0];
-    const [from, to] = root.dataset.view.split(",").map(Number), zoom = canvas.width / scene.width;
-    const x = scene.left + (trace.end - from) / (to - from) * (scene.right - scene.left) + 6;
-    return [bottom - 24, bottom - 40].map(y => {
-        const { data } = canvas.getContext("2d").getImageData(...[x, y, 80, 12].map(n => n * zoom));
-        const reds = [...data.keys()].filter(i => i % 4 === 0 && data[i + 3] === 255);
-        return reds.filter(i => data[i] === 0xdf && data[i + 1] === 0xe3).length;
-    });
-}"""
-
-
-def test_grid_lines_do_not_cross_the_end_label(show):
-    load = {"copy_ms": 0, "step_ms": 1, "steps": 1}
-    short, long = (simulate(Pipeline(read_ms=ms, **load)) for ms in (340, 999))
-    timeline = show(Timeline({"short": short, "long": long}).to_html())
-    view(timeline)
-    within, above = timeline.evaluate(LINES)
-    assert within == 0 < above
-
-
 def test_keys_move_switches_and_a_burst_is_announced_once(show, grid):
     timeline = show(grid.to_html())
     keys = timeline.page.keyboard

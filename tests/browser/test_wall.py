@@ -1,7 +1,7 @@
 """The wall's pages with 60 seats: what fits, and what keys, teacher and phones do."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import cv2
@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from slides.build.markdown import read_deck
 from slides.build.page import page as deck_page
-from tests.browser.lab_page import SHOTS, GuardedPage
+from tests.browser.lab_page import GuardedPage
 from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
 pytestmark = pytest.mark.browser
@@ -64,7 +64,6 @@ def wall(tmp_path: Path) -> Iterator[RunningWall]:
 
 @pytest.fixture
 def guarded(chromium: BrowserContext, wall: RunningWall) -> Iterator[GuardedPage]:
-    SHOTS.mkdir(exist_ok=True)
     page = GuardedPage(chromium, allowed=wall.page.partition("?")[0])
     yield page
     assert (page.external, page.js_errors) == ([], [])
@@ -81,12 +80,6 @@ def read_code(picture: bytes) -> str:
     image = cv2.imdecode(np.frombuffer(picture, np.uint8), cv2.IMREAD_GRAYSCALE)
     wide = np.pad(image, 64, constant_values=255)  # OpenCV needs a margin for some codes
     return str(cv2.QRCodeDetector().detectAndDecode(wide)[0])
-
-
-def shoot(page: Page, name: str) -> None:
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=SHOTS / f"wall-{name}-{scheme}.png")
 
 
 def test_wall_fits_and_is_readable_from_the_last_row(
@@ -106,28 +99,19 @@ def test_wall_fits_and_is_readable_from_the_last_row(
     assert code.bounding_box()["width"] >= 256
     assert page.locator("#picture").bounding_box()["width"] > 900
     assert read_code(code.screenshot()) == wall.page
-    shoot(page, "guesses")
     page.keyboard.press("r")
     expect(page.locator(".median")).to_have_count(1)
     expect(page.locator("#sentence")).to_contain_text("Measured: 19 %")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
-    shoot(page, "uncovered")
     page.keyboard.press("p")
     expect(page.locator("h1")).to_have_text("Where we are")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
-    shoot(page, "pace")
     page.keyboard.press("ArrowRight")
     expect(status).to_contain_text("20 of 60 have guessed (times")
-    assert wall.choose("02f") == 204
-    expect(page.locator(".row")).to_have_count(len(wall.shown()["choices"]))
-    shoot(page, "choices")
     page.keyboard.press("f")
     expect(status).to_contain_text("60 of 60 have guessed")
-    page.set_viewport_size(PHONE)
-    shoot(page, "narrow")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_teacher_and_phone_follow_each_other(
@@ -161,15 +145,9 @@ def test_teacher_and_phone_follow_each_other(
     expect(phone.locator("h1")).to_contain_text("How many times longer")
     expect(teacher.get_by_text(f"{seat(0)}, notebook 02")).to_be_visible()
     expect(teacher.get_by_text("1: The bill")).to_be_visible()
-    teacher.screenshot(path=SHOTS / "wall-teacher.png", full_page=True)
-    names = ["<img src=x onerror=alert(1)>", "Marie Curie", "李政道", "W" * 30]
-    for number, name in enumerate(names):
-        result = replace(GOOD, au=0.97 - 0.13 * number, points=100 - 9 * number)
-        wall.post("result", "0", {"name": name, **asdict(result)}, seat(number))
-    expect(phone.locator("td.name")).to_have_text(names)
-    expect(phone.locator("tr").first).to_contain_text("AU 97.0 % ✓")
-    phone.screenshot(path=SHOTS / "wall-phone.png")
-    assert phone.locator("img").count() == 0
+    name = "<img src=x onerror=alert(1)>"
+    wall.post("result", "0", {"name": name, **asdict(GOOD)}, seat(0))
+    expect(phone.locator("td.name")).to_have_text(name)
     for page in (phone, teacher):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     teacher.close()
@@ -203,7 +181,6 @@ def test_slide_shows_the_wall_and_gives_phones_its_question(
     assert wall.shown()["key"] == "02b"  # so that phones show it
     page.keyboard.press("r")
     expect(frame.locator(".median")).to_have_count(1)
-    page.screenshot(path=SHOTS / "wall-slide.png")
     page.keyboard.press("ArrowRight")
     expect(page.get_by_text("The answer.")).to_be_visible()
     expect(page.locator(".guess")).to_be_hidden()

@@ -121,16 +121,6 @@ def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
     assert max(map(len, printed.splitlines())) <= 60
 
 
-def test_every_example_of_a_command_is_accepted_by_its_parser(capsys):
-    commands = re.findall(r"^    ([a-z-]+) ", cli._parser().format_help(), re.MULTILINE)
-    assert "wall" in commands
-    for name in commands:
-        with pytest.raises(SystemExit):
-            cli.main([name, "--help"])
-        for example in capsys.readouterr().out.partition("Examples:\n")[2].splitlines():
-            assert cli._parser().parse_args(example.split()[1:]), example
-
-
 def test_old_name_of_a_command_leads_to_its_new_name(capsys):
     for old, new in (("watch", "`keepfed watch`"), ("doctor", "`course check`")):
         assert cli.main([old, "x"]) == 2

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from course_utils.paths import REPO
 from docs import install
 from docs.install import cpu_builds, requirements
 
@@ -33,19 +29,6 @@ def test_cpu_build_needs_no_cuda_packages() -> None:
         "torchvision==0.29.2",
     ]
     assert requirements(LOCK, cpu=False).count("\n") == LOCK.count("\n") - 1
-
-
-def test_developer_lock_has_the_versions_of_the_learner_lock() -> None:
-    learners, developers = (
-        {
-            line.partition(" ;")[0]
-            for line in (REPO / f"requirements{kind}.lock").read_text("utf-8").splitlines()[2:]
-        }
-        for kind in ("", "-dev")
-    )
-    assert learners < developers
-    tools = ("pytest", "mypy", "playwright", "sphinx", "moto")
-    assert not [line for line in learners if line.partition("==")[0] in tools]
 
 
 @pytest.mark.parametrize(
@@ -111,25 +94,6 @@ def test_index_is_tried_once_and_the_size_of_cuda_is_told_before_it_is_installed
     monkeypatch.setattr(install, "_let_stop", let_stop)
     assert install.main([str(lock)]) == code
     assert seen == calls
-
-
-def test_sizes_are_those_of_the_installed_packages_and_of_the_texts() -> None:
-    kind = "without CUDA" if install.installed_torch().endswith("+cpu") else "with CUDA"
-    names = re.findall(r"^([\w.-]+)==", (REPO / "requirements.lock").read_text("utf-8"), re.M)
-    paths = {
-        str(file.locate())
-        for found in importlib.metadata.distributions()
-        if re.sub(r"[-_.]+", "-", found.name).lower() in names
-        for file in found.files or ()
-    }
-    blocks = [os.lstat(path).st_blocks for path in paths if os.path.lexists(path)]
-    assert 512 * sum(blocks) / 1e9 == pytest.approx(install.SIZES[kind][1], rel=0.1)
-    data = 0.9  # GB; tests/data_scripts/test_make.py
-    for text in ("README.md", "slides/instructor/frame.md"):
-        words = " ".join((REPO / text).read_text("utf-8").split())
-        for download, disk in install.SIZES.values():
-            assert f"{download} GB" in words, text
-            assert f"{round(disk + data)} GB" in words, text
 
 
 def test_full_disk_is_noticed_before_anything_is_downloaded(

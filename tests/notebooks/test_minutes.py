@@ -47,14 +47,3 @@ def test_path_fits_into_its_days(title: str, found: dict[str, Path]) -> None:
     lengths = [length(day) for day in found[title].days]
     assert len(lengths) == len(LONGEST[title])
     assert all(took <= most for took, most in zip(lengths, LONGEST[title], strict=True)), lengths
-
-
-def test_two_days_contain_many_gpus_and_the_final_project(found: dict[str, Path]) -> None:
-    assert {"11", "13"} <= {stop.notebook for stop in found["Two days"].stops}
-
-
-def test_class_needs_time_to_guess_run_and_ask(counted: Counted) -> None:
-    for key, (core, _) in counted.items():
-        together = in_class(key, core)
-        assert together % 5 == 0
-        assert together >= 1.15 * (core.minutes + 1.5 * core.predictions), key

@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 
 from notebooks.claims import Claim
@@ -75,18 +74,3 @@ def test_slide_lists_the_sources_of_its_claims(tmp_path: Path) -> None:
 def test_deck_has_no_findings() -> None:
     for name in decks():
         assert list(findings(read_deck(SLIDES / f"{name}.md"), read_all_claims())) == [], name
-
-
-def test_first_deck_fits_its_slot_with_time_for_the_room() -> None:
-    slides = read_deck(SLIDES / "fast_data_loaders.md").slides
-    main = [slide for slide in slides if not slide.backup]
-    assert slides[: len(main)] == main  # the backup slides follow the last slide of the talk
-    assert sum(slide.minutes for slide in main) <= 40
-    assert 4 <= sum(slide.skippable for slide in main) <= 6
-    assert sum(slide.minutes for slide in main if not slide.skippable) <= 33
-    for slide in slides:
-        asks = "*Ask:*" in slide.spoken or ":::demo" in slide.text
-        assert slide.minutes >= 1.5 * asks, slide.where
-        assert len(slide.spoken.split()) <= 100 * slide.minutes, slide.where
-    live = re.findall(r"^:::demo (\w+)$", "".join(slide.text for slide in main), re.MULTILINE)
-    assert live == ["wait", "clinic", "duplicates"]

@@ -175,28 +175,6 @@ def test_dead_worker_raises_in_a_cell_but_not_between_cells(
         assert kernel.run(DIES_IN_A_CELL) == "RuntimeError"
 
 
-FAILS = """
-import weakref
-
-class Thing:
-    pass
-
-def fail(thing):
-    global seen
-    seen = weakref.ref(thing)
-    raise OSError
-
-fail(Thing())
-"""
-
-
-def test_objects_of_the_last_error_are_freed(kernel: Kernel) -> None:
-    assert kernel.result(FAILS).error
-    assert kernel.run("print(seen() is None)") == "False\n"
-    kernel.run("cu.cleanup_workers()")
-    assert kernel.run("print(seen() is None)") == "True\n"
-
-
 FINALIZES = """
 import threading
 

@@ -1,6 +1,5 @@
 """What a notebook sends to a wall, when, and that it never waits."""
 
-import json
 import multiprocessing
 import re
 import sys
@@ -16,7 +15,6 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import wall as module
 from course_utils.teaching.notebook.wall import Wall, announce, connect, join, joined, request, send
 from keepfed.errors import KeepfedError
-from tests.notebooks.kernel import running_kernel
 from tests.stories.wall.fake import FakeWall, running_fake, until
 
 
@@ -193,35 +191,3 @@ def test_request_follows_no_redirect_and_uses_no_proxy(
     assert wall.posts.empty()
     for address in ("http://127.0.0.1:1", "http://127.0.0.1:none", "http://no.such.host.invalid"):
         assert request(Wall(address, "t", "abcd"), "at", "", "02", 10)[0] == 0
-
-
-BEGIN = """
-import course_utils as cu
-from course_utils.teaching.notebook import start
-start.data_path = lambda name: None
-cu.ready("90")
-"""
-LOAD = """
-from torch.utils.data import DataLoader
-print([one.tolist() for one in DataLoader(range(4), batch_size=2, num_workers=1, timeout=60)])
-"""
-
-
-@pytest.mark.slow
-def test_real_kernel_sends_what_cells_show_and_works_if_the_wall_does_not_answer(
-    wall: FakeWall, home: Path
-) -> None:
-    settings = {"COURSE_HOME": str(home), "COURSE_WALL": f"{wall.address}/?token=t"}
-    with running_kernel(home, **settings) as kernel:
-        for _ in range(2):  # Run All twice, the second time without answers
-            assert "Accelerator: " in kernel.run(BEGIN)
-            assert kernel.run(LOAD) == "[[0, 1], [2, 3]]\n"
-            form = 'form = cu.predict("02a", "How much?", unit="%")\n'
-            assert kernel.run(f'{form}form.children[1].children[0].value = "40"') == ""
-            assert "You predicted 40 %" in kernel.run('cu.reveal("02a", 19)')
-            assert "Not right yet" in kernel.run('cu.check("02.4", 1.0, 2.0, 3.0)')
-            wall.answer_now.clear()
-    posts = [wall.get() for _ in range(wall.posts.qsize())]
-    assert [post[0] for post in posts[:4]] == ["at", "guess", "measured", "verdict"]
-    assert posts[3][1] == "02.4"
-    assert json.loads((home / "wall.json").read_text("utf-8"))["address"] == ""
