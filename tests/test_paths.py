@@ -25,7 +25,7 @@ def test_environment_sets_data_folder_and_size(monkeypatch, tmp_path):
 
 def test_recording_is_found_from_any_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert paths.recording("dlio_unet3d.pfw.gz").is_file()
+    assert paths.recording("dlio_unet3d.trace.json.gz").is_file()
     with pytest.raises(KeepfedError, match=r"no recording 'dlio'. Choose one of: .*dlio_unet3d"):
         paths.recording("dlio")
 

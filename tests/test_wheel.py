@@ -36,7 +36,7 @@ from course_utils.paths import course_home, recording, shipped
 
 print(cu.check("02.1", 10_000_000, 1007.2, 10.07).status)
 print("<svg" in cu.simulate(cu.Pipeline()).timeline().to_html())
-print(recording("disk_use.txt").is_file(), len(list(shipped("notebooks").glob("*.ipynb"))))
+print(recording("py_spy_record.txt").is_file(), len(list(shipped("notebooks").glob("*.ipynb"))))
 for package in (cu, keepfed):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith(".widget"):

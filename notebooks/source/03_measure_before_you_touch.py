@@ -686,17 +686,25 @@ watched
 # all four look at the same running loader (`htop` and `iotop` are imitated):
 
 # %%
+import multiprocessing
+
+import psutil
+
 from course_utils.hardware.machine import pressure
-from course_utils.stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
+from course_utils.stories.hot_lines import hot_lines
 
 batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
 next(batches)  # the workers load 20 batches ahead, so they continue while we look
-lines = hot_lines(worker_pids()[0])
-cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
+pids = [worker.pid for worker in multiprocessing.active_children()]
+print(f"py-spy record --pid {pids[0]}\n{hot_lines(pids[0])}")
+for process in map(psutil.Process, pids):
+    print(f"htop: process {process.pid} keeps a core busy for {process.cpu_percent(0.3)} %")
+    if hasattr(process, "io_counters"):  # not on macOS
+        print(f"iotop: it has read and written {process.io_counters()}")
+machine = pressure()
 del batches
 
 # %%
-print(f"py-spy record:\n{lines}\n\nhtop:\n{cores}\n\niotop:\n{disk}")
 machine
 
 # %% [markdown]
@@ -732,10 +740,10 @@ machine
 
 # %%
 from course_utils.paths import recording
-from course_utils.stories.dftracer import load_dftracer
+from keepfed.measure.exchange import load_chrome
 
-names = {"our loader": "dftracer_loader.pfw.gz", "DLIO": "dlio_unet3d.pfw.gz"}
-Timeline({name: load_dftracer(recording(file)) for name, file in names.items()})
+names = {"our loader": "dftracer_loader", "DLIO": "dlio_unet3d"}
+Timeline({name: load_chrome(recording(f"{file}.trace.json.gz")) for name, file in names.items()})
 
 # %% [markdown]
 # ### Exercise 3.4 · 5 min · ●○○

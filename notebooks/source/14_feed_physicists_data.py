@@ -102,7 +102,7 @@ cu.predict(
 from torch.utils.data import DataLoader
 
 from course_utils.loading.root_files import ClusterStream
-from course_utils.stories.reading_root import read_epoch
+from course_utils.stories.formats_compared.reading_root import read_epoch
 from keepfed.loaders.ragged import RaggedCollate
 
 entries = [jets.read(cluster).fields for cluster in jets.clusters]

@@ -24,8 +24,8 @@ from course_utils.hardware.storage import (
 )
 from course_utils.loading.quality import mixing
 from course_utils.paths import recording
-from course_utils.stories.dftracer import load_dftracer
 from course_utils.stories.figures import log_dots, value_bars
+from keepfed.measure.exchange import load_chrome
 from keepfed.measure.picture import LOOKS
 from keepfed.palette import BAD, BLUE, GOOD, NEUTRAL
 
@@ -256,7 +256,7 @@ def second_worker() -> Figure:
 
 def dlio_trace() -> Figure:
     """Draw the DFTracer recording of DLIO, beginning with the first read."""
-    trace = load_dftracer(recording("dlio_unet3d.pfw.gz"))
+    trace = load_chrome(recording("dlio_unet3d.trace.json.gz"))
     start = min(span.start_ns for span in trace.spans if span.stage == "read") - 20e6
     rows = sorted({span.lane for span in trace.spans}, reverse=True)
     figure, (panel,) = _slide(4.4)

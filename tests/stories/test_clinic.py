@@ -11,9 +11,6 @@ from course_utils.stories.clinic import CAUSES, Clinic, admit, discharge
 from course_utils.stories.clinic import clinic as clinic_module
 from course_utils.stories.clinic.clinic import Patient, cpu_use
 from keepfed.measure.records import Fetch
-from notebooks.build import HERE, read_source, with_solutions
-
-SOURCE = HERE / "source/03_measure_before_you_touch.py"
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +80,6 @@ def test_disturbed_probe_reports_busy_machine(
         assert finding.computes == (0.48,)
         assert finding.sentence.endswith("Use this probe again.") == disturbed
         assert clinic.disturbed == disturbed
-
-
-@pytest.fixture(scope="module")
-def examine() -> Any:
-    """Return the function of the solution that finds the cause of a loop."""
-    cells = with_solutions(read_source(SOURCE)).cells
-    names: dict[str, Any] = {}
-    exec(next(cell.source for cell in cells if "def examine(" in cell.source), names)
-    return names["examine"]
-
-
-@pytest.mark.full  # the solutions of notebook 03 do the same
-@pytest.mark.alone
-def test_probes_reveal_the_cause_of_equally_slow_loops(clinic: Clinic, examine: Any) -> None:
-    assert {loop.name: examine(loop) for loop in clinic} == discharge(clinic)
-    gpu, storage = (_loop(clinic, cause) for cause in ("gpu", "storage"))
-    rates = [loop.together().steps_per_s for loop in (gpu, storage)]
-    assert max(rates) < 2 * min(rates)
-    assert gpu.loader_alone().batches_per_s > 2 * storage.loader_alone().batches_per_s
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.root_files import ClusterStream, RootFiles
-from course_utils.stories.reading_root import read_epoch
+from course_utils.stories.formats_compared.reading_root import read_epoch
 from data_scripts import make_collisions
 from keepfed.loaders.ragged import RaggedCollate
 

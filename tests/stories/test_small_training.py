@@ -1,9 +1,14 @@
-"""The small network that shows the effect of the order of events."""
+"""The small network: the order of events matters, and a resumed training is the same training."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from course_utils.stories.small_training import EPOCHS, held_out_loss
+from course_utils.stories.small_training import EPOCHS, Training, held_out_loss
 from course_utils.teaching.notebook import data_path
+from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 
 @pytest.mark.slow
@@ -16,3 +21,32 @@ def test_sorted_file_makes_losses_oscillate() -> None:
     assert max(shuffled[epoch:]) < 1 < 2 < max(in_order[-epoch:])
     assert min(in_order[-epoch:]) < 1
     assert shuffled == again
+
+
+def train(folder: Path, path: Path, workers: int, stop_after: int = 0) -> dict[str, Any]:
+    """Resume from the checkpoint in `path` if there is one, and return the last checkpoint."""
+    training = Training(folder, workers=workers)
+    if saved := load_checkpoint(path):
+        training.load_state_dict(saved)
+    while training.batches.epoch.value < 2 and (
+        not stop_after or len(training.losses) < stop_after
+    ):
+        for batch in training.batches.follow(training.loader):
+            training.step(batch)
+            save_checkpoint(path, training.state_dict())
+            if len(training.losses) == stop_after:
+                break
+    return load_checkpoint(path) or {}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+def test_training_stopped_twice_ends_as_uninterrupted(events_folder: Path, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole.pt", tmp_path / "stopped.pt"
+    wanted = train(events_folder, whole, 0)
+    for workers, steps in ((2, 4), (1, 13), (0, 0)):
+        found = train(events_folder, stopped, workers, steps)
+    for name in ("batches", "events", "losses"):
+        assert found[name] == wanted[name], name
+    for name, weights in wanted["network"].items():
+        assert torch.equal(found["network"][name], weights), name

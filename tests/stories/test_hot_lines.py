@@ -1,0 +1,35 @@
+"""Sampling a worker from outside: live output, or a recording with a reason."""
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from course_utils.stories import hot_lines as module
+from course_utils.stories.hot_lines import hot_lines, hottest
+
+RAW = """thread (0x7F): "MainThread";<module> (a.py:1);read (a.py:7) 30
+thread (0x7F): "MainThread";<module> (a.py:1);decode (a.py:9) 10
+thread (0x80): "QueueFeederThread";wait (threading.py:1) 40
+"""
+
+
+def forbidden(command: list[str], **_: object) -> Any:
+    raise subprocess.CalledProcessError(1, command, stderr="Error: Permission Denied\nmore")
+
+
+def missing(*_: object, **__: object) -> None:
+    raise FileNotFoundError
+
+
+def test_lines_are_live_or_recorded_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert " %  " in hot_lines(os.getpid())
+    for run, reason in (forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError"):
+        monkeypatch.setattr(module.subprocess, "run", run)
+        assert f"({reason}). This is a recording." in hot_lines(1)
+        assert "Recorded" in hot_lines(1)
+
+
+def test_only_main_thread_counts_and_hottest_line_is_first() -> None:
+    assert hottest(RAW).splitlines() == ["  75 %  read (a.py:7)", "  25 %  decode (a.py:9)"]
