@@ -206,6 +206,7 @@ def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
             assert (said.endswith(".\n"), said.count("\n")) == (True, 1)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
     with running_wall(tmp_path) as wall, ThreadPoolExecutor(8) as pool:

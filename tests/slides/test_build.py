@@ -102,22 +102,6 @@ def test_presenter_view_and_deck_follow_each_other(window, tmp_path: Path) -> No
     assert asked == []
 
 
-def test_backup_slides_count_neither_in_clock_nor_in_number(window, tmp_path: Path) -> None:
-    head, last = DECK.format("").rsplit("1 min.", 1)
-    (tmp_path / "talk.md").write_text(f"{head}1 min, backup.{last}")
-    file = tmp_path / "talk.html"
-    file.write_text(page(read_deck(tmp_path / "talk.md"), []), "utf-8")
-    slides, _ = open_deck(window, file, "?minutes=2")
-    slides.locator(".slide-number", has_text="1 / 2").wait_for()
-    with slides.expect_popup() as opened:
-        slides.keyboard.press("s")
-    late = opened.value.locator(".late")
-    late.get_by_text("on time", exact=True).wait_for()
-    slides.keyboard.press("End")
-    late.get_by_text("backup", exact=True).wait_for()
-    assert slides.locator(".slide-number").inner_text() == "backup 3"
-
-
 def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:
     first, second = (print_pdf(window, built(tmp_path)).read_bytes() for _ in range(2))
     assert len(re.findall(rb"/Type /Page\b", first)) == 4
