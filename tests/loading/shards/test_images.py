@@ -30,7 +30,7 @@ def test_image_of_any_name_is_sharded(images: Path, tmp_path: Path) -> None:
 
 def test_missing_and_damaged_images_are_named(images: Path, tmp_path: Path) -> None:
     (images / "cat/1.jpg").symlink_to(images / "gone.jpg")
-    with pytest.raises(OSError, match=r"1\.jpg cannot be read: it is a link to a missing file"):
+    with pytest.raises(FileNotFoundError, match=r"1\.jpg"):
         list(image_samples(images))
     (images / "cat/1.jpg").unlink()
     (images / "cat/1.jpg").write_bytes((images / "cat/0.jpg").read_bytes()[:600])

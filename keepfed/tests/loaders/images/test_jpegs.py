@@ -96,7 +96,7 @@ def test_missing_and_damaged_images_are_named(images: Path, tmp_path: Path) -> N
     with pytest.raises(FileNotFoundError, match="has no images"):
         Jpegs(tmp_path / "none")
     (images / "cat/2.jpg").symlink_to(images / "gone.jpg")
-    with pytest.raises(OSError, match=r"2\.jpg cannot be read: it is a link to a missing file"):
+    with pytest.raises(FileNotFoundError, match=r"2\.jpg"):
         pack_images(tmp_path / "x.images", images)
     for content in ((images / "cat/0.jpg").read_bytes()[:600], b"no picture"):
         (images / "cat/0.jpg").write_bytes(content)

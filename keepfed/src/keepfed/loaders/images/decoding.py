@@ -167,7 +167,7 @@ class Decoder:
         if not row.intervals:
             return jpeg, range(row.height), range(row.width)
         top, left, height, width = window
-        margin = 0 if _chroma_is_separable(jpeg[at:], factor) else 2 * factor
+        margin = 2 * factor  # because neighbouring pixels may share their colour
         wide, high = row.part_width, row.part_height
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
         last = min(row.intervals // across, -(-(top + height + margin) // high))
@@ -208,16 +208,6 @@ def _resize_publicly(
 ) -> None:
     """Resize with public functions, for versions of torch without the private one."""
     out.copy_(interpolate(image, size, mode="bilinear", antialias=True))
-
-
-def _chroma_is_separable(frame: memoryview, factor: int) -> bool:
-    """Return whether the colour of each decoded pixel is independent of neighbouring pixels.
-
-    If four pixels share one colour sample and brightness is decoded at a smaller scale, the colour
-    is decoded at a larger one. Then both have the same resolution.
-    """
-    kinds = bytes(frame[6 : 6 + 3 * frame[4] : 3])  # sampling factors of each component
-    return not kinds.strip(b"\x11" if factor == 1 else b"\x11\x22")
 
 
 def _batch_of(image: NDArray[np.uint8]) -> Tensor:

@@ -88,21 +88,6 @@ class Jpegs(Dataset[tuple[Any, int]]):
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
-def read_image(path: Path) -> bytes:
-    """Return the bytes of an image file.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = "it is a link to a missing file" if path.is_symlink() else error.strerror
-        raise OSError(
-            f"{path} cannot be read: {reason}. Copy the file again, or remove it."
-        ) from error
-
-
 def _files_of(folder: Path) -> Iterator[str]:
     """Yield the names of all files in the class folders, such as cat/2024/00012.jpg.
 

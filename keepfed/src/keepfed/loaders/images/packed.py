@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.files import clear_errors, progress, require_free_space
-from keepfed.loaders.images.jpegs import Jpegs, read_image
+from keepfed.loaders.images.jpegs import Jpegs
 from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 
 _AT_ONCE = 256  # images processed at a time
@@ -184,7 +184,7 @@ def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], Rest
 def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
     from simplejpeg import decode_jpeg, decode_jpeg_header
 
-    jpeg = read_image(path)
+    jpeg = path.read_bytes()
     try:
         if decode_jpeg_header(jpeg)[2] not in ("Gray", "RGB", "YCbCr"):
             raise ValueError("its colours are CMYK")
