@@ -10,16 +10,6 @@ from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
 from keepfed.formatting import percent
 from keepfed.measure.simulate import Pipeline, simulate
 
-LOOPS = {
-    "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),
-    "storage for one": Pipeline(read_ms=60, step_ms=30, steps=20, num_workers=2, storage_streams=1),
-    "pageable copies": Pipeline(read_ms=30, copy_ms=30, step_ms=30, steps=20, num_workers=2),
-    "copies overlapped": Pipeline(
-        read_ms=60, copy_ms=30, step_ms=50, steps=30, num_workers=1, pinned=True, overlap=True
-    ),
-}
-SHORT = "storage for one"  # only waits, so a busy machine hardly changes it
-
 
 @pytest.mark.slow
 def test_every_strategy_is_at_least_as_good_as_the_previous_one() -> None:
@@ -51,16 +41,9 @@ def test_measurement_is_drawn_below_its_prediction() -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "pipeline",
-    [
-        pytest.param(loop, id=name, marks=[pytest.mark.full] * (name != SHORT))
-        for name, loop in LOOPS.items()
-    ],
-)
-def test_real_run_has_the_predicted_utilisation(pipeline: Pipeline, retry: Any) -> None:
-    predicted = simulate(pipeline).summary().au
-    measured = retry(
-        lambda: run_pipeline(pipeline).summary().au, lambda au: abs(au - predicted) < 0.05
-    )
+def test_real_run_has_the_predicted_utilisation(retry: Any) -> None:
+    # a loop that only waits, so a busy machine hardly changes it
+    loop = Pipeline(read_ms=60, step_ms=30, steps=20, num_workers=2, storage_streams=1)
+    predicted = simulate(loop).summary().au
+    measured = retry(lambda: run_pipeline(loop).summary().au, lambda au: abs(au - predicted) < 0.05)
     assert measured == pytest.approx(predicted, abs=0.05)
