@@ -119,8 +119,10 @@ def _try(name: str, make: Make = NotesPrefetcher, **changes: Any) -> tuple[bool,
         theirs, ours = clause.facts(broken), clause.facts(kept)
         _end_thread(broken.prefetcher)
     wrong = [fact for fact, value in clause.wanted.items() if theirs[fact] != value]
-    told = (", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours))
-    return bool(wrong) and ours == clause.wanted, *told
+    notes, mine = (
+        ", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours)
+    )
+    return bool(wrong) and ours == clause.wanted, notes, mine
 
 
 _LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
