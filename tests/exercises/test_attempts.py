@@ -49,6 +49,8 @@ def test_what_is_right_passes(key: str, name: str, changes: list[Change], folder
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("key", "name", "changes"),
     [one for one in (*SOLUTIONS, *OTHER_WAYS) if one.values[0] in START_PROCESSES],

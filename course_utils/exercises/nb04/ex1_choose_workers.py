@@ -11,7 +11,6 @@ import numpy as np
 from course_utils.exercises.judging import Kind, Slips, judge_rule, read_whole
 from course_utils.exercises.nb04.problem import MACHINES, Machine
 from course_utils.teaching.exercise import Verdict, exercise
-from keepfed.formatting import plural
 
 HIDDEN = 60
 
@@ -28,25 +27,16 @@ def needed_mb(m: Machine, workers: int) -> float:
 
 def smallest(m: Machine) -> int | None:
     """Return the fewest workers that keep the GPU busy and fit the memory, or None."""
-    return None if _forbids(m) else enough(m)
+    return enough(m) if _is_fed(m) else None
 
 
-def _forbids(m: Machine) -> str:
-    """Return in words what no number of workers can fix on this machine, or ""."""
-    for shared, ms, count in ("core", m.cpu_ms, m.cores), ("storage stream", m.read_ms, m.streams):
-        if ms / count > m.step_ms:
-            return (
-                f"{plural(count, shared)} can do {ms:g} ms for a batch every {ms / count:.3g} ms, "
-                f"and the GPU takes one every {m.step_ms:g} ms"
-            )
-    workers, held = enough(m), needed_mb(m, enough(m))
-    if held > m.free_mb:
-        return f"its {plural(workers, 'worker')} would hold {held:,.0f} of {m.free_mb:,.0f} MB"
-    return ""
+def _is_fed(m: Machine) -> bool:
+    """Return whether cores and storage are fast enough, and the workers fit into the memory."""
+    keeps_up = m.cpu_ms / m.cores <= m.step_ms and m.read_ms / m.streams <= m.step_ms
+    return keeps_up and needed_mb(m, enough(m)) <= m.free_mb
 
 
 _MANY = 10**9
-_GENERAL = "Begin with W = ceil((read_ms + cpu_ms) / step_ms), then check the three limits."
 _LIMITS = (
     "Return None unless cpu_ms / cores <= step_ms, read_ms / streams <= step_ms, and the memory is "
     "enough."
@@ -68,9 +58,6 @@ SLIPS: Slips[Machine, float | None] = {
         "Compare cpu_ms / cores and read_ms / streams with step_ms, not W with cores.",
         lambda m: _up_to(m.cores, enough(m)),
         lambda m: _up_to(m.cores, _in_memory(m)),
-        lambda m: _up_to(min(m.cores, m.streams), enough(m)),
-        lambda m: _up_to(min(m.cores, m.streams), _in_memory(m)),
-        lambda m: min(enough(m), m.cores, m.streams),
         lambda m: min(enough(m), m.cores),
     ),
     "On some machines no W feeds the GPU and fits into memory. There you return a number, but "
@@ -89,8 +76,6 @@ SLIPS: Slips[Machine, float | None] = {
         lambda m: smallest(replace(m, batch_mb=0)),
         lambda m: smallest(replace(m, free_mb=m.free_mb + m.batch_mb)),
         lambda m: smallest(replace(m, prefetch_factor=1)),
-        lambda m: smallest(replace(m, prefetch_factor=2)),
-        lambda m: smallest(replace(m, prefetch_factor=m.prefetch_factor + 1)),
     ),
 }
 
@@ -107,7 +92,7 @@ def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
         praise="2 workers for the laptop, 8 for the cluster node although it has 4 cores, and no W "
         "that fits into the container. It needs smaller batches, a leaner dataset or more memory. "
         f"{HIDDEN} hidden machines agree.",
-        otherwise=_explain,
+        call="choose_workers({})".format,
     )
 
 
@@ -139,21 +124,5 @@ def hidden_machines(count: int) -> Sequence[Machine]:
 def _read(machine: Machine, workers: Any) -> float | None:
     if workers is None:
         return None
-    refusal = f"For {_name(machine)} you return {workers!r:.60}, which is not a number of workers."
+    refusal = f"For {machine} you return {workers!r:.60}, which is not a number of workers."
     return read_whole(workers, refusal, "Return a whole number, or None if no number is enough.")
-
-
-def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
-    said = "None" if answer is None else plural(int(answer), "worker")
-    if true is None:
-        because = f"no W is enough: {_forbids(machine)}"
-    else:
-        held = f"{needed_mb(machine, int(true)):,.0f} of {machine.free_mb:,.0f} MB"
-        because = f"W = {true:g} feeds the GPU, and fits with {held}"
-    next_step = _LIMITS if None in (answer, true) else _GENERAL
-    return f"For {_name(machine)} you return {said}, but {because}.", next_step
-
-
-def _name(machine: Machine) -> str:
-    names = (f"the {name}" for name, shown in MACHINES.items() if shown == machine)
-    return next(names, str(machine))

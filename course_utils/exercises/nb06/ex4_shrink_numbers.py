@@ -1,6 +1,5 @@
 """Exercise 06.4: numbers as uint16, all of them or none."""
 
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -38,8 +37,6 @@ LOST: tuple[NDArray[Any], ...] = (
 )
 CASES = [*FITS, *LOST, *(values[None] for values in LOST if values.size > 1)]
 REFUSED = Raised("ValueError")
-
-
 SLIPS = (
     Slip(
         lambda _, got, wanted: isinstance(got, Raised) and not isinstance(wanted, Raised),
@@ -54,26 +51,14 @@ SLIPS = (
         "number.",
         "Convert, compare the result with the input exactly, and raise ValueError if they differ.",
     ),
-    Slip(
-        lambda _, got, __: isinstance(got, Raised) and got != REFUSED,
-        "For values that do not fit, your function raises {got.kind}. A caller that expects "
-        "ValueError does not catch it, and `python -O` skips every assert.",
-        "Write: if ...: raise ValueError(...).",
-    ),
 )
 
 
 @exercise("06.4", title="Shrink without loss", seconds=30)
 def shrink_without_loss(to_uint16: Shrink) -> Verdict:
     """Check a function that returns the same numbers as uint16, or raises ValueError."""
-    expect(
-        callable(to_uint16),
-        "The answer is not a function. The check calls it with its own arrays.",
-        "Pass the function itself, without parentheses.",
-    )
-    with warnings.catch_warnings():
-        # the conversion of NaN warns on some machines only
-        warnings.simplefilter("ignore", RuntimeWarning)
+    # a message shows all digits, and the conversion of NaN warns on some machines only
+    with np.printoptions(floatmode="unique"), np.errstate(invalid="ignore"):
         compare(partial(_shrunk, to_uint16), _plain, deepcopy(CASES), *SLIPS)
     return right("Numbers that fit come back in a quarter of the bytes. All others are refused.")
 
