@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.loading.events import FORMATS
-from data_scripts import convert_events, files, make_events
+from data_scripts import files, make_events
 
 pytestmark = [
     pytest.mark.full,
@@ -28,13 +27,11 @@ def run(out: Path, *options: str, seconds: float = FOREVER) -> int | None:
 
     The seconds are CPU time, so they are the same moment on a busy machine.
     """
-    script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
-    if "--to" in options:
-        script, arguments = convert_events.main, [str(out), *options]
+    arguments = ["--size", "S", "--out", str(out), *options]
 
     def work() -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-        os._exit(script(arguments))
+        os._exit(make_events.main(arguments))
 
     process = get_context("fork").Process(target=work)
     process.start()
@@ -53,16 +50,3 @@ def test_killed_run_leaves_nothing_or_a_complete_folder(tmp_path: Path) -> None:
             assert files.corrupted(out) == []
     assert ends[:2] == [-signal.SIGVTALRM] * 2
     assert not list(tmp_path.glob(".*unfinished"))
-
-
-def test_killed_conversion_leaves_no_partial_format(tmp_path: Path) -> None:
-    out = tmp_path / "events"
-    assert run(out) == 0
-    names, ends = ["npz-deflate", "sqlite", "root"], []
-    for seconds in (0.1, 0.3, 0.6, FOREVER):
-        ends.append(run(out, "--to", *names, seconds=seconds))
-        assert files.sizes_match(out, files.read_manifest(out) or {})
-        assert files.corrupted(out) == []
-    assert (ends[0], ends[-1]) == (-signal.SIGVTALRM, 0)
-    assert {FORMATS[name].entry for name in names} <= {path.name for path in out.iterdir()}
-    assert not list(out.glob(".*"))
