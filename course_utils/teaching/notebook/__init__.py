@@ -1,6 +1,6 @@
 """Interaction of a notebook with the learner: start, predictions, cards, errors and cleanup."""
 
-from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card, inline
+from course_utils.teaching.notebook.cards import Tone, block, card, inline
 from course_utils.teaching.notebook.cleanup import cleanup_workers
 from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
 from course_utils.teaching.notebook.failed_cells import failed_name

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 
 from course_utils.errors import CourseError
 from course_utils.paths import scratch_folder
-from course_utils.teaching.notebook.cards import Bar, bars, card, inline
+from course_utils.teaching.notebook.cards import bar, card, inline
 from course_utils.teaching.notebook.wall import send
 from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
@@ -136,16 +136,25 @@ class Reveal:
         return self.sentence
 
     def _repr_html_(self) -> str:
-        both = (("predicted", self.predicted, True), ("measured", self.measured, False))
-        rows = [
-            Bar(name, value, _with_unit(value, self.unit), guessed)
-            for name, value, guessed in both
-            if isinstance(value, float)
-        ]
         title = self.question or f"Prediction {self.key}"
-        # A bar alone shows nothing, because it would have the full length.
-        body = bars(rows, 100 * self.unit.startswith("%")) if len(rows) == 2 else ""
-        return card("plain", title, self.sentence, body=body)
+        return card("plain", title, self.sentence, body=self._bars())
+
+    def _bars(self) -> str:
+        """Return both values as bars. One alone would show nothing: it has the full length."""
+        if not (isinstance(self.predicted, float) and isinstance(self.measured, float)):
+            return ""
+        is_share = self.unit.startswith("%")
+        longest = max(abs(self.predicted), abs(self.measured), 100 * is_share) or 1
+        return "".join(
+            bar(
+                name,
+                abs(value) / longest,
+                _with_unit(value, self.unit),
+                guessed=name == "predicted",
+                track=is_share,
+            )
+            for name, value in (("predicted", self.predicted), ("measured", self.measured))
+        )
 
 
 class Form(widgets.VBox):  # type: ignore[misc]

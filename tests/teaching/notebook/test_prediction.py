@@ -89,7 +89,10 @@ def test_comparison_shows_a_ratio_and_bars_on_one_scale() -> None:
         shown = reveal("90.1", measured)
         assert repr(shown).startswith(sentence)
         longest = max(guess, measured) if unit == "%" else 100  # the track ends at 100 %
-        assert f"width:{longest:.1f}%" in shown._repr_html_(), sentence
+        html = shown._repr_html_()
+        assert f"width:{longest:.1f}%" in html, sentence
+        assert html.index("gradient") < html.index(">measured<"), "only the guess is hatched"
+        assert html.count("gradient") == 1
 
 
 def test_measurement_is_shown_without_a_guess_or_question_and_advice_once(
