@@ -40,17 +40,6 @@ def _differ(key: str, wrong: Callable[[torch.Tensor, torch.Tensor], object]) -> 
 
 SLIPS = (
     Slip(
-        _differ(
-            "pulses",
-            lambda got, wanted: (
-                got.shape[::2] == wanted.shape[::2] and got.shape[1] != wanted.shape[1]
-            ),
-        ),
-        "The longest event of this batch has {wanted[pulses].shape[1]} pulses, but your batch has "
-        "space for {got[pulses].shape[1]}. A smaller space loses pulses, a larger one is wasted.",
-        "Take the width from the longest event of this batch only.",
-    ),
-    Slip(
         _differ("pulses", lambda got, wanted: equal(got.sort(0).values, wanted.sort(0).values)),
         "The events of your batch are in another order than the samples. Pulses, mask and energy "
         "must belong to the same event.",

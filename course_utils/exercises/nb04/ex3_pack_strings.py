@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_utils.exercises.judging.compare import Raised, Slip, compare, short
+from course_utils.exercises.judging.compare import Raised, compare, short
 from course_utils.exercises.judging.probes import expect_as_fast, memory_of
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 
@@ -57,28 +57,6 @@ def _result(strings: Strings, read: Read) -> Any:
         return Raised(kind.__name__, str(error))
 
 
-SLIPS = (
-    Slip(
-        lambda _, got, wanted: isinstance(wanted, str) and isinstance(got, bytes),
-        "{case.words} is of type bytes, but code that used the list needs a str.",
-        "Decode the bytes in __getitem__: .decode().",
-    ),
-    Slip(
-        lambda _, got, wanted: (
-            isinstance(got, str)
-            and isinstance(wanted, str)
-            and wanted.isprintable()
-            and not wanted.isascii()
-            and got != wanted
-            and wanted.startswith(got.rstrip("\N{REPLACEMENT CHARACTER}") or "?")
-        ),
-        "{case.words} is {got!r:.60}, but must be {wanted!r:.60}. Characters like ü take more than "
-        "one byte, so a position in characters is not a position in bytes.",
-        "Encode the strings first with .encode(), then take the lengths of the bytes.",
-    ),
-)
-
-
 @exercise("04.3", title="Cut the memory of the workers", seconds=30)
 def pack_strings(packed_class: type[Any]) -> Verdict:
     """Compare a packed list with a list, then measure its memory and its speed."""
@@ -123,7 +101,6 @@ def _judge_reads(packed: Strings, strings: Strings, reads: Iterable[Read]) -> No
         partial(_result, packed),
         partial(_result, strings),
         reads,
-        *SLIPS,
         show=lambda read: f"{read.words} of MyStrings({short(list(strings))})",
     )
 

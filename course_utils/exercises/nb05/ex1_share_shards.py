@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from course_utils.exercises.judging import Served, expect_the_same_in_real_workers, serve
 from course_utils.exercises.judging.compare import Slip, compare
 from course_utils.exercises.judging.probes import process_unchanged
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from keepfed.formatting import plural
 
 ENDLESS = 1_000  # events; all shards together have fewer
@@ -24,7 +24,6 @@ class EventShard:
     """A few events that log every read. Like a stream, they have no length and no index."""
 
     events: Sequence[int]
-    fails: bool = False
     log: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[int]:
@@ -36,8 +35,6 @@ class EventShard:
         for event in self.events:
             self.log["read"] += 1
             yield event
-        if self.fails:
-            raise OSError("the shard is damaged")
         self.log["open"] -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -94,7 +91,6 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
         "Write class ShardStream(IterableDataset).",
     )
     compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str, call=_call)
-    _expect_the_error(stream_class)
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
         lambda epoch: list(map(int, epoch)),
@@ -176,17 +172,3 @@ def _call(case: ShardLayout) -> str:
     stream = f"ShardStream([[n] for n in range({case.shards})], rank, {case.ranks})"
     epoch = f"[*DataLoader({stream}, batch_size=None, num_workers={case.workers})]"
     return f"[{epoch} for rank in range({case.ranks})]"
-
-
-def _expect_the_error(stream_class: type[Any]) -> None:
-    try:
-        events = list(
-            stream_class([EventShard([1, 2]), EventShard([3], fails=True), EventShard([4])])
-        )
-    except Exception:  # any error shows the program that a shard is damaged
-        return
-    refuse(
-        f"A shard raises an error, but your epoch ends normally, with the events {events}. A "
-        "damaged file becomes a short epoch.",
-        "Remove the `except` that hides the error.",
-    )

@@ -152,12 +152,11 @@ def _read(
     try:
         found = read(storage, folder, index)
     except Exception as error:
-        step = "n events have n + 1 offsets. An event without pulses has the shape (0, 4)."
-        if isinstance(error, NameError | KeyError | TypeError):
-            step = "A new process has only the files. Store everything that read_event needs."
-        elif Path(storage.root, str(getattr(error, "filename", "") or "none")).exists():
-            step = "Open files with fs.open(path). On a cluster the data may be on another machine."
-        refuse(f"Event {index} of {len(events)} cannot be read: {explain(error)}.", step)
+        refuse(
+            f"Event {index} of {len(events)} cannot be read: {explain(error)}.",
+            "A new process has only the files, and opens them with fs.open(path). n events have "
+            "n + 1 offsets.",
+        )
     counted, size = storage.counters(), events[index].nbytes
     reads, opens, look_ups = counted.requests, counted.opens, counted.lookups
     spare = max(0, counted.bytes_read - size)
