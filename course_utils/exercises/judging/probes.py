@@ -12,19 +12,16 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import torch
 
 from course_utils.exercises.judging.chance import random_numbers_of, random_state
-from course_utils.exercises.judging.compare import short
 from course_utils.teaching.exercise import expect
 
 Result = TypeVar("Result")
 
 # where integers and floats of each width wrap around, or stop counting in ones
 EDGES = (0, 1, 127, 128, 255, 256, 32_767, 32_768, 65_535, 65_536, 2**24, 2**24 + 1, 2**31, 2**32)
-_TORCHRUN = {"RANK": "5", "LOCAL_RANK": "5", "WORLD_SIZE": "8"}
 _PYTORCH = "the random generator of PyTorch"
 
 
@@ -132,21 +129,6 @@ def _best_of_three(call: Callable[[], Any]) -> float:
 
     with one_thread():  # several threads wait for each other if the cores are busy
         return min(once() for _ in range(3))
-
-
-def expect_given_rank(call: Callable[[], Any]) -> None:
-    """Refuse an answer that asks torchrun's variables for a rank that it was given.
-
-    Args:
-        call: Runs the answer with a fixed rank, and returns a result that can be compared.
-    """
-    wanted = short(call())
-    with patch.dict(os.environ, _TORCHRUN):
-        expect(
-            short(call()) == wanted,
-            "The result changes if torchrun's variables are set: RANK, LOCAL_RANK, WORLD_SIZE.",
-            "Use only the arguments that the exercise gives you.",
-        )
 
 
 @contextmanager

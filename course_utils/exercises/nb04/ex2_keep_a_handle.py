@@ -21,7 +21,7 @@ from torch.utils.data import get_worker_info
 
 from course_utils.exercises.judging import loader
 from course_utils.exercises.judging.compare import compare
-from course_utils.exercises.judging.probes import expect_as_fast, memory_of
+from course_utils.exercises.judging.probes import memory_of
 from course_utils.teaching.exercise import (
     Verdict,
     exercise,
@@ -61,7 +61,6 @@ def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
         _expect_kept_open(dataset, one, "after the dataset was sent to a worker")
         row = pickle.loads(_sent(dataset))[7]  # even in the same process, a copy opens the file
         _compare([row], one.rows[7:] + (one.version_of(row, 7) or 0), [0], "copy")
-        _judge_speed(dataset_class(str(one.path)), one)
         _judge_memory(dataset_class, two, len(sent))
         other = dataset_class(str(two.path))
         for when in "for the first time", "between two rows":  # as ConcatDataset does
@@ -115,19 +114,6 @@ def _expect_kept_open(dataset: Any, file: _HiddenFile, when: str) -> None:
         f"The notebook opens the file again {when}. On a file server, each opening is a request to "
         "a server that all users share.",
         f"{_OPEN_ONCE} Let __getstate__ return a new dict: {_LEAVE_OUT}.",
-    )
-
-
-def _judge_speed(dataset: Any, file: _HiddenFile) -> None:
-    def plain() -> list[Rows]:
-        with file.path.open("rb") as opened:
-            opened.seek(-64 * 100, os.SEEK_END)
-            return [np.frombuffer(opened.read(64), np.int64) for _ in range(100)]
-
-    expect_as_fast(
-        lambda: [dataset[index] for index in range(ROWS - 100, ROWS)],
-        plain,
-        advice="Go to the row with seek, and read only this row.",
     )
 
 

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import ConcatDataset
 
 from course_utils.exercises.judging import loader, read_whole
-from course_utils.exercises.judging.probes import expect_as_fast, process_unchanged
+from course_utils.exercises.judging.probes import process_unchanged
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 
 Make = Callable[[int, int], Any]  # from a length and a limit to a dataset
@@ -36,11 +35,6 @@ def draw_in_workers(dataset_class: Make) -> Verdict:
             "Your dataset seeds PyTorch's own generator. The model draws from it as well, so its "
             "dropout would repeat after every sample.",
             "Remove torch.manual_seed from the dataset.",
-        )
-        expect_as_fast(
-            lambda: [dataset[0] for _ in range(20)],
-            lambda: [np.random.default_rng(int(torch.randint(2**63 - 1, ()))) for _ in range(20)],
-            times=100,
         )
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)

@@ -16,7 +16,7 @@ from course_utils.exercises.judging import (
 )
 from course_utils.exercises.judging.chance import expect_mixed, expect_no_seed, random_numbers_of
 from course_utils.exercises.judging.compare import Slip, compare
-from course_utils.exercises.judging.probes import expect_given_rank, process_unchanged
+from course_utils.exercises.judging.probes import process_unchanged
 from course_utils.exercises.nb10.hidden import CUTS, ERROR, ONCE, HiddenShards, key_of, shard_folder
 from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
@@ -103,9 +103,6 @@ def every_sample_once(make_stream: Make) -> Verdict:
         compare(calls, lambda _: CALLS, ["several calls"], *SLIPS, show=str)
         expect_mixed([many.order(make_stream(list(many.urls), n, 0, 1)) for n in EPOCHS], many.urls)
         expect_no_seed(lambda: list(make_stream(list(urls), 1, 1, 2)))
-        expect_given_rank(
-            lambda: sorted(serve([make_stream(list(urls), 1, 0, 2)], 0, shards[12].order)[0, 0])
-        )
         expect_the_same_in_real_workers(
             make_stream(list(urls), 1, 1, 2),
             lambda epoch: [sample["__key__"] for sample in epoch],
