@@ -34,7 +34,7 @@ SWITCHES = [
     ({"strategy": "CUDA prefetch", "workers": 1}, "wrong", "do not make the loading faster"),
     ({"strategy": "CUDA prefetch", "workers": 2, "step": 100}, "wrong", "easier"),
     ({"strategy": "prefetch", "workers": 4}, "wrong", "copy of each batch"),
-    ({"strategy": "pinned", "workers": 2}, "wrong", "between two steps"),
+    ({"strategy": "pinned", "workers": 2}, "wrong", "copy of each batch"),
     ({"strategy": "CUDA prefetch", "workers": 2}, "right", "overlap with computing"),
     ({"strategy": "CUDA prefetch", "workers": 4}, "right", "almost nothing"),
     ({"strategy": "streaming", "workers": 1}, "right", "overlap with computing"),
@@ -174,10 +174,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
 
 
 def test_a_clinic_without_answers_is_not_attempted(asked: Clinic) -> None:
-    assert check("03.1", asked, dict.fromkeys(NAMES, ...)).status == "todo"
-    assert check("03.1", asked, {"A": "cpu"}).status == "todo"
-    assert check("03.1", asked, dict.fromkeys("abcdef", " ")).status == "todo"
+    for answers in dict.fromkeys(NAMES, ...), {"A": "cpu"}, dict.fromkeys("abcdef", " "):
+        assert check("03.1", asked, answers).status == "todo", answers
     assert_refused(check("03.1", asked, ["cpu"] * 6), "must be a dict")
+    assert_refused(check("03.1", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
 
 
 def test_guessing_is_not_measuring(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_guessing_is_not_measuring(tmp_path: Path) -> None:
     assert_refused(check("03.1", clinic, discharge(clinic)), "not used a single probe")
 
 
-def test_six_right_causes_with_one_probe_are_called_luck(asked: Clinic) -> None:
+def test_six_right_causes_stay_right(asked: Clinic) -> None:
     verdict = check("03.1", asked, discharge(asked))
     assert verdict.status == "right"
-    assert "All six, with 1 probe. So few probes" in verdict.message
+    assert "All six, with 1 probe." in verdict.message
     assert check("03.1", asked, discharge(asked)) == verdict  # Run All checks the answer again
 
 
@@ -199,10 +199,6 @@ def test_a_wrong_cause_found_on_a_busy_machine_is_to_be_asked_again(
     for was_busy in (False, True):
         monkeypatch.setattr(Clinic, "disturbed", was_busy)
         assert ("busy machine" in check("03.1", asked, answers).next_step) == was_busy
-
-
-def test_a_word_that_is_no_cause_is_named(asked: Clinic) -> None:
-    assert_refused(check("03.1", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
 
 
 def test_every_mistaken_cause_is_explained(asked: Clinic) -> None:

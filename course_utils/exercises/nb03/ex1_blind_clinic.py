@@ -8,7 +8,6 @@ from course_utils.stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.teaching.exercise import Verdict, exercise, expect
 from keepfed.formatting import plural
 
-LEAST = 8  # step alone for five, and three for the other four
 EXPERT = 13  # step alone for six, CPU use of the workers for four, batch times for three
 
 SIGNS = words_beside(__file__)  # cause -> what the probes show for such a loop
@@ -38,21 +37,16 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
             f"used {probes}.",
         )
 
-    return judge_labels(told, truth, objection, f"All six, with {probes}. {_praise(clinic)}")
+    return judge_labels(
+        told,
+        truth,
+        objection,
+        f"All six, with {probes}. {EXPERT} are enough: replay a cached batch first, which settles "
+        "two loops, then look at the workers of the other four.",
+    )
 
 
 def _distinguishable(causes: Mapping[str, str]) -> dict[str, str]:
     """Return the causes by loop; on a machine with one core, two causes look the same."""
     alike = {"one core": "cpu"} if usable_cores() == 1 else {}
     return {name: alike.get(causes[name], causes[name]) for name in NAMES}
-
-
-def _praise(clinic: Clinic) -> str:
-    if clinic.probes < LEAST:
-        return "So few probes cannot distinguish six causes. You needed some luck."
-    if clinic.probes <= EXPERT:
-        return f"An expert needs about {EXPERT}. Each of your probes decided something."
-    return (
-        f"{EXPERT} are enough: replay a cached batch first, which settles two loops, then look at "
-        "the workers of the other four."
-    )

@@ -27,15 +27,13 @@ class EventShard:
     log: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[int]:
-        self.log.update(["opened", "open"])
-        self.log["most open"] = max(self.log["most open"], self.log["open"])
+        self.log["opened"] += 1
         return self._read()
 
     def _read(self) -> Iterator[int]:
         for event in self.events:
             self.log["read"] += 1
             yield event
-        self.log["open"] -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EventShard, (self.events,)  # the log is not a part of the shard
@@ -147,7 +145,6 @@ def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
         ALIKE: " and all ".join(alike) if excess else "",
         "shards per slot": sorted(events.count(0) for events in served.by_place.values()),
         "shards opened in all slots": sum(slot["opened"] for slot in logs),
-        "shards open at the same time": max(slot["most open"] for slot in logs),
         "events read before the first one is served": max(slot["at first"] for slot in logs),
     }
 
@@ -162,7 +159,6 @@ def _plain(case: ShardLayout) -> dict[str, Any]:
         ALIKE: "",
         "shards per slot": sorted(per_slot),
         "shards opened in all slots": case.shards,
-        "shards open at the same time": 1,
         "events read before the first one is served": 1,
     }
 
