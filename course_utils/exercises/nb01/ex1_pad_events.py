@@ -81,7 +81,7 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
 
 
 def _compare(answer: Callable[[list[Sample]], Any], cases: Sequence[list[Sample]]) -> None:
-    compare(answer, _plain, cases, *SLIPS, show=_words, call=_call)
+    compare(answer, _plain, cases, *SLIPS, call=_call)
 
 
 def _known(batch: Any, _: list[Sample]) -> Any:
@@ -111,11 +111,6 @@ def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
 
 def _fours(samples: list[Sample]) -> Sequence[list[Sample]]:
     return [samples[first : first + 4] for first in range(0, len(samples), 4)]
-
-
-def _words(samples: list[Sample]) -> str:
-    lengths = [str(len(sample["pulses"])) for sample in samples]
-    return f"events of {', '.join(lengths[:8])}{', ...' * (len(lengths) > 8)} pulses"
 
 
 def _call(samples: list[Sample]) -> str:
