@@ -47,9 +47,9 @@ _LEAVE_OUT = '{**self.__dict__, "_file": None, "_opened_by": None}'
 def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
     """Read rows here and in workers of each kind, and see who opened the file, and when."""
     expect_a_class(dataset_class, "a dataset", "creates its own dataset on a separate file")
-    # forkserver sends the dataset as spawn does, and Windows has only spawn
-    here: list[str] = multiprocessing.get_all_start_methods()
-    methods = [method for method in ("fork", "forkserver") if method in here] or ["spawn"]
+    methods: list[str] = [*multiprocessing.get_all_start_methods()]
+    if "forkserver" in methods:
+        methods.remove("spawn")  # forkserver sends the dataset as spawn does
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         one, two = (_HiddenFile(Path(folder, name)) for name in ("one.bin", "two.bin"))
         dataset = dataset_class(str(one.path))
