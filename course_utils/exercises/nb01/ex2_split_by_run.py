@@ -24,13 +24,6 @@ SLIPS = (
         "validation is not independent of training.",
         "Divide np.unique(run_id), and give each event to the part of its run.",
     ),
-    Slip(
-        lambda _, got, wanted: not got[LOST] + got[TWICE] and got[DRAWN] != wanted[DRAWN],
-        "Validation must have round(share * len(runs)) runs, here {wanted[runs in validation]}, "
-        "but has {got[runs in validation]}. The number differs if the parts are swapped, if you "
-        "count events, or if you draw a run twice, separately, or as 0, 1, 2.",
-        "Draw this number from np.unique(run_id), without replacement, and return train first.",
-    ),
 )
 
 

@@ -22,12 +22,6 @@ CASES: tuple[Counts, ...] = (
 SHARES = "share of each class in the sum of weights"
 SLIPS = (
     Slip(
-        lambda counts, got, _: got["number of weights"] == len(counts),
-        "You return one weight for each class. The sampler uses them for the first pictures, and "
-        "draws only those.",
-        "Give each picture the weight of its class, in the order of images.targets.",
-    ),
-    Slip(
         lambda _, got, wanted: (
             {**got, SHARES: 0} == {**wanted, SHARES: 0} and got[SHARES] != wanted[SHARES]
         ),

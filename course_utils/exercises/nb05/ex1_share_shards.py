@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,7 @@ from torch.utils.data import IterableDataset
 from course_utils.exercises.judging import Served, expect_the_same_in_real_workers, serve
 from course_utils.exercises.judging.compare import Slip, compare
 from course_utils.exercises.judging.probes import process_unchanged
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
 from keepfed.formatting import plural
 
 ENDLESS = 1_000  # events; all shards together have fewer
@@ -27,13 +28,15 @@ class EventShard:
     log: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[int]:
-        self.log["opened"] += 1
+        self.log.update(["opened", "open"])
+        self.log["most open"] = max(self.log["most open"], self.log["open"])
         return self._read()
 
     def _read(self) -> Iterator[int]:
         for event in self.events:
             self.log["read"] += 1
             yield event
+        self.log["open"] -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EventShard, (self.events,)  # the log is not a part of the shard
@@ -89,6 +92,12 @@ def share_of_a_slot(stream_class: type[Any]) -> Verdict:
         "Write class ShardStream(IterableDataset).",
     )
     compare(partial(_two_epochs, stream_class), _plain, CASES, *SLIPS, show=str, call=_call)
+    with suppress(ValueError, RuntimeError):
+        events = [*stream_class([[1, 2], map(int, ["3", "damaged"])])]
+        refuse(
+            f"A shard raises an error, but your epoch ends normally, with the events {events}.",
+            "Remove the `except` that hides the error.",
+        )
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
         lambda epoch: list(map(int, epoch)),
@@ -145,6 +154,7 @@ def _two_epochs(stream_class: type[Any], case: ShardLayout) -> dict[str, Any]:
         ALIKE: " and all ".join(alike) if excess else "",
         "shards per slot": sorted(events.count(0) for events in served.by_place.values()),
         "shards opened in all slots": sum(slot["opened"] for slot in logs),
+        "shards open at the same time": max(slot["most open"] for slot in logs),
         "events read before the first one is served": max(slot["at first"] for slot in logs),
     }
 
@@ -159,6 +169,7 @@ def _plain(case: ShardLayout) -> dict[str, Any]:
         ALIKE: "",
         "shards per slot": sorted(per_slot),
         "shards opened in all slots": case.shards,
+        "shards open at the same time": 1,
         "events read before the first one is served": 1,
     }
 
