@@ -6,7 +6,7 @@
 # **You will learn:**
 #
 # - where data can be stored, and what deletes or evicts them there;
-# - when a copy in `/dev/shm` pays, what it gains, and what it does not; <!-- 07a 07b 7.3 -->
+# - when a copy in `/dev/shm` pays, what it gains, and what it does not; <!-- 07a 07b -->
 # - how a partial copy is mistaken for a complete one; <!-- 07c 7.1 -->
 # - to keep samples in memory that workers share. <!-- 07d 7.2 -->
 #
@@ -28,9 +28,9 @@ cu.ready("07")
 # - *4 min* **A common staging script.** Prediction 07c. Read the script aloud, line by line, and let
 #   the room find what can go wrong in each line.
 # - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
-# - *10 min* **What /dev/shm costs.** Exercise 7.3. Unstage before you continue.
+# - *2 min* **What /dev/shm costs.** Ask where a byte of `/dev/shm` is stored. Unstage before you continue.
 #
-# **Leave out.** Exercise 7.3. Calculate its first job together, on the board.
+# **Leave out.** Prediction 07b. Calculate it together, on the board.
 #
 # **Board.** Draw five rungs: network, NVMe, page cache, `/dev/shm`, your own array. For each rung, ask
 # what deletes your data there, and when. The answer matters more than the speed.
@@ -315,48 +315,9 @@ cu.check("07.2", Cached)
 print("removed:", staged.unstage())
 
 # %% [markdown]
-# ### Exercise 7.3 · 10 min · ●●○
-#
-# How many MB can you stage without killing the job? Each worker keeps `prefetch_factor` batches ready in
-# `/dev/shm`, and the loop uses one more. Without workers, no batch is in `/dev/shm`. `program_mb` is the
-# memory of the training program alone, and `worker_mb` that of one worker.
-
-# %%
-from course_utils.exercises.nb07.problem import JOBS, StagingJob
-
-print(" " * 15, *(f"{name:>13}" for name in JOBS))
-for field in StagingJob.__dataclass_fields__:
-    print(f"{field:15}", *(f"{getattr(job, field):13,}" for job in JOBS.values()))
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# The smaller of two limits counts. One is the size of `/dev/shm`, the other the memory of the job.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# The batches in flight are in `/dev/shm`, so subtract them from both limits.
-#
-# </details>
-
-
-# %%
-def stageable_mb(job: StagingJob) -> float:
-    """Return the MB that may be staged to /dev/shm."""
-    ### BEGIN SOLUTION
-    batches = job.workers * job.prefetch_factor + 1 if job.workers else 0
-    in_flight = batches * job.batch_mb
-    used = job.program_mb + job.workers * job.worker_mb + in_flight
-    return max(0, min(job.shm_mb - in_flight, job.memory_mb - used))
-    ### END SOLUTION
-
-
-print({name: stageable_mb(job) for name, job in JOBS.items()})
-cu.check("07.3", stageable_mb)
-
-# %% [markdown]
-# The same for your machine:
+# How many MB can you stage without killing the job? The smaller of two limits counts: the size of `/dev/shm`, and the
+# memory of the job without its program and its workers. Each worker keeps `prefetch_factor` batches ready in `/dev/shm`,
+# and the loop uses one more. Subtract these batches from both limits. For your machine:
 
 # %%
 from course_utils.hardware.machine import memory, memory_free
@@ -383,7 +344,6 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 #
 # - In 7.2 some use a counter of free places, which each worker has for itself. Others use tensors that
 #   only pickling shares, which fails under fork. Ask in which process that line writes.
-# - In 7.3 some count staged bytes once. Ask where a byte of `/dev/shm` is stored.
 # - A container with 64 MB of `/dev/shm` has space for all of this, but not for more workers. Start it
 #   with `--shm-size=2g`.
 
@@ -410,7 +370,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 # ### Exercise 7.1 · 20 min · ●●●
 #
 # `stage(source, place)` copies a file into a folder and returns the path of the copy. Your job may only
-# read the folder of the source. The check kills or interrupts the job while it copies, gives it too
+# read the folder of the source. The check kills the job while it copies, gives it too
 # little space, runs it twice at once, and changes the source. It takes some seconds. Targets:
 #
 # - A file with the final name is always complete. An old copy keeps its name until a new one replaces

@@ -5,7 +5,7 @@
 # prefetcher.
 #
 # **You will learn:**
-# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change; <!-- 09a 09b 9.3 -->
+# - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change; <!-- 09a 09b -->
 # - how streams, events and device memory decide whether results are right; <!-- 09c 09d 09e 09f -->
 # - to write a prefetcher, and to prove that it overlaps and that its data are right. <!-- 09g 9.1 9.2 -->
 #
@@ -703,48 +703,6 @@ cu.reveal("09i", gains["small model, slow workers"][640])
 # If a copy is short compared with the step, prefetching gains little. A loader that is slower than the GPU stays slow,
 # because prefetching does not make it deliver more. Look at the trace before you write code with CUDA streams.
 #
-# ### Exercise 9.3 · 10 min · ●●○
-#
-# When does pinning pay? A `Case` is a loop that prefetches on a separate stream and reads each loss. How many ms pass
-# between two steps? MB divided by GB/s is ms. Pinning runs at `PAGEABLE_GB_S`, in the loop as well as in the loader.
-# (This rate was measured with 64 MiB. Smaller copies from pageable memory are faster, so pinning gains less.)
-# <!-- given -->
-
-# %%
-from course_utils.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
-
-print(f"pageable: {PAGEABLE_GB_S} GB/s, pinned: {PINNED_GB_S} GB/s")
-for name, case in CASES.items():
-    print(f"{name:16} {case}")
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Who does the work? The program does one thing after another, so its own copies and its wait for the step add up.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# The workers, the thread that pins, the copy engine and the GPU work at the same time. The slowest one sets the pace.
-#
-# </details>
-
-
-# %%
-def step_time_ms(case: Case) -> float:
-    """Return the average time of one step in a long run."""
-    ### BEGIN SOLUTION
-    host_ms = case.mb / PAGEABLE_GB_S
-    if case.pin == "in the loader":
-        return max(case.load_ms, host_ms, case.step_ms)
-    return max(case.load_ms, host_ms + case.step_ms)
-    ### END SOLUTION
-
-
-# %%
-cu.check("09.3", step_time_ms)
-
-# %% [markdown]
 # Pinning in the loop costs as much time as it saves. In a loop that does not prefetch, it costs more than it saves, as
 # in prediction 09b. Pinning in the loader pays in most cases. It does not pay for small batches, with slow workers, or if the memory
 # of the host is already busy.
@@ -757,5 +715,4 @@ cu.check("09.3", step_time_ms)
 # - **09h** Tempting: "as much as design 4". It is 0, because this design also waits for the copy that has just begun.
 # - **09i** Tempting: up to 2. It is 1, because the workers are slower than step and copy together.
 #
-# **Extra.** Homework: seven designs, a real GPU, what prefetching cannot do, and 9.3. In 9.3, people who have not read
-# 09b take pinning in the loop for free.
+# **Extra.** Homework: seven designs, a real GPU, and what prefetching cannot do.

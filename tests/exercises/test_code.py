@@ -15,7 +15,7 @@ from notebooks.build import for_learner
 from tests.exercises.solutions import assert_refused, attempt, judge
 
 
-@pytest.mark.parametrize("key", ["01.1", "05.1", "07.1", "10.3"])
+@pytest.mark.parametrize("key", ["01.1", "05.1", "07.1"])
 def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
     key: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,7 +34,6 @@ def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
         ("05.1", 0, lambda kind: kind([]), "This is a dataset, not a class"),
         ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot import"),
         ("06.3", 1, lambda _: [1], "needs your two functions"),
-        ("10.3", 0, lambda _: 42, "'int' object is not callable"),
     ],
 )
 def test_what_no_worker_can_use_is_refused(

@@ -10,16 +10,10 @@ from course_utils.exercises.judging import Slips
 from course_utils.exercises.nb04 import ex1_choose_workers
 from course_utils.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
 from course_utils.exercises.nb04.problem import MACHINES, Machine
-from course_utils.exercises.nb07 import ex3_stage_how_much
-from course_utils.exercises.nb07.problem import JOBS
 from course_utils.exercises.nb08 import ex2_where_to_augment
 from course_utils.exercises.nb08 import problem as nb08
-from course_utils.exercises.nb09 import ex3_when_pinning_loses
-from course_utils.exercises.nb09.problem import CASES
 from course_utils.teaching.exercise import check
-from keepfed.loaders.workers import ShmBudget
 from keepfed.measure.simulate import Pipeline, simulate
-from tests.exercises.pinning_loops import measure_ms
 from tests.exercises.solutions import assert_refused
 
 
@@ -27,34 +21,13 @@ from tests.exercises.solutions import assert_refused
     ("key", "slips"),
     [
         ("04.1", ex1_choose_workers.SLIPS),
-        ("07.3", ex3_stage_how_much.SLIPS),
         ("08.2", ex2_where_to_augment.SLIPS),
-        ("09.3", ex3_when_pinning_loses.SLIPS),
     ],
 )
 def test_the_cases_tell_each_slip_from_the_others(key: str, slips: Slips[Any, Any]) -> None:
     for misconception, (_, *rules) in slips.items():
         for rule in rules:
             assert_refused(check(key, rule), misconception)
-
-
-def test_the_room_is_what_the_course_computes() -> None:
-    for name, job in JOBS.items():
-        budget = ShmBudget(
-            round(job.batch_mb * 1e6),
-            job.workers,
-            memory_bytes=round(job.memory_mb * 1e6),
-            prefetch_factor=job.prefetch_factor,
-            shm_bytes=round(job.shm_mb * 1e6),
-            programs_bytes=round((job.program_mb + job.workers * job.worker_mb) * 1e6),
-        )
-        assert ex3_stage_how_much.room(job) == budget.stageable_bytes / 1e6, name
-
-
-def test_the_formula_is_what_the_device_measures() -> None:
-    for name, case in CASES.items():
-        predicted = ex3_when_pinning_loses.predicted_ms(case)
-        assert measure_ms(case) == pytest.approx(predicted, abs=1e-3), name
 
 
 def test_the_rule_for_workers_agrees_with_the_model() -> None:
@@ -76,8 +49,6 @@ def test_the_rule_for_workers_agrees_with_the_model() -> None:
 
 
 def test_what_is_shown_is_decided_by_different_things() -> None:
-    room = {name: ex3_stage_how_much.room(job) for name, job in JOBS.items()}
-    assert room == {"container": 24, "laptop": 7_730, "cluster node": 69_500}
     answers = [ex2_where_to_augment.decide(job) for job in nb08.JOBS.values()]
     assert answers == [("GPU", 33), ("CPU", 200), ("CPU", 60)]
     assert [smallest(machine) for machine in MACHINES.values()] == [2, 8, None]

@@ -1,4 +1,4 @@
-"""Run a learner's `stage` in a process of its own, which may be held, interrupted or killed.
+"""Run a learner's `stage` in a process of its own, which may be held or killed.
 
 It imports no large package, because with spawn each of these processes is a new Python.
 """
@@ -14,7 +14,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import BaseFileLock
+
 READY, READS, HOLDS = "ready", "reads", "holds"  # what a process reports besides outcomes
+LONGEST_COPY_S = 600.0  # a lock that waits less gives up while another job copies
 _PROGRAMS = "subprocess.Popen", "os.system"
 
 
@@ -22,7 +25,6 @@ class Outcome(NamedTuple):
     """Result of a call: what it returned, or its traceback."""
 
     returned: str = ""
-    moved: bool = False  # whether the working directory changed
     error: str = ""
 
 
@@ -34,7 +36,6 @@ def main(
     most: int = 0,
     deadly: bool = False,
     gate: Event | None = None,
-    interrupt: bool = False,
     renewed: str = "",
 ) -> None:
     """Call `stage` with each pair of arguments that arrives, until the line is closed.
@@ -46,22 +47,17 @@ def main(
         most: Bytes that a file may have. More are an error, or if `deadly`, kill the process.
         deadly: See `most`.
         gate: Event to wait for before a rename.
-        interrupt: Raise KeyboardInterrupt before a rename, as Ctrl-C does.
         renewed: File that replaces the source after a job has opened it.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # output would appear in the notebook, even that of programs
         os.dup2(null, stream)
     os.chdir(folder)
-    here = os.getcwd()
     os.environ["TMPDIR"] = folder
-    watch = _Watch(line, gate, interrupt, renewed)
-    try:
-        function = getattr(importlib.import_module(stage[0]), stage[1])
-    except BaseException as error:
-        line.send(READY)
-        line.send(_failed(error))
-        return
+    _shorten_timeouts()
+    with suppress(BaseException):  # the call below reports this error
+        importlib.import_module(stage[0])
+    watch = _Watch(line, gate, renewed)
     sys.addaudithook(watch)  # it receives every event that Python reports about itself
     if most:
         _limit_files(most, deadly)
@@ -69,21 +65,21 @@ def main(
     with suppress(EOFError):
         while True:
             watch.source, watch.place = line.recv()
-            try:
-                path = function(watch.source, watch.place)
-                if not isinstance(path, str | os.PathLike):
-                    raise TypeError(f"stage returned {path!r:.40}, not the path of the copy")
-                line.send(Outcome(os.fspath(path), moved=os.getcwd() != here))
-            except BaseException as error:
-                line.send(_failed(error))
+            line.send(_outcome(stage, watch.source, watch.place))
 
 
-def _failed(error: BaseException) -> Outcome:
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    first_line = next(iter(str(error).splitlines()), "")
-    # in the form in which a DataLoader sends the error of a worker
-    kind = type(error).__name__
-    return Outcome(error=f"Original Traceback\n{frames}{kind}: {first_line}")
+def _outcome(stage: tuple[str, str], source: str, place: str) -> Outcome:
+    try:
+        path = getattr(importlib.import_module(stage[0]), stage[1])(source, place)
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"stage returned {path!r:.40}, not the path of the copy")
+    except BaseException as error:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        first_line = next(iter(str(error).splitlines()), "")
+        # in the form in which a DataLoader sends the error of a worker
+        kind = type(error).__name__
+        return Outcome(error=f"Original Traceback\n{frames}{kind}: {first_line}")
+    return Outcome(os.fspath(path))
 
 
 class _Watch:
@@ -91,9 +87,8 @@ class _Watch:
 
     source = place = ""
 
-    def __init__(self, line: Connection, gate: Event | None, interrupt: bool, renewed: str):
-        self._line, self._gate, self._interrupt = line, gate, interrupt
-        self._renewed, self._opened = renewed, False
+    def __init__(self, line: Connection, gate: Event | None, renewed: str):
+        self._line, self._gate, self._renewed, self._opened = line, gate, renewed, False
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         """Handle an event of Python's."""
@@ -107,13 +102,21 @@ class _Watch:
         elif self._renewed and self._opened and Path(self.place) in Path(opens).parents:
             renewed, self._renewed = self._renewed, ""
             os.replace(renewed, self.source)
-        if event in ("os.rename", "os.link") or self.place in command:
+        if self._gate and (event in ("os.rename", "os.link") or self.place in command):
             gate, self._gate = self._gate, None
-            if gate:
-                self._line.send(HOLDS)
-                gate.wait()
-            if self._interrupt:
-                raise KeyboardInterrupt
+            self._line.send(HOLDS)
+            gate.wait()
+
+
+def _shorten_timeouts() -> None:
+    """Let locks that would give up during a long copy give up soon, so that nobody waits here."""
+    acquire = BaseFileLock.acquire
+
+    def acquire_soon(lock: BaseFileLock, timeout: float | None = None, **how: Any) -> Any:
+        seconds = lock.timeout if timeout is None else timeout  # if negative, it never gives up
+        return acquire(lock, 0.2 if 0 < seconds < LONGEST_COPY_S else seconds, **how)
+
+    BaseFileLock.acquire = acquire_soon  # type: ignore[method-assign, assignment]
 
 
 def _limit_files(size: int, deadly: bool) -> None:

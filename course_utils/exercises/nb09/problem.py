@@ -1,8 +1,4 @@
-"""The material of exercises 09.1 and 09.3: defects of a prefetcher, and loops that may pin."""
-
-from dataclasses import dataclass
-
-from course_utils.hardware.gpu import PRESETS
+"""The material of exercise 09.1: defects of a prefetcher."""
 
 # each cause, and how it shows
 CAUSES = {
@@ -34,27 +30,4 @@ SYMPTOMS = {
     "h": "The copies now have a separate stream. The loss is wrong in every epoch.",
     "i": "Now it waits for its copies. With loss.item() in each step all is right, without it not.",
     "j": "Now all is right. But upload(batch, non_blocking=True) takes as long as the copy.",
-}
-
-PRESET = PRESETS["RTX 3090"]
-PAGEABLE_GB_S, PINNED_GB_S = PRESET.pageable_gb_s, PRESET.pinned_gb_s
-
-
-@dataclass(frozen=True)
-class Case:
-    """A loop that prefetches one batch ahead, on a separate stream, and reads each loss."""
-
-    mb: float  # size of a batch
-    step_ms: float  # compute time of the GPU
-    load_ms: float  # time between two batches of the workers
-    pin: str  # "nowhere", "in the loop" or "in the loader", which pins in a separate thread
-
-
-CASES = {
-    "as it comes": Case(24, 3, 1, "nowhere"),
-    "one more line": Case(24, 1.5, 1, "in the loop"),
-    "pin_memory=True": Case(24, 3, 1, "in the loader"),
-    "small batch": Case(0.5, 3, 1, "nowhere"),
-    "slow workers": Case(24, 3, 9, "in the loader"),
-    "short step": Case(24, 0.5, 0.5, "in the loader"),
 }
