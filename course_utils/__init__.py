@@ -11,6 +11,7 @@ from keepfed.errors import required
 __version__ = "1.0.0"
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
+    from course_utils.hardware.gpu import emulated_cuda as emulated_cuda
     from course_utils.hardware.gpu import get_accelerator as get_accelerator
     from course_utils.hardware.storage import slow_storage as slow_storage
     from course_utils.teaching.exercise import check as check
@@ -32,6 +33,7 @@ _NOTEBOOK = ("cleanup_workers", "data_path", "predict", "ready", "reveal", "star
 _KEEPFED = ("Pipeline", "diagnose", "record", "simulate", "stage", "watch")
 _HOME = {
     "check": "course_utils.teaching.exercise",
+    "emulated_cuda": "course_utils.hardware.gpu",
     "explorer": "course_utils.teaching.explorer",
     "get_accelerator": "course_utils.hardware.gpu",
     "slow_storage": "course_utils.hardware.storage",

@@ -10,6 +10,7 @@ from course_utils.hardware.gpu.accelerator import (
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.loss import checksum
 from course_utils.hardware.gpu.memory import mark_pinned
+from course_utils.hardware.gpu.torch_cuda import emulated_cuda
 from keepfed.batches import (
     dense_parts,
     has_gaps,

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -58,6 +58,9 @@ UNREAD_LOSSES = 32  # losses kept unread before the oldest is computed
 STEP_TFLOP = 0.6
 # Share of the specified throughput that an imagined training step reaches.
 EFFICIENCY = 0.4
+
+
+COMPUTE = "Compute with gpu.launch(function, tensor, ms=...), or read its values with tensor.cpu()."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +257,8 @@ class EmulatedAccelerator:
             raise ValueError(IN_HOST_MEMORY)
         uploaded = [leaf for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
         for tensor in uploaded:
-            if tensor.device != self.name:
-                raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, self.name))
+            if tensor.gpu is not self:
+                raise RuntimeError(ON_ANOTHER_GPU.format(tensor.gpu.name, self.name))
         return [tensor.content for tensor in uploaded]
 
     def pin(self, batch: Any) -> Any:
@@ -308,11 +311,11 @@ class EmulatedAccelerator:
 class DeviceTensor(Handle):
     """A tensor on the emulated device, for `gpu.step`, `gpu.launch` and `cpu()`."""
 
+    device, is_cuda = torch.device("cuda", 0), True
+
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
-        self.content = content
+        self.content, self.gpu = content, gpu
         self.shape, self.dtype = content.data.shape, content.data.dtype
-        self.device = gpu.name
-        self._gpu = gpu
 
     def record_stream(self, stream: EmulatedStream) -> None:
         """Keep the memory of this tensor until `stream` has finished its current work.
@@ -331,7 +334,7 @@ class DeviceTensor(Handle):
 
     def cpu(self) -> torch.Tensor:
         """Return a copy in host memory, made after the current stream's earlier work."""
-        return self._gpu.download(self.content)
+        return self.gpu.download(self.content)
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Any:
         """Return a copy in host memory: `cpu()`, or an asynchronous copy.
@@ -339,14 +342,14 @@ class DeviceTensor(Handle):
         With `non_blocking=True` the tensor contains garbage until the host has waited for an event
         that was recorded after the copy, or for the stream.
         """
-        if str(device) == self.device:
+        if str(device) in ("cuda", "cuda:0"):
             return self
         if str(device) != "cpu":
             raise ValueError(
-                f"A tensor on the {self.device} can only be copied to the host, not to {device!r}. "
-                'Use tensor.to("cpu").'
+                f"A tensor on the {self.gpu.name} can only be copied to the host, not to "
+                f'{device!r}. Use tensor.to("cpu").'
             )
-        return self._gpu.download_ahead(self.content) if non_blocking else self.cpu()
+        return self.gpu.download_ahead(self.content) if non_blocking else self.cpu()
 
     def numel(self) -> int:
         """Return the number of elements."""
@@ -360,14 +363,20 @@ class DeviceTensor(Handle):
         return self.shape[0]
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"An emulated device tensor has no attribute {name!r}. Compute with "
-            "gpu.launch(function, tensor, ms=...), or read its values with tensor.cpu()."
-        )
+        raise AttributeError(f"An emulated device tensor has no attribute {name!r}. {COMPUTE}")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any) -> NoReturn:
+        raise TypeError(f"{function.__name__}() does not run on the emulated GPU. {COMPUTE}")
+
+    def _operate(self, *_: Any) -> NoReturn:
+        raise TypeError(f"Operators do not run on the emulated GPU. {COMPUTE}")
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __matmul__ = __getitem__ = _operate
 
     def __repr__(self) -> str:
         # Without the values, because they may not have arrived yet.
-        return f"DeviceTensor({tuple(self.shape)}, {self.dtype}, {self.device!r})"
+        return f"DeviceTensor({tuple(self.shape)}, {self.dtype}, {self.gpu.name!r})"
 
 
 class EmulatedLoss(Loss):

@@ -246,4 +246,9 @@ def mark_pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_pinned(tensor: torch.Tensor) -> bool:
     """Return whether `tensor` is page-locked, really or by `mark_pinned`."""
-    return hasattr(tensor.untyped_storage(), "_emulated_pinned") or tensor.is_pinned()
+    return is_marked(tensor) or tensor.is_pinned()
+
+
+def is_marked(tensor: torch.Tensor) -> bool:
+    """Return whether `mark_pinned` marked the memory of `tensor`."""
+    return hasattr(tensor.untyped_storage(), "_emulated_pinned")

@@ -72,7 +72,7 @@ class CudaDevice:
         """Copy the tensors of `batch` to the device."""
         number = batch_number()
         with self.span("copy", "transfer", number):
-            return _numbered(move(batch, self.device, non_blocking=non_blocking), number)
+            return numbered(move(batch, self.device, non_blocking=non_blocking), number)
 
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
@@ -80,7 +80,7 @@ class CudaDevice:
         """Launch `function(*buffers)`. `ms` and `occupancy` are ignored on a real GPU."""
         number = batch_number(device_tensors(buffers, self.device))
         with self.span("gpu", "compute", number):
-            return _numbered(function(*buffers), number)
+            return numbered(function(*buffers), number)
 
     def pin(self, batch: Any) -> Any:
         """Return `batch` in pinned host memory. Tensors that are already pinned are not copied."""
@@ -218,7 +218,7 @@ def device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
     return found
 
 
-def _numbered(batch: Any, number: int) -> Any:
+def numbered(batch: Any, number: int) -> Any:
     """Store the batch number on its tensors, because the loop may already use a later batch."""
     for tensor in tensors(batch):
         tensor._trace_batch = number  # type: ignore[attr-defined]
