@@ -31,11 +31,19 @@ import nbformat
 from nbformat import NotebookNode
 
 from docs.publish import address
+from keepfed import palette
 from notebooks.parts import Part, announced, part, split
 
 HERE = Path(__file__).resolve().parent
 NOT_FOR_LEARNERS = {"solution", "instructor"}
 STORED = "stored"
+STAGES = {  # of the pipeline, in the colours of the timeline
+    "read": palette.READ,
+    "decode": palette.DECODE,
+    "collate": palette.COLLATE,
+    "transfer": palette.TRANSFER,
+    "compute": palette.COMPUTE,
+}
 COLAB = """\
 # On Google Colab this installs the course, which takes a minute; elsewhere it does nothing.
 import importlib.util
@@ -60,6 +68,8 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _LINE_MARK = re.compile(r" *### SOLUTION[ \t]*$", re.MULTILINE)
+_AUTHORS_MARK = re.compile(r"[ \t]*<!-- (?!notebook -->|end -->).*?-->")
+_HERE = re.compile(r"\{here: (.+?)\}")
 _ANY_MARK = re.compile(r"### *(?:BEGIN |END )?SOLUTION")
 
 
@@ -135,7 +145,7 @@ def build(source: Path, out: Path) -> dict[Path, str]:
             _check_marks(path, version)
             for cell in version.cells:
                 if cell.cell_type == "markdown":
-                    cell.source = cell.source.replace("{minutes}", minutes)
+                    cell.source = _for_reader(cell.source, minutes)
             for cell in split(version)[1]:
                 cell.metadata["tags"] = [*tags(cell), "extra"]
             if folder == out:
@@ -147,6 +157,23 @@ def build(source: Path, out: Path) -> dict[Path, str]:
             text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
             built[folder / f"{path.stem}.ipynb"] = text + "\n"
     return built
+
+
+def _for_reader(text: str, minutes: str) -> str:
+    """Return the text of a cell without the marks of its author, and with what the build knows."""
+    text = _AUTHORS_MARK.sub("", text).replace("{minutes}", minutes)
+    return _HERE.sub(lambda found: _where(found[1].split(", ")), text)
+
+
+def _where(stages: Sequence[str]) -> str:
+    """Return the line that shows at which stages of the pipeline a notebook is."""
+    if unknown := {*stages} - {*STAGES}:
+        raise BuildError(f"{{here: {', '.join(unknown)}}}: the stages are {', '.join(STAGES)}.")
+    shown = (
+        f'<span style="color:{colour}">■</span> **{stage}**' if stage in stages else stage
+        for stage, colour in STAGES.items()
+    )
+    return f"You are here: {' → '.join(shown)}"
 
 
 def _picture(code: str) -> NotebookNode:

@@ -3,6 +3,7 @@
 The extra part begins with a text cell whose first line is `# Extra`; no core needs it.
 """
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,26 +12,34 @@ from math import ceil
 from nbformat import NotebookNode
 
 WORDS_A_MINUTE = 130  # of a text in a second language that is to be understood
-LINES_A_MINUTE = 15
+LINES_A_MINUTE = 9
+PICTURE, PREDICTION = 1.5, 1.0  # minutes to look at the one, and to think about the other
 BY_DOTS = {"●○○": 5, "●●○": 10, "●●●": 20}  # minutes, unless an exercise was timed
 
+_TEXT = ("cu.", "print(", "Markdown(")  # beginnings of cells' last lines that show no picture
 _EXERCISE = re.compile(r"^### Exercise (\S+) · (\d+) min · ([●○]{3})(.*)", re.MULTILINE)
 _FOLDED = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Words of prose (without folded hints), lines of code, predictions, minutes by exercise."""
+    """Words of prose (without folded hints), lines of code, pictures, predictions, exercises."""
 
     words: int
     lines: int
+    pictures: int
     predictions: int
-    exercises: dict[str, int]
+    exercises: dict[str, int]  # minutes by number
 
     @property
     def reading(self) -> int:
-        """Minutes to read it, text and code."""
-        return ceil(self.words / WORDS_A_MINUTE + self.lines / LINES_A_MINUTE)
+        """Minutes to read text and code, to guess, and to look at the pictures."""
+        return ceil(
+            self.words / WORDS_A_MINUTE
+            + self.lines / LINES_A_MINUTE
+            + self.pictures * PICTURE
+            + self.predictions * PREDICTION
+        )
 
     @property
     def minutes(self) -> int:
@@ -56,6 +65,7 @@ def part(cells: Iterable[NotebookNode]) -> Part:
     return Part(
         words=sum(len(source.split()) for source in prose),
         lines=sum(bool(line.strip()) for source in text["code"] for line in source.splitlines()),
+        pictures=sum(_shows_picture(source) for source in text["code"]),
         predictions=sum(source.count("cu.predict(") for source in text["code"]),
         exercises={number: int(minutes) for number, minutes, _, _ in exercises},
     )
@@ -78,6 +88,15 @@ def announced(core: Part, extra: Part) -> str:
     exercises = f" + {sum(core.exercises.values())} for the exercises" if core.exercises else ""
     more = f"; what is extra takes {extra}" if extra.words else ""
     return f"{core.reading} to read{exercises}{more}"
+
+
+def _shows_picture(source: str) -> bool:
+    """Return whether a cell ends with an expression whose value is drawn below it."""
+    try:
+        *_, last = ast.parse(source).body
+    except (SyntaxError, ValueError):  # a magic, or no statement
+        return False
+    return isinstance(last, ast.Expr) and not ast.unparse(last).startswith((*_TEXT, "..."))
 
 
 def _begins_extra(cell: NotebookNode) -> bool:
