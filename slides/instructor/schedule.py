@@ -21,7 +21,13 @@ LUNCH_FROM, AFTERNOON = 11 * 60 + 30, 13 * 60
 LUNCH, PAUSE = 60, 15
 WITHOUT_PAUSE = 105  # maximum minutes without a break
 DAY = 480  # maximum minutes of a day, with breaks
-LONGEST = {"90 minutes": [90], "Half a day": [240], "A day": [DAY], "Two days": [DAY, DAY]}
+LONGEST = {
+    "Two hours": [120],
+    "Half a day": [240],
+    "A day": [DAY],
+    "Two days": [DAY] * 2,
+    "Three days": [DAY] * 3,
+}
 
 _SECONDS = "cell_seconds.json"
 _PATH = re.compile(r"^\| \*\*([^|]*)\*\* \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
