@@ -40,6 +40,7 @@ def test_public_names_are_complete() -> None:
         "cleanup_workers",
         "data_path",
         "diagnose",
+        "emulated_cuda",
         "explorer",
         "get_accelerator",
         "predict",

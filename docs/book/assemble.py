@@ -50,6 +50,7 @@ def assembled() -> Iterator[tuple[str, str]]:
     names = {number(path): path.stem for path in sorted(HERE.glob("*.ipynb"))}
     links = "".join(f"\n[{called}]: {name}.ipynb" for called, name in names.items())
     yield "glossary.md", (BOOK / "glossary.md").read_text("utf-8") + links
+    yield f"{guide.FOLDER}/index.md", guide.front_page()
     for entry in entries().values():
         yield f"{guide.FOLDER}/{entry.name}.md", guide.entry_page(entry, names)
     yield "static/field_guide.js", guide.search_data()
@@ -66,8 +67,6 @@ def notebook_page(name: str) -> str:
     if number(Path(name)) in ON_COLAB:
         title, _, rest = made.cells[0].source.partition("\n")
         made.cells[0].source = f"{title}\n\n{colab_badge(name)}\n{rest}"
-    if number(Path(name)) == "A":
-        guide.fill_in(made)
     if number(Path(name)) == "13":
         _show_script(made)
     text: str = nbformat.writes(made, indent=1)  # type: ignore[no-untyped-call]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html import escape
-
-from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell, new_output
+from pathlib import Path
 
 from keepfed.field_guide import ANY, TOPICS, Entry, entries, words
 from keepfed.field_guide.elsewhere import ELSEWHERE
@@ -22,20 +20,18 @@ _BOX = (
 )
 
 
-def fill_in(appendix: NotebookNode) -> None:
-    """Replace the outputs of notebook A that need Python."""
-    for place, cell in enumerate(appendix.cells):
-        if "Search(" in cell.source:
-            cell.outputs = [new_output("display_data", {"text/html": _BOX})]  # type: ignore[no-untyped-call]
-        if cell.source.endswith("pages()"):
-            appendix.cells[place] = new_markdown_cell(contents(), id=cell.id)  # type: ignore[no-untyped-call]
+def front_page() -> str:
+    """Return the page with the box that searches the entries, and the list of all entries."""
+    text = Path(__file__).with_name("field_guide.md").read_text("utf-8")
+    box = f"```{{raw}} html\n{_BOX}\n```"
+    return text.replace("{{ Box }}", box).replace("{{ Entries }}", contents())
 
 
 def contents() -> str:
     """Return a list of all entries, grouped by topic."""
     blocks = []
     for topic, heading in TOPICS.items():
-        mine = [f"{FOLDER}/{entry.name}" for entry in entries().values() if entry.topic == topic]
+        mine = [entry.name for entry in entries().values() if entry.topic == topic]
         blocks.append("\n".join(["```{toctree}", f":caption: {heading}", "", *mine, "```"]))
     return "\n\n".join(blocks)
 
@@ -44,11 +40,10 @@ def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
     """Return the page of an entry. `notebooks` maps each number to the name of its page."""
     where = f"[notebook {entry.notebook}](../{notebooks[entry.notebook]}.ipynb)"
     threads = [_THREAD.format(*thread.split("#")) for thread in entry.threads]
-    run = f'`show("{entry.name}")` in [notebook A](../{notebooks["A"]}.ipynb) runs both.'
     program = [
         "**The program:** faulty lines (-) and fixed lines (+)",
         f"```diff\n{entry.program.rstrip()}\n```",
-        f"{run} It needs {entry.needs}." if entry.needs else run,
+        f"It needs {entry.needs}." if entry.needs else "",
         _printed("**The faulty program prints**", entry.prints),
         _printed("**The fixed program prints**", entry.prints_fixed),
     ]

@@ -422,8 +422,7 @@ cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an er
 #   `__main__`, which is empty. This is why such cells begin with `%%worker_module`.
 # - `exited unexpectedly`, `Segmentation fault`: run your script with `python -X faulthandler` and
 #   `num_workers=0`. The traceback shows the line.
-# - Any other message: run `keepfed why "the message"` in a terminal, or look into
-#   [appendix A](A_field_guide.ipynb).
+# - Any other message: run `keepfed why "the message"` in a terminal, or `!keepfed why "the message"` in a cell.
 # - You interrupted a loop (■): its workers end, but the traceback keeps their batches in memory. This call
 #   removes them:
 

@@ -57,7 +57,7 @@ def test_search_finds_error_message(book: Path, page: Page) -> None:
 
 
 def test_look_up_in_browser_matches_python(book: Path, page: Page) -> None:
-    page.goto((book / "A_field_guide.html").as_uri())
+    page.goto((book / "field_guide/index.html").as_uri())
     expect(page.locator(".look-up li a").first).to_have_text("/dev/shm is full")
     expect(page.locator(".look-up li code").first).to_have_text("df -h /dev/shm")
     texts = [*(one["says"] for one in POSTED), "shared memory", "why does it hang", "?"]

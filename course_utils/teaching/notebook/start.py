@@ -52,7 +52,6 @@ _READS = {
     "12": ("tokens",),
     "13": ("events",),
     "14": ("collisions",),
-    "A": (),
     "B": ("events",),
 }  # all other notebooks need events and images
 

@@ -1,9 +1,7 @@
 import json
 
-from nbformat.v4 import new_code_cell, new_notebook
-
 from docs.book import guide
-from keepfed.field_guide import entries
+from keepfed.field_guide import TOPICS, entries
 from notebooks.build import HERE, number
 
 NOTEBOOKS = {number(path): path.stem for path in HERE.glob("*.ipynb")}
@@ -28,13 +26,11 @@ def test_every_entry_is_in_the_contents_once_and_in_what_the_browser_searches() 
     listed = guide.contents()
     _, data = guide.search_data().removesuffix(";\n").split(" = ", 1)
     for name in entries():
-        assert listed.count(f"\n{guide.FOLDER}/{name}\n") == 1
+        assert listed.count(f"\n{name}\n") == 1
     assert [entry["name"] for entry in json.loads(data)["entries"]] == list(entries())
 
 
-def test_the_box_and_the_list_of_notebook_a_work_without_python() -> None:
-    appendix = new_notebook(cells=[new_code_cell('Search("x")'), new_code_cell("pages()")])
-    guide.fill_in(appendix)
-    assert 'class="look-up"' in appendix.cells[0].outputs[0].data["text/html"]
-    assert appendix.cells[1].cell_type == "markdown"
-    assert "{toctree}" in appendix.cells[1].source
+def test_front_page_has_the_box_and_every_topic() -> None:
+    page = guide.front_page()
+    assert 'class="look-up"' in page
+    assert page.count("{toctree}") == len(TOPICS)

@@ -63,15 +63,13 @@ class Entry:
     def __str__(self) -> str:
         """Return the entry as text for a terminal: message, what happened, why, fix."""
         steps = [f"{number}. {step}" for number, step in enumerate(self.fix, 1)]
-        run = f" Notebook A runs this case: show({self.name!r})" if self.program else ""
-        more = f"notebook {self.notebook}.{run}"
         parts = [
             *(("", message) for message in self.messages[:3]),
             ("What happened: ", f"{self.title}."),
             ("Why: ", self.why),
             ("Fix:", ""),
             *(("  ", step) for step in steps),
-            ("More: ", more),
+            ("More: ", f"notebook {self.notebook}."),
         ]
         return "\n".join(wrap(name + text, indent=5, most=98) for name, text in parts)
 
