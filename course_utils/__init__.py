@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from course_utils.teaching.notebook import predict as predict
     from course_utils.teaching.notebook import ready as ready
     from course_utils.teaching.notebook import reveal as reveal
-    from course_utils.teaching.notebook import start_workers as start_workers
     from keepfed import Pipeline as Pipeline
     from keepfed import diagnose as diagnose
     from keepfed import record as record
@@ -29,7 +28,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from keepfed import stage as stage
     from keepfed import watch as watch
 
-_NOTEBOOK = ("cleanup_workers", "data_path", "predict", "ready", "reveal", "start_workers")
+_NOTEBOOK = ("cleanup_workers", "data_path", "predict", "ready", "reveal")
 _KEEPFED = ("Pipeline", "diagnose", "record", "simulate", "stage", "watch")
 _HOME = {
     "check": "course_utils.teaching.exercise",

@@ -50,7 +50,6 @@ def test_public_names_are_complete() -> None:
         "simulate",
         "slow_storage",
         "stage",
-        "start_workers",
         "watch",
     ]
     assert course_utils.__all__ == sorted(course_utils.__all__)

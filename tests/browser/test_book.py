@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from course_utils.paths import REPO
 from docs.book.build import BUILT
 from keepfed.field_guide import look_up
+from notebooks.build import HERE, sources
 
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.slow]
 
@@ -19,6 +20,7 @@ MB = 1e6
 # by how many pixels the page and its code are wider than a phone
 _WIDTHS = """[document.scrollingElement, ...document.querySelectorAll(".bd-article pre")].map(
     block => block.scrollWidth - block.clientWidth)"""
+SOURCE = HERE / "source"
 POSTED = tomllib.loads((REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8"))[
     "posted"
 ]
@@ -80,3 +82,38 @@ def test_explorer_works_without_python(book: Path, page: Page, name: str) -> Non
     slow = explorer.get_attribute("data-util")
     explorer.get_by_role("radio", name="CUDA prefetch").check()
     expect(explorer).not_to_have_attribute("data-util", slow)
+
+
+# the first text after each question that can be seen, and the element around it
+FOLLOWS = """() => [...document.querySelectorAll(".asked")].map(question => {
+  const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  const skipped = e => e && (getComputedStyle(e).contentVisibility == "hidden"
+    || skipped(e.parentElement));
+  const isSeen = e => e.checkVisibility() && !skipped(e);
+  const isAfter = text => question.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING
+    && !question.contains(text) && text.data.trim() && isSeen(text.parentElement);
+  while (texts.nextNode() && !isAfter(texts.currentNode));
+  const next = texts.currentNode.parentElement;
+  const ends = next.closest("h1, h2, h3, h4, .cell:has(.asked), footer");
+  const isHidden = (ends && question.querySelector("form")) || !isAfter(texts.currentNode);
+  return isHidden ? "" : `${question.dataset.key}: ${next.textContent}`;
+})"""
+
+
+def test_no_text_can_be_seen_between_a_question_and_the_next_heading(
+    book: Path, page: Page
+) -> None:
+    asked, leaks = 0, []
+    for path in book.glob("*.html"):
+        page.goto(path.as_uri())
+        found = page.evaluate(FOLLOWS)
+        asked += len(found)
+        leaks += filter(None, found)
+    assert leaks == []
+    assert asked == sum(path.read_text("utf-8").count("cu.predict(") for path in sources(SOURCE))
+
+
+def test_pages_do_not_speak_of_running_cells_or_of_making_data(book: Path) -> None:
+    said = re.compile(r".{0,60}(?:[Rr]un (?:the|this) cells?\b|, created in \d)")
+    pages = {path.name: path.read_text("utf-8") for path in book.glob("[0-9B]*.html")}
+    assert {name: said.findall(text) for name, text in pages.items() if said.search(text)} == {}
