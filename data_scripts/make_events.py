@@ -3,7 +3,7 @@
     python -m data_scripts.make_events --size M
     python -m data_scripts.make_events --size M --check
 
-Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
+Muon tracks and particle cascades in a cubic kilometer of ice with 5,160 light sensors, in the
 columns of the public IceCube data. The physics and its sources are in the package `telescope`.
 Size L omits the folder with one file per event. `convert_events` adds it, and many more formats.
 """

@@ -90,7 +90,7 @@ else:
     c.DockerSpawner.remove = True  # the next login uses the newest image
     warn_if_short("disk", DISK, shutil.disk_usage(".").free)  # a volume, as those of the learners
     c.DockerSpawner.extra_host_config = {
-        # An empty /dev/shm takes no memory. Its files count towards the limit of the container.
+        # An empty /dev/shm takes no memory. Its files count toward the limit of the container.
         **{"shm_size": "2g", "init": True},
         **{"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]},
         "pids_limit": 2048,  # counts threads, and each worker has some for each core

@@ -14,7 +14,7 @@ from keepfed.formatting import duration, percent
 from keepfed.measure.picture import LOOKS, Picture, as_svg
 from keepfed.measure.picture.static import GAP, GPU_HEIGHT, HEADER, LANE_HEIGHT, LEFT, TOP, WIDTH
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.measure.spans import compute_spans, lanes, reach, summarise
+from keepfed.measure.spans import compute_spans, lanes, reach, summarize
 
 # A cover hides the future. It moves to the right as time passes, and out of the picture at the end.
 STYLE = f"""<style>
@@ -63,7 +63,7 @@ def _narrow(picture: Picture) -> Iterator[str]:
     for row, (trace, name) in enumerate(zip(picture.traces, picture.names, strict=True)):
         (start, end), y = reach(trace), 70 + ROW * row
         width = (end - start) * per_ns
-        busy = f"GPU busy {percent(summarise(trace).utilisation)}"
+        busy = f"GPU busy {percent(summarize(trace).utilization)}"
         boxes = "".join(
             f"M{(span.start_ns - start) * per_ns:.1f} {y}"
             f"h{(span.end_ns - span.start_ns) * per_ns:.1f}v{BAR}h-"
@@ -72,7 +72,7 @@ def _narrow(picture: Picture) -> Iterator[str]:
         )
         yield f'<text x="4" y="{y - 30}"><tspan class="bold">{escape(busy)}</tspan> · {name}</text>'
         yield f'<rect y="{y}" width="{width:.0f}" height="{BAR}" class="idle" fill="none"/>'
-        yield f'<path d="{boxes}" fill="{LOOKS["compute"].colour}"/>'
+        yield f'<path d="{boxes}" fill="{LOOKS["compute"].color}"/>'
         if width < WIDTH / 2:
             after = f"done after {duration(end - start)}"
             yield f'<text x="{width + 14:.0f}" y="{y + BAR / 2:.0f}">{after}</text>'

@@ -140,7 +140,7 @@ PATTERNS = (
     Pattern(
         "told",
         rf"\b(?:says so|saying so|{BE} (?:told|said)(?! to| apart)|be told(?! apart))\b",
-        "reports, is labelled, is documented",
+        "reports, is labeled, is documented",
     ),
     Pattern(
         "goes-on",

@@ -37,7 +37,7 @@ from notebooks.parts import Part, announced, part, split
 HERE = Path(__file__).resolve().parent
 NOT_FOR_LEARNERS = {"solution", "instructor"}
 STORED = "stored"
-STAGES = {  # of the pipeline, in the colours of the timeline
+STAGES = {  # of the pipeline, in the colors of the timeline
     "read": palette.READ,
     "decode": palette.DECODE,
     "collate": palette.COLLATE,
@@ -170,8 +170,8 @@ def _where(stages: Sequence[str]) -> str:
     if unknown := {*stages} - {*STAGES}:
         raise BuildError(f"{{here: {', '.join(unknown)}}}: the stages are {', '.join(STAGES)}.")
     shown = (
-        f'<span style="color:{colour}">■</span> **{stage}**' if stage in stages else stage
-        for stage, colour in STAGES.items()
+        f'<span style="color:{color}">■</span> **{stage}**' if stage in stages else stage
+        for stage, color in STAGES.items()
     )
     return f"You are here: {' → '.join(shown)}"
 

@@ -1,4 +1,4 @@
-"""Requests to our servers exactly as they are written, because other clients normalise them."""
+"""Requests to our servers exactly as they are written, because other clients normalize them."""
 
 from __future__ import annotations
 

@@ -85,6 +85,7 @@ def test_gpu_tools_need_only_torch_and_numpy() -> None:
 
 def test_modules_have_no_circular_imports() -> None:
     assert find_cycle({name: set(module.imports) for name, module in modules().items()}) == []
+    assert find_cycle({"a": {"b"}, "b": {"a"}})
 
 
 def test_packages_have_no_circular_imports() -> None:

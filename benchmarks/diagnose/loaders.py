@@ -123,8 +123,8 @@ class Ahead(DataLoader[Any]):
         yield batch
 
 
-class Standardised(InMemory):
-    """Rows that are standardised one at a time."""
+class Standardized(InMemory):
+    """Rows that are standardized one at a time."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         row = self.rows[int(index)].double()
@@ -133,8 +133,8 @@ class Standardised(InMemory):
         return row.float()
 
 
-class StandardisedTogether(Standardised):
-    """The same rows, standardised a batch at a time."""
+class StandardizedTogether(Standardized):
+    """The same rows, standardized a batch at a time."""
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
         rows = self.rows[indices].double()
@@ -145,23 +145,23 @@ class StandardisedTogether(Standardised):
 
 @known("a loader of Accelerate's shape", "CPU")
 def _accelerated(folder: Path) -> Loop:
-    return Ahead(Standardised(), batch_size=64), step_of(3)
+    return Ahead(Standardized(), batch_size=64), step_of(3)
 
 
 @fixed("a loader of Accelerate's shape")
 def _accelerated_together(folder: Path) -> Loop:
-    return Ahead(StandardisedTogether(), batch_size=64), step_of(3)
+    return Ahead(StandardizedTogether(), batch_size=64), step_of(3)
 
 
 @known("a step that computes on the CPU", "CPU")
 def _cpu_step(folder: Path) -> Loop:
-    loader = DataLoader(Standardised(), batch_size=64, shuffle=True)
+    loader = DataLoader(Standardized(), batch_size=64, shuffle=True)
     return loader, lambda batch: use_cpu(3)
 
 
 @fixed("a step that computes on the CPU")
 def _cpu_step_together(folder: Path) -> Loop:
-    loader = DataLoader(StandardisedTogether(), batch_size=64, shuffle=True)
+    loader = DataLoader(StandardizedTogether(), batch_size=64, shuffle=True)
     return loader, lambda batch: use_cpu(3)
 
 

@@ -1,7 +1,7 @@
 """Ways to decode, crop and resize one JPEG.
 
 They crop 8 to 100 % of the area with an aspect ratio from 3:4 to 4:3, resize to 224 x 224, and flip
-every second image. They return uint8, or normalised float32. torchvision takes seconds to import,
+every second image. They return uint8, or normalized float32. torchvision takes seconds to import,
 and is imported inside functions.
 """
 
@@ -23,7 +23,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class ImageSpec:
     """Type of the batches, and ranges of crops and flips."""
 
-    floats: bool  # normalised float32 instead of uint8
+    floats: bool  # normalized float32 instead of uint8
     scale: tuple[float, float] = (0.08, 1.0)  # share of the area
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
@@ -90,8 +90,8 @@ class OpenCv:
         if not self.spec.floats:
             return torch.from_numpy(image).permute(2, 0, 1)
         floats = np.empty((3, SIDE, SIDE), np.float32)
-        # One plane at a time is five times faster than all colours of a pixel together.
-        for colour, plane in enumerate(cv2.split(image)):
-            np.multiply(plane, self.scale[colour], out=floats[colour])
-            floats[colour] -= self.shift[colour]
+        # One plane at a time is five times faster than all colors of a pixel together.
+        for color, plane in enumerate(cv2.split(image)):
+            np.multiply(plane, self.scale[color], out=floats[color])
+            floats[color] -= self.shift[color]
         return torch.from_numpy(floats)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_utils.loading.events import colours
+from course_utils.loading.events import colors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 3  # panels per row
-BRIGHTEST = 3.0  # top of the colour scale, in units of a full shuffle
+BRIGHTEST = 3.0  # top of the color scale, in units of a full shuffle
 Batches = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
@@ -138,7 +138,7 @@ def co_occurrence_matrix(
 def plot_co_occurrence(ways: Mapping[str, Mixing]) -> Figure:
     """Draw one co-occurrence matrix per way to shuffle. Both axes are the position in the file.
 
-    All panels share one colour scale. The title shows the scatter relative to a full shuffle.
+    All panels share one color scale. The title shows the scatter relative to a full shuffle.
     """
     import matplotlib.pyplot as plt
 
@@ -151,7 +151,7 @@ def plot_co_occurrence(ways: Mapping[str, Mixing]) -> Figure:
         for panel in panels.flat[len(ways) :]:
             panel.remove()
         for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
-            drawn = panel.imshow(mixed.co_occurrence, cmap=colours(), vmin=0, vmax=BRIGHTEST)
+            drawn = panel.imshow(mixed.co_occurrence, cmap=colors(), vmin=0, vmax=BRIGHTEST)
             held = f" ({mixed.memory:,} held)" if mixed.memory else ""
             title = f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"
             panel.set_title(title, fontsize="medium")

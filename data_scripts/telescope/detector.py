@@ -1,7 +1,7 @@
 """Positions of the sensors of the neutrino telescope, and the light that reaches them.
 
 The layout follows IceCube (Aartsen et al. 2017, JINST 12 P03012): 86 strings of 60 light sensors in
-a cubic kilometre of ice. 78 strings form a triangular grid with 17 m between sensors, and 8 strings
+a cubic kilometer of ice. 78 strings form a triangular grid with 17 m between sensors, and 8 strings
 in the middle have 7 m between sensors, for faint events.
 
 A simple model describes the light of muon tracks and cascades. It has the right shapes, but does
@@ -10,10 +10,10 @@ not replace a photon simulation:
 - arrival: Cherenkov cone of a straight track, sphere of a cascade, light at group velocity;
 - delay by scattering: the Pandel function with the constants of AMANDA's ice
   (Ahrens et al. 2004, Nucl. Instrum. Meth. A 524, 169, arXiv:astro-ph/0407044);
-- brightness: a muon loses a + b E per metre (Chirkin and Rhode 2004, arXiv:hep-ph/0407075); the
+- brightness: a muon loses a + b E per meter (Chirkin and Rhode 2004, arXiv:hep-ph/0407075); the
   light of a cascade is proportional to its energy, and strongest along the Cherenkov angle.
 
-Lengths in metres, times in nanoseconds, energies in GeV, light in photoelectrons.
+Lengths in meters, times in nanoseconds, energies in GeV, light in photoelectrons.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ CASCADE_LIGHT = 110.0
 
 
 def _outer_strings() -> NDArray[np.float64]:
-    """Return x, y of the 78 strings of the triangular grid, shape (78, 2), in metres."""
+    """Return x, y of the 78 strings of the triangular grid, shape (78, 2), in meters."""
     widest = _STRINGS_IN_ROW.index(max(_STRINGS_IN_ROW))
     rows = []
     for row, length in enumerate(_STRINGS_IN_ROW):
@@ -64,17 +64,17 @@ def _outer_strings() -> NDArray[np.float64]:
     return grid
 
 
-def _inner_strings(centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return x, y of the 8 dense strings around `centre`, shape (8, 2), in metres."""
+def _inner_strings(center: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return x, y of the 8 dense strings around `center`, shape (8, 2), in meters."""
     angle = np.deg2rad([30, 90, 150, 210, 270, 330, 0, 180])
     radius = np.array([_INNER_RING_M] * 6 + [_INNER_PAIR_M] * 2)
     strings = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    strings += centre
+    strings += center
     return strings
 
 
 def sensor_positions() -> NDArray[np.float32]:
-    """Return x, y, z of all sensors in metres, shape (5160, 3); sensor_id is the row.
+    """Return x, y, z of all sensors in meters, shape (5160, 3); sensor_id is the row.
 
     Sensors 60 k to 60 k + 59 are on string k, from top to bottom.
     """
@@ -113,7 +113,7 @@ class Particles:
 
     @property
     def reach(self) -> Floats:
-        """Distance in metres at which the light falls to FAINTEST."""
+        """Distance in meters at which the light falls to FAINTEST."""
         reach = np.full(len(self.energy), 100.0)
         for _ in range(4):  # converges to within 1 m
             thinned = self.brightness / reach**self.dilution

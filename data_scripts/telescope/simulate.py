@@ -2,7 +2,7 @@
 
 The energies, directions, kinds and runs of all events are drawn first. Conditions differ between
 runs (noise, gain, dead strings, share of cascades), and all events of a run share them. With a
-random split, a model can therefore recognise the runs it was trained on.
+random split, a model can therefore recognize the runs it was trained on.
 
 Light, detection, noise, trigger and the auxiliary flag follow, a block of events at a time. Time
 and charge have the resolution of the public IceCube data, 1 ns and 0.025 photoelectrons.
@@ -143,7 +143,7 @@ def _place(events: NDArray[np.void], rng: np.random.Generator) -> Particles:
     vertex = np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=1)
     travel = -unit_vectors(events["azimuth"], events["zenith"])
     track = events["kind"] == TRACK
-    # For a track, time 0 is its closest approach to the centre of the detector.
+    # For a track, time 0 is its closest approach to the center of the detector.
     vertex -= np.where(track, (vertex * travel).sum(axis=1), 0)[:, None] * travel
     return Particles(vertex.astype(np.float32), travel, events["energy_gev"], track)
 

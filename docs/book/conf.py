@@ -119,7 +119,7 @@ def _lines(code: re.Match[str]) -> str:
 
 
 def _footer(page: str) -> str:
-    """Return version, date and licences, and links to the notebook and to the repository."""
+    """Return version, date and licenses, and links to the notebook and to the repository."""
     parts = [f"{project} {version}, built on {date.today():%d %B %Y}. {_LICENCES}"]
     notebook = f"notebooks/{page}.ipynb"
     if (REPO / notebook).exists():

@@ -1,7 +1,7 @@
 """Kernel extension that replaces widgets by HTML that works without a kernel.
 
 A timeline stays interactive. A prediction becomes its question and choices, and any other form
-becomes one sentence. A plot becomes SVG in the colours of the page.
+becomes one sentence. A plot becomes SVG in the colors of the page.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _measured(found: Reveal, **_: object) -> dict[str, Any]:
 
 
 def _marked(kind: str, html: str, **data: str) -> str:
-    """Return HTML that static/guess.js recognises as a question or a measurement."""
+    """Return HTML that static/guess.js recognizes as a question or a measurement."""
     given = "".join(f' data-{name}="{escape(value)}"' for name, value in data.items())
     return f'<div class="{kind}"{given}>{html}</div>'
 

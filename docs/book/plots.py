@@ -1,4 +1,4 @@
-"""Plots as SVG in the colours of their page, drawn once for a wide page and once for a phone."""
+"""Plots as SVG in the colors of their page, drawn once for a wide page and once for a phone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LETTERS = 8.5  # points on a phone, which are 11.3 pixels
 NAMES, TITLE = 18, 44  # most letters in a line on a phone, next to and above a panel
 MOST = 100_000  # bytes of an SVG; the shapes of a larger one become an image inside it
 
-_GREY = re.compile(r"(<(?:text|tspan|g) [^>]*?)fill: #(?:808080|7f7f7f)")
+_GRAY = re.compile(r"(<(?:text|tspan|g) [^>]*?)fill: #(?:808080|7f7f7f)")
 _UNUSED = re.compile(
     r'<metadata>.*?</metadata>|<style .*?</style>| id="(?:\w+_\d+|matplotlib\.axis_\d+)"'
     r'| transform="rotate\(-?0 [^)]*\)"|font-family: [^;"]*;? ?',
@@ -122,4 +122,4 @@ def _saved(figure: Figure) -> str:
     with plt.rc_context({"svg.fonttype": "none"}):
         figure.savefig(file, format="svg", dpi=110, bbox_inches="tight", pad_inches=0.02)
     svg = _UNUSED.sub("", file.getvalue()[file.getvalue().index("<svg") :])
-    return re.sub(r"\s*\n\s*", " ", _GREY.sub(r"\1fill: currentColor", svg))
+    return re.sub(r"\s*\n\s*", " ", _GRAY.sub(r"\1fill: currentColor", svg))

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
 
@@ -75,9 +77,11 @@ def test_words_and_parts_of_messages_find_an_entry() -> None:
         assert look_up(words) == [], words
 
 
-def test_only_what_belongs_together_matches() -> None:
+def test_only_what_belongs_together_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     general = "RuntimeError: DataLoader worker (pid(s) 17) exited unexpectedly"
     special = "AttributeError: Can't get attribute 'Events' on <module '__main__' (built-in)>"
     assert [entry.name for entry in look_up(general)] == ["worker_exited"]
     assert [entry.name for entry in look_up(f"{special}\n{general}")] == ["class_in_notebook"]
     assert look_up("Error: Timed out waiting" + " and so on" * 100 + "ms for recv operation") == []
+    monkeypatch.setattr("keepfed.field_guide.search._LOG", 100)  # only the end of a long log
+    assert look_up("." * 100 + general)

@@ -1,11 +1,11 @@
-"""Colours of the palette can be told from the pages."""
+"""Colors of the palette can be told from the pages."""
 
 from keepfed import palette
 from keepfed.palette import DARK, LIGHT
 from tests.measure.picture.test_looks import contrast
 
 
-def test_colours_are_visible_on_both_pages() -> None:
+def test_colors_are_visible_on_both_pages() -> None:
     for page in (LIGHT, DARK):
         for name in ("GOOD", "BAD", "NEUTRAL", "MEASURED", "GUESSED"):
             assert contrast(getattr(palette, name), page.bg) >= 3, name

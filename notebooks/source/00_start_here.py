@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 00 · Start here: see a GPU starve, and feed it
 #
+# {here: read, decode, collate, transfer, compute}
+#
 # In this picture, red is time in which the GPU waits for data. You pay for this time, too. Remove the
 # red with the switches. They work before you run anything.
 
@@ -95,7 +97,7 @@ naive = train(naive_loader)
 naive.timeline(steps=3)
 
 # %%
-cu.reveal("00a", 100 * naive.summary().utilisation)
+cu.reveal("00a", 100 * naive.summary().utilization)
 
 # %% [markdown]
 # ### How to read the timeline
@@ -183,7 +185,7 @@ print("NAIVE", naive.summary(), sep="\n", end="\n\n")
 print("TWO WORKERS", fed.summary(), sep="\n")
 
 # %% [markdown]
-# The first step starts late, because the workers have to start first. **AU**, accelerator utilisation,
+# The first step starts late, because the workers have to start first. **AU**, accelerator utilization,
 # is the share of time in which the GPU computes *after* the first step. In the benchmark
 # [MLPerf Storage](https://mlcommons.org/benchmarks/storage/), a run counts only if its AU is high
 # enough.
@@ -195,7 +197,7 @@ print("TWO WORKERS", fed.summary(), sep="\n")
 # ## How the course works
 #
 # 1. **Predict** before you measure.
-# 2. **Measure** on your own machine. Trust ratios more than milliseconds, because your neighbour's
+# 2. **Measure** on your own machine. Trust ratios more than milliseconds, because your neighbor's
 #    milliseconds differ.
 # 3. **Explain** what you see in the timeline before you change anything.
 #
@@ -221,15 +223,15 @@ cu.cleanup_workers()
 #
 # **Script.**
 #
-# - *2 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
+# - *3 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
 #   who has the most cores, who has a GPU? Show `course demo wait` on the projector for people whose
 #   laptop is still installing. If your class uses the wall, first everybody opens its address and runs the
 #   line `cu.ready("00", wall="ADDRESS")` below the question in a new cell.
-# - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
+# - *5 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
 #   naive timeline without a comment, and ask what the red means. Explain the rows afterwards.
-# - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do
+# - *10 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do
 #   exercise 0.1.
-# - *3 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
+# - *5 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
 #   which shows that nothing was lost.
 #
 # **Leave out.** Exercise 0.1 in pairs. Do it together, on the projector.

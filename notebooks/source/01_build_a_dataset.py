@@ -9,6 +9,8 @@
 # %% [markdown]
 # # 01 · Build a Dataset and feed it to a DataLoader
 #
+# {here: read, decode, collate}
+#
 # **You will do:** turn a folder of detector events into batches, and see a GPU wait for them.
 #
 # **You will learn:**
@@ -31,15 +33,15 @@ cu.ready("01")
 #
 # **Script.**
 #
-# - *5 min* **Look first.** Show a track and a cascade, then the lengths. Continue with prediction 01a
+# - *8 min* **Look first.** Show a track and a cascade, then the lengths. Continue with prediction 01a
 #   and the sorted file. The conclusion is one word: shuffle.
-# - *3 min* **The contract.** A list is a dataset. Read `EventFiles` aloud. What happens in `__init__`,
+# - *5 min* **The contract.** A list is a dataset. Read `EventFiles` aloud. What happens in `__init__`,
 #   and what happens when the loader requests event 17?
-# - *14 min* **Batches.** Let the error happen, and read its last line together. Then prediction 01b, and
+# - *22 min* **Batches.** Let the error happen, and read its last line together. Then prediction 01b, and
 #   exercise 1.1 in silence.
-# - *2 min* **Order.** Ask about `drop_last`: who loses the same events in every epoch?
-# - *10 min* **Parts.** Prediction 01c, one minute of discussion about runs, then exercise 1.2.
-# - *2 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask
+# - *3 min* **Order.** Ask about `drop_last`: who loses the same events in every epoch?
+# - *16 min* **Parts.** Prediction 01c, one minute of discussion about runs, then exercise 1.2.
+# - *3 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask
 #   what could run at the same time, and do not answer. The answer is the next notebook.
 #
 # **Leave out.** Exercise 1.2. Discuss prediction 01c, and give the exercise as homework.
@@ -69,7 +71,7 @@ print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))
 
 # %% [markdown]
 # A *track* crosses the detector, and a *cascade* is a ball of light. Color shows time, and size shows
-# charge. Small grey dots are flagged as noise. The arrow shows the true path of the particle.
+# charge. Small gray dots are flagged as noise. The arrow shows the true path of the particle.
 
 # %%
 all_events = MemmapEvents(folder)
@@ -339,7 +341,7 @@ cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
 # No event is in both parts, but every run in validation is also in training. What can a network gain if
-# it recognises the run?
+# it recognizes the run?
 
 # %%
 runs = np.unique(labels.run_id)
@@ -350,7 +352,7 @@ plt.gca().set(xlabel="run", ylabel="cascades (%)")
 plt.show()
 
 # %% [markdown]
-# A network that recognises the run by its noise can guess the kind of an event from the run alone. Then
+# A network that recognizes the run by its noise can guess the kind of an event from the run alone. Then
 # the score in validation is too good, and the score in the next run is worse. Split by **run**, or by
 # patient, or by day: by the thing that your samples share.
 
@@ -402,7 +404,7 @@ cu.check("01.2", split_by_run)
 #
 # - In 1.2, somebody cuts the sorted file into two pieces. Validation then gets the highest energies, and
 #   every run. Draw the two pieces on the board.
-# - In 1.2, somebody returns runs instead of positions, ignores the seed, or takes neighbouring runs. The
+# - In 1.2, somebody returns runs instead of positions, ignores the seed, or takes neighboring runs. The
 #   check names each mistake.
 
 # %% [markdown]
@@ -432,7 +434,7 @@ with cu.record() as trace:
 trace.timeline()
 
 # %%
-cu.reveal("01d", 100 * trace.summary().utilisation)
+cu.reveal("01d", 100 * trace.summary().utilization)
 
 # %% [markdown]
 # While the main process reads and decodes, the GPU waits. While the GPU computes, nothing is read. This
@@ -592,7 +594,7 @@ cu.reveal("01f", 100 * len(set(draws)) / len(events))
 # ## Read whole batches
 #
 # This dataset reads events from one large `.npy` file. The file is on an emulated Lustre file system that
-# is as busy as a cluster's on a Monday, and has no cache. `read` fetches neighbouring events with one
+# is as busy as a cluster's on a Monday, and has no cache. `read` fetches neighboring events with one
 # request.
 
 # %%
@@ -621,7 +623,7 @@ class PulseFile:
 
 
 # %% [markdown]
-# A *block shuffle* draws blocks of neighbours. Here, a batch consists of eight blocks of eight events. The
+# A *block shuffle* draws blocks of neighbors. Here, a batch consists of eight blocks of eight events. The
 # loader takes the indices of whole batches from `batch_sampler`. With `collate_fn=list`, a batch is a
 # list of events.
 
@@ -644,7 +646,7 @@ print(storage.counters())
 #
 # <details><summary>Hint 1: the idea</summary>
 #
-# Sort the indices. One call of `self.read(first, last)` reads several neighbours. Put the events into a
+# Sort the indices. One call of `self.read(first, last)` reads several neighbors. Put the events into a
 # dict, and return them in the order of `indices`.
 #
 # </details>
@@ -679,8 +681,8 @@ class BatchedPulseFile(PulseFile):
 cu.check("01.3", BatchedPulseFile)
 
 # %% [markdown]
-# Compare your method with `neighbours` in `course_utils/loading/events/contract.py`, which the datasets of
-# the course use. If the gap between two events is small, `neighbours` reads the gap as well and drops it.
+# Compare your method with `neighbors` in `course_utils/loading/events/contract.py`, which the datasets of
+# the course use. If the gap between two events is small, `neighbors` reads the gap as well and drops it.
 # Why can that be faster, although it reads more?
 #
 # <details><summary>The answer</summary>

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 02 · See the GPU wait
 #
+# {here: read, decode, collate, transfer, compute}
+#
 # **You will do:** make a GPU wait for data, see it, and predict from four numbers how long it waits.
 #
 # **You will learn:**
@@ -23,16 +25,16 @@ cu.ready("02")
 #
 # **Script.**
 #
-# - *6 min* **The hundred-day epoch.** Tell Ada's story with the progress bar on the wall. Let the room
+# - *9 min* **The hundred-day epoch.** Tell Ada's story with the progress bar on the wall. Let the room
 #   find the numbers that do not fit. Exercise 2.1.
-# - *5 min* **The cliff, and see it.** Predictions 02a and 02b. If a laptop is slow, show the same with
+# - *8 min* **The cliff, and see it.** Predictions 02a and 02b. If a laptop is slow, show the same with
 #   `course demo cliff`.
-# - *4 min* **What nvidia-smi measures.** Ask for 02c with a show of hands.
-# - *12 min* **A model with four letters.** Write both formulas on the board first. Then prediction 02d and
+# - *6 min* **What nvidia-smi measures.** Ask for 02c with a show of hands.
+# - *18 min* **A model with four letters.** Write both formulas on the board first. Then prediction 02d and
 #   exercise 2.2.
-# - *2 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their own
+# - *3 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their own
 #   code, and why.
-# - *3 min* **Changes that reveal a slow loader.** Prediction 02f. The switches of the picture work
+# - *5 min* **Changes that reveal a slow loader.** Prediction 02f. The switches of the picture work
 #   without a kernel.
 #
 # **Leave out.** Exercise 2.1. Calculate its three numbers together, from the progress bar.
@@ -209,7 +211,7 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 #   with a drawing of a cache with four places, and five blocks that are read in a circle.
 # - **02b** 1.1 and 10 are tempting. The answer is about 7. The exact ratio depends on the file and the
 #   batch size, but the shape does not.
-# - **02c** People who read "utilisation" as a share of the chip say 1. The answer is 100, because one
+# - **02c** People who read "utilization" as a share of the chip say 1. The answer is 100, because one
 #   kernel ran all the time.
 
 # %% [markdown]

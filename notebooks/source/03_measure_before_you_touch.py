@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 03 · Measure before you touch
 #
+# {here: read, decode, collate, transfer, compute}
+#
 # **You will do:** find out why a training loop waits, without changing a line of it. Then do the same
 # six times, blind.
 #
@@ -23,15 +25,15 @@ cu.ready("03")
 #
 # **Script.**
 #
-# - *4 min* **How much is there to gain?** Ask for prediction 03a before anybody replays the cached
+# - *6 min* **How much is there to gain?** Ask for prediction 03a before anybody replays the cached
 #   batch. *Headroom* is the word to remember.
-# - *4 min* **Where does the time go?** Predictions 03b and 03c, one at a time, in silence.
-# - *5 min* **Three runs.** Fill in the three boxes on the board. Show that the same function works in
+# - *6 min* **Where does the time go?** Predictions 03b and 03c, one at a time, in silence.
+# - *7 min* **Three runs.** Fill in the three boxes on the board. Show that the same function works in
 #   plain PyTorch.
-# - *20 min* **The blind clinic.** Work in pairs. One asks for a probe, and the other first says what
+# - *29 min* **The blind clinic.** Work in pairs. One asks for a probe, and the other first says what
 #   each cause would show. Collect the numbers of probes on the board. Ask for the probe that surprised
 #   somebody, not for the lowest number. `course demo clinic` has four loops for the wall.
-# - *2 min* **Let the machine do it.** `cu.diagnose` runs for about half a minute. Start it before you
+# - *3 min* **Let the machine do it.** `cu.diagnose` runs for about half a minute. Start it before you
 #   talk.
 #
 # **Leave out.** Half of the clinic. Each pair examines three of the six loops.
@@ -598,7 +600,7 @@ from torch.utils.data import Dataset
 
 
 class SlowEvents(Dataset):
-    """Events in which each pulse counts its neighbours within a microsecond."""
+    """Events in which each pulse counts its neighbors within a microsecond."""
 
     def __init__(self, events):
         self.events = events
@@ -671,7 +673,7 @@ watched
 # %% [markdown]
 # Two other tools watch whole trainings. TraceML (the package `traceml-ai`, here version 0.5.0 in November
 # 2026) measures the time of input, forward and backward in the main process, and can compare runs.
-# [HTA](https://hta.readthedocs.io) analyses what torch.profiler recorded of a GPU. We ran public training
+# [HTA](https://hta.readthedocs.io) analyzes what torch.profiler recorded of a GPU. We ran public training
 # scripts with TraceML and with `keepfed watch`, on two cores without a GPU. Both measured that torchvision's
 # reference training waits for 58 % of the time, and Lightning's autoencoder for 38 %. <!-- given -->
 #

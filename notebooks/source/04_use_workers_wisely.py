@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 04 · Use workers and prefetching wisely
 #
+# {here: read, decode, collate}
+#
 # **You will do:** ask workers where they are, find out how many of them help, and fix what goes wrong.
 #
 # **You will learn**
@@ -21,14 +23,14 @@ cu.ready("04")
 #
 # **Script.**
 #
-# - *3 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
-# - *3 min* **What a start costs.** Point at the empty beginning of the first epoch. The second epoch has
+# - *4 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
+# - *4 min* **What a start costs.** Point at the empty beginning of the first epoch. The second epoch has
 #   no such gap.
-# - *14 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall.
+# - *21 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall.
 #   Explain the three lines of the table, then do exercise 4.1.
-# - *3 min* **Pinned to one core.** Prediction 04d. Ask who has checked the CPU binding of their own job.
-# - *11 min* **Files.** Show the wrong rows, ask why nobody would notice, then do exercise 4.2.
-# - *2 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader
+# - *4 min* **Pinned to one core.** Prediction 04d. Ask who has checked the CPU binding of their own job.
+# - *16 min* **Files.** Show the wrong rows, ask why nobody would notice, then do exercise 4.2.
+# - *3 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader
 #   line by line.
 #
 # **Leave out.** Exercise 4.2. Show the wrong rows, and give the exercise as homework.

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 05 · Stream with IterableDataset and shuffle well
 #
+# {here: read}
+#
 # **You will do:** find out why more workers serve the same events again, and mix a sorted file.
 #
 # **You will learn:**
@@ -22,13 +24,13 @@ cu.ready("05")
 #
 # **Script.**
 #
-# - *5 min* **Data without indices.** Prediction 05a, then read the ledger aloud. `course demo
+# - *8 min* **Data without indices.** Prediction 05a, then read the ledger aloud. `course demo
 #   duplicates` shows it on the wall.
-# - *10 min* **Take a share.** Explain what a rank is and what a slot is. Then exercise 5.1.
-# - *3 min* **One spot or many.** Prediction 05b. The grey band shows an ideal shuffle.
-# - *5 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo
+# - *15 min* **Take a share.** Explain what a rank is and what a slot is. Then exercise 5.1.
+# - *5 min* **One spot or many.** Prediction 05b. The gray band shows an ideal shuffle.
+# - *8 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo
 #   shuffle` shows the cost and the effect of a buffer and of more spots.
-# - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic. Then exercise 5.2.
+# - *17 min* **Shuffle before you decode.** Prediction 05d is arithmetic. Then exercise 5.2.
 #
 # **Leave out.** Exercise 5.2. Show `course demo shuffle` instead.
 #
@@ -259,7 +261,7 @@ cu.reveal("05b", runs["16 spots"].total_s / runs["one spot"].total_s)
 
 # %% [markdown]
 # One spot is cheap. But what is in its batches? The next picture shows the mean energy of each batch. If
-# batches are drawn at random, 95 of 100 means are in the grey band. The scatter of such means is the *ideal*.
+# batches are drawn at random, 95 of 100 means are in the gray band. The scatter of such means is the *ideal*.
 
 # %%
 from course_utils.stories.figures import drawing

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 06 · Choose a file format
 #
+# {here: read, decode}
+#
 # **You will do:** count what seven file formats request from a storage, and turn a slow loader into a fast one.
 #
 # **You will learn:**
@@ -22,12 +24,12 @@ cu.ready("06")
 #
 # **Script.**
 #
-# - *6 min* **How much must be read?** Prediction 06a, then the picture: the squares first, then the
+# - *10 min* **How much must be read?** Prediction 06a, then the picture: the squares first, then the
 #   circles. `course demo formats` shows the same on the wall.
-# - *3 min* **Columns.** Prediction 06b. Ask for the minimum and the maximum of 256 random ids.
-# - *5 min* **Exercise 6.1.** In pairs.
-# - *13 min* **HDF5.** Draw the four chunk shapes, then exercise 6.2.
-# - *8 min* **Four steps to a fast loader.** Prediction 06c: write the guesses on the board before the first
+# - *5 min* **Columns.** Prediction 06b. Ask for the minimum and the maximum of 256 random ids.
+# - *8 min* **Exercise 6.1.** In pairs.
+# - *22 min* **HDF5.** Draw the four chunk shapes, then exercise 6.2.
+# - *13 min* **Four steps to a fast loader.** Prediction 06c: write the guesses on the board before the first
 #   step. Prediction 06d before the workers.
 #
 # **Leave out.** Exercise 6.1. Let the room name the four formats.
@@ -231,7 +233,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 #
 # ### Exercise 6.2 · 10 min · ●●○
 #
-# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`.
+# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighboring planes, `volume[z : z + 4]`.
 # Another reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and the chunk cache
 # of HDF5 is off. Choose a chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
 #
@@ -779,7 +781,7 @@ print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The start and the end of event i are neighbours in the list, so one `read(16)` returns both. `np.frombuffer` converts
+# The start and the end of event i are neighbors in the list, so one `read(16)` returns both. `np.frombuffer` converts
 # bytes to numbers.
 #
 # </details>

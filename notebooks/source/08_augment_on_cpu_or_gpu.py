@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 08 · Augment on the CPU or on the GPU
 #
+# {here: decode, collate, transfer, compute}
+#
 # **You will do:** let augmentation starve a GPU, move it to the device, and find out when that is a
 # mistake.
 #
@@ -22,19 +24,19 @@ cu.ready("08")
 #
 # **Script.**
 #
-# - *3 min* **Augment.** Show an original and its augmentations. Ask where this should happen: before
+# - *5 min* **Augment.** Show an original and its augmentations. Ask where this should happen: before
 #   the training, in the workers, or on the device?
-# - *3 min* **In the workers.** Prediction 08a. Look at the colors *transform* and *collate*.
-# - *3 min* **On the device.** Show the timeline before and after.
-# - *11 min* **Over the bus.** Prediction 08b, then exercise 8.1.
-# - *2 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask
+# - *5 min* **In the workers.** Prediction 08a. Look at the colors *transform* and *collate*.
+# - *5 min* **On the device.** Show the timeline before and after.
+# - *17 min* **Over the bus.** Prediction 08b, then exercise 8.1.
+# - *3 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask
 #   who has this in their code.
-# - *9 min* **When it makes training slower.** Write both formulas on the board. Prediction 08d, then
+# - *15 min* **When it makes training slower.** Write both formulas on the board. Prediction 08d, then
 #   exercise 8.2.
 #
 # **Leave out.** Exercise 8.2. Calculate one job together, on the board.
 #
-# **Board.** Draw one row: read, decode, crop, flip, colors, float, normalise, step. Draw the bus as a
+# **Board.** Draw one row: read, decode, crop, flip, colors, float, normalize, step. Draw the bus as a
 # line that cuts this row. This notebook only moves that line.
 
 # %% [markdown]
@@ -94,7 +96,7 @@ decode_ms, both_ms = batch_ms(photos), batch_ms(augmented)
 print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 
 # %% [markdown]
-# Crop, flip, brightness, contrast, float and normalise cost more than decoding the JPEG. Suppose that one core needs
+# Crop, flip, brightness, contrast, float and normalize cost more than decoding the JPEG. Suppose that one core needs
 # the time t for such a batch, and that a GPU step takes 0.4 t. Two workers deliver a batch every 0.5 t,
 # so the GPU waits 0.1 t in each step. <!-- given -->
 
@@ -270,7 +272,7 @@ cu.check("08.1", in_worker, on_device)
 #
 # **Goes wrong.**
 #
-# - In 8.1 many normalise in the worker out of habit, and some send the complete photograph. Ask how many
+# - In 8.1 many normalize in the worker out of habit, and some send the complete photograph. Ask how many
 #   bytes cross the bus.
 
 # %% [markdown]
@@ -483,8 +485,8 @@ def random_crops(images: torch.Tensor, size: int, generator: torch.Generator) ->
     left = torch.randint(width - size + 1, place, generator=generator).to(**there)
     window = torch.arange(size, device=images.device)
     samples = torch.arange(batch, device=images.device).view(place)
-    colours = torch.arange(channels, device=images.device).view(-1, 1, 1)
-    return images[samples, colours, top + window.view(-1, 1), left + window]
+    colors = torch.arange(channels, device=images.device).view(-1, 1, 1)
+    return images[samples, colors, top + window.view(-1, 1), left + window]
     ### END SOLUTION
 
 
@@ -614,7 +616,7 @@ climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 # - One file with an index contains all JPEGs.
 # - Packing adds *restart markers* to each JPEG, so a crop can be decoded without the rest.
 # - Decoded pixels go into reused memory, because each page of new memory must be cleared first.
-# - torch resizes, flips and normalises a photograph in one go, while it is in the processor's cache.
+# - torch resizes, flips and normalizes a photograph in one go, while it is in the processor's cache.
 
 # %%
 import tempfile
@@ -629,7 +631,7 @@ climb("one file, one thread", ImageLoader(packed, 50, threads=1))
 
 # %% [markdown]
 # The codec and torch release Python's lock while they work. So **threads** are enough to use all cores,
-# and no batch moves between processes. If the device normalises, the host writes less, because the batch
+# and no batch moves between processes. If the device normalizes, the host writes less, because the batch
 # stays in uint8.
 
 # %%
@@ -665,7 +667,7 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # decodes. `restarts.py` in the same folder handles the restart markers. Appendix B compares the loader with
 # other libraries.
 #
-# For validation, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` reads the file in its
+# For validation, `ImageLoader(packed, shuffle=False, crops=CenterCrop(resize=256))` reads the file in its
 # order, and returns the same as `Resize` and `CenterCrop` of torchvision.
 #
 # ## Which library does what
@@ -731,7 +733,7 @@ cu.reveal("08g", scatter["a factor per pulse"])
 # The factors of many pulses average out, so the network would never see the error that you want it to ignore. Draw a
 # systematic shift once for each event and view, and noise for each pulse.
 #
-# ## Search for neighbours
+# ## Search for neighbors
 #
 # A graph network needs edges. Here, each pulse is connected to the eight nearest pulses of its event, in space and
 # time.
@@ -757,7 +759,7 @@ print(f"{len(places):,} nodes and {sum(part.shape[1] for part in edges):,} edges
 # %%
 cu.predict(
     "08h",
-    "Workers search for the neighbours. How many times larger is a batch with edges than without?",
+    "Workers search for the neighbors. How many times larger is a batch with edges than without?",
     unit="times",
 )
 

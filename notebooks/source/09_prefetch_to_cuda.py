@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 09 · Prefetch to CUDA
 #
+# {here: transfer}
+#
 # **You will do:** overlap copies to the GPU with its training steps, see wrong results on the way, and repair a
 # prefetcher.
 #
@@ -23,12 +25,12 @@ cu.ready("09")
 #
 # **Script.**
 #
-# - *5 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the times.
-# - *3 min* **Streams and events.** Give three definitions and prediction 09c, and no more theory.
-# - *10 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f.
-# - *8 min* **What is wrong with this prefetcher?** For 09g, let the room call out defects and count them. Then
+# - *8 min* **What a copy costs.** Ask for predictions 09a and 09b before anybody sees the times.
+# - *5 min* **Streams and events.** Give three definitions and prediction 09c, and no more theory.
+# - *15 min* **Four designs.** Draw each design before you run it. Predictions 09d, 09e and 09f.
+# - *12 min* **What is wrong with this prefetcher?** For 09g, let the room call out defects and count them. Then
 #   exercise 9.1.
-# - *10 min* **Exercise 9.2.** Read its two most likely messages aloud.
+# - *16 min* **Exercise 9.2.** Read its two most likely messages aloud.
 #
 # **Leave out.** Exercise 9.2. Read its two most likely messages aloud, and give it as homework.
 #

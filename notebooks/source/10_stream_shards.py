@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 10 · Stream shards with WebDataset
 #
+# {here: read}
+#
 # **You will do:** put 2,000 files into 20, stream them over HTTP, and repair three common pipelines.
 #
 # **You will learn:**
@@ -24,11 +26,11 @@ cu.ready("10")
 #
 # **Script.**
 #
-# - *4 min* **Why shards.** Prediction 10a. Open one tar file on the wall and read the names.
-# - *4 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
-# - *3 min* **A connection breaks.** Prediction 10d. Read aloud the warning that usually nobody sees.
-# - *14 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
-# - *7 min* **How many shards?** Exercise 10.2.
+# - *6 min* **Why shards.** Prediction 10a. Open one tar file on the wall and read the names.
+# - *6 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
+# - *4 min* **A connection breaks.** Prediction 10d. Read aloud the warning that usually nobody sees.
+# - *22 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
+# - *10 min* **How many shards?** Exercise 10.2.
 #
 # **Leave out.** Exercise 10.2. Name one reason for few shards and one for many.
 #
@@ -65,7 +67,7 @@ with tarfile.open(paths[0]) as tar:
 # %% [markdown]
 # Files whose names agree up to the first dot form one **sample**. The rest of the name is the name of the field. The
 # files of a sample must follow each other, because a reader never goes back. `write_shards` shuffles the events once,
-# while it writes them, because a stream can mix only neighbours (notebook 05). It also writes a list of the shards, with
+# while it writes them, because a stream can mix only neighbors (notebook 05). It also writes a list of the shards, with
 # sizes and checksums. The function belongs to this course, and accepts images from `image_samples`, too.
 # [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
 

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 11 · Feed many GPUs and survive a restart
 #
+# {here: read, compute}
+#
 # **You will do:** train in three processes (*ranks*) at once, serve every sample once, find the rank that delays the
 # others, and end an epoch without a hang.
 #
@@ -23,16 +25,16 @@ cu.ready("11")
 #
 # **Script.**
 #
-# - *5 min* **One script, many processes.** `torchrun` starts several processes, so run the cell first.
+# - *8 min* **One script, many processes.** `torchrun` starts several processes, so run the cell first.
 #   Then ask for prediction 11a.
-# - *4 min* **Who serves what.** Ask for predictions 11b and 11c before you run the cells.
-# - *10 min* **Exercise 11.1.** In pairs.
-# - *3 min* **The slowest rank.** Ask for prediction 11d, then show the timeline of all ranks. Ask what a
+# - *6 min* **Who serves what.** Ask for predictions 11b and 11c before you run the cells.
+# - *15 min* **Exercise 11.1.** In pairs.
+# - *5 min* **The slowest rank.** Ask for prediction 11d, then show the timeline of all ranks. Ask what a
 #   faster disk in rank 0 would gain.
-# - *3 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
+# - *5 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
 #   ask who waits for whom.
-# - *10 min* **Exercise 11.2.** In pairs.
-# - *5 min* **Survive a restart.** Ask for prediction 11r.
+# - *16 min* **Exercise 11.2.** In pairs.
+# - *8 min* **Survive a restart.** Ask for prediction 11r.
 #
 # **Leave out.** Exercise 11.2. Let the cell hang, and give the exercise as homework.
 #
@@ -173,8 +175,8 @@ cu.reveal("11c", len(set(map(tuple, without))))
 #     sampler.set_epoch(epoch)
 #     for batch in loader:
 #         loss(model, batch).backward()  # averages the gradients of all ranks
-#         optimiser.step()
-#         optimiser.zero_grad()
+#         optimizer.step()
+#         optimizer.zero_grad()
 #     if distributed.get_rank() == 0:
 #         torch.save(model.module.state_dict(), path)
 # ```
@@ -454,7 +456,7 @@ from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 
 def resume(events, path, workers, die_after=None):
-    training = Training(events, workers=workers)  # network, optimiser, loader, ResumableBatches
+    training = Training(events, workers=workers)  # network, optimizer, loader, ResumableBatches
     if saved := load_checkpoint(path):
         training.load_state_dict(saved)
     while training.batches.epoch.value < 2:
@@ -521,7 +523,7 @@ curves(steps, losses, xlabel="step", ylabel="loss")
 # ## A batch too large for the GPU
 #
 # Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the
-# optimiser. This works because `backward()` *adds* to the gradients. All other loops need
+# optimizer. This works because `backward()` *adds* to the gradients. All other loops need
 # `zero_grad()` for this reason.
 
 # %%
@@ -538,14 +540,14 @@ test, keep = order[:400], order[400:]
 def trained(batch, batches_per_step=1, zero_grad=True):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for number, rows in enumerate(keep.split(batch), 1):
         loss = (model(light[rows]) - energy[rows]).square().mean()
         (loss / batches_per_step).backward()  # the mean over all batches of a step
         if number % batches_per_step == 0:
-            optimiser.step()
+            optimizer.step()
             if zero_grad:
-                optimiser.zero_grad()
+                optimizer.zero_grad()
     return model
 
 
@@ -639,7 +641,7 @@ torchrun("diagnose_ranks", events, ranks=3)
 #
 # What must a checkpoint contain, so that no loss curve shows the kill?
 #
-# - Model, optimiser and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes
+# - Model, optimizer and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes
 #   this file under another name and then renames it. A kill while it writes leaves the previous file.
 # - The state of the random numbers, for dropout. Each `for batch in loader` draws one number from torch's generator. A
 #   restarted run has one more such loop, so its dropout differs. Give the loader its own `generator=`.
@@ -731,7 +733,7 @@ cu.check("11.3", ResumableLoader)
 # Our streams do not resume, they start the epoch again. With another number of workers, shards go to other workers, so
 # other events share a batch. A shuffle buffer also holds events that are not yet served. If you can request samples by
 # index, you need no stream. `ResumableBatches(n, 64,
-# block=256)` reads blocks of neighbours, mixes a few of them as `BlockSampler` does (notebook 05), and has a position.
+# block=256)` reads blocks of neighbors, mixes a few of them as `BlockSampler` does (notebook 05), and has a position.
 # [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance, for shards in
 # remote storage.
 

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 12 · Feed a language model
 #
+# {here: read, transfer}
+#
 # **You will do:** turn text into tokens once, calculate whether a loader can limit a training, and cut a corpus into
 # windows.
 #
@@ -22,12 +24,12 @@ cu.ready("12")
 #
 # **Script.**
 #
-# - *4 min* **Two bytes per token.** Ask for prediction 12a. Type a sentence of the class into the
+# - *6 min* **Two bytes per token.** Ask for prediction 12a. Type a sentence of the class into the
 #   tokenizer.
-# - *8 min* **Can loading be the problem?** Let somebody calculate the need before you talk about days.
+# - *12 min* **Can loading be the problem?** Let somebody calculate the need before you talk about days.
 #   Do exercise 12.1, then ask for prediction 12b. It is the number to remember.
-# - *3 min* **Windows.** Ask for predictions 12c and 12d, with paper on the board.
-# - *10 min* **Exercise 12.2.** Let people draw the end of the corpus first.
+# - *5 min* **Windows.** Ask for predictions 12c and 12d, with paper on the board.
+# - *16 min* **Exercise 12.2.** Let people draw the end of the corpus first.
 #
 # **Leave out.** Exercise 12.2. Give it as homework.
 #
@@ -225,7 +227,7 @@ cu.reveal("12c", 100 * missed["random starts"])
 cu.reveal("12d", 100 * missed["an offset for each"])
 
 # %% [markdown]
-# Random starts leave out 1/e of the tokens, like draws with replacement. With separate offsets, two neighbours move by u
+# Random starts leave out 1/e of the tokens, like draws with replacement. With separate offsets, two neighbors move by u
 # and v. If v is larger, the v − u tokens between them are missed. Otherwise they overlap. On average a sixth of the tokens
 # is missed, and as many come twice. This evens out over many epochs, but not over a few, and no error tells you.
 #
@@ -274,14 +276,14 @@ cu.check("12.2", window_starts)
 #   but the GPU always waits.
 # - **12b** Tempting: MB. It is about 20 kB/s.
 # - **12c** The tempting answer is 0, because there are as many windows as fit. It is 1/e, about 37.
-# - **12d** Tempting: 0 or 37 again. It is a sixth. Draw two neighbours with offsets u and v. The gap is
+# - **12d** Tempting: 0 or 37 again. It is a sixth. Draw two neighbors with offsets u and v. The gap is
 #   v − u if that is positive, which is 1/6 on average.
 #
 # **Goes wrong.**
 #
 # - In 12.1 learners believe the warning. Ask how many tokens the GPUs take per second.
 # - In 12.1 learners take 2 bytes per token. Ask for the largest uint16.
-# - In 12.2 the additional token of a window goes wrong last. Count the targets of two neighbours.
+# - In 12.2 the additional token of a window goes wrong last. Count the targets of two neighbors.
 
 # %% [markdown]
 # ## You now can

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 13 · Rescue a training run
 #
+# {here: read, decode, collate, transfer, compute}
+#
 # **You will do:** take over a colleague's training script that has seven faults, and feed its GPU.
 #
 # **You will learn:**
@@ -25,7 +27,7 @@ cu.ready("13")
 #
 # - *5 min* **A training worth rescuing.** Read `train` together, at the end of the script. Then
 #   prediction 13a, and the first timeline.
-# - *60 min* **Exercise 13.1.** Walk around and ask one question: what did you measure before you
+# - *66 min* **Exercise 13.1.** Walk around and ask one question: what did you measure before you
 #   changed this?
 # - *2 min* **Does it still learn?** Prediction 13b.
 # - *2 min* **Write your report.** Learners hand it in later, or one of them reads it aloud.
@@ -243,8 +245,8 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # - People find the picture every four steps and the list of all batches last, when they look at `main`
 #   after the workers are fast. Point at that row.
 # - Somebody did not save the script, so nothing changed. Save it, and run the two cells again.
-# - A different `BATCH` is a different training, and a faster `neighbours` may count a pulse as its own
-#   neighbour. The check refuses both.
+# - A different `BATCH` is a different training, and a faster `neighbors` may count a pulse as its own
+#   neighbor. The check refuses both.
 #
 # **Extra.** Other right solutions are a map-style dataset with `BlockSampler`, four workers, larger
 # chunks, or a cache of some events.

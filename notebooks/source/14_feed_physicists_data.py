@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 14 · Feed physicists' data
 #
+# {here: read, decode}
+#
 # **You will do:** read jets from ROOT files over a network in three ways, mix signal and background, and use event weights.
 #
 # **You will learn:**
@@ -24,11 +26,11 @@ cu.ready("14")
 #
 # **Script.**
 #
-# - *3 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
-# - *3 min* **One event or a cluster.** Prediction 14a.
-# - *13 min* **Mix clusters.** Prediction 14b, then the formula on the board, then exercise 14.1.
-# - *4 min* **Convert once.** Prediction 14c, then the picture.
-# - *8 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
+# - *4 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
+# - *4 min* **One event or a cluster.** Prediction 14a.
+# - *18 min* **Mix clusters.** Prediction 14b, then the formula on the board, then exercise 14.1.
+# - *6 min* **Convert once.** Prediction 14c, then the picture.
+# - *11 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
 #
 # **Leave out.** *Convert once*. Say that conversion costs one epoch of reading, and show the picture.
 #

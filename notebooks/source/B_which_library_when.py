@@ -9,6 +9,8 @@
 # %% [markdown]
 # # B · Choose a library for your data
 #
+# {here: read, decode, collate}
+#
 # **You will do:** load the same samples on your machine with the libraries that people recommend, and
 # check what each of them serves.
 #
@@ -31,11 +33,11 @@ cu.ready("B")
 #
 # **Script.**
 #
-# - *4 min* **Every library is the fastest.** Prediction Ba, then small samples. Ask what the slow
+# - *7 min* **Every library is the fastest.** Prediction Ba, then small samples. Ask what the slow
 #   libraries do for each sample.
-# - *3 min* **Large samples.** Prediction Bb. Ask why the difference is much smaller now.
-# - *2 min* **Check what they serve.** Find a loader that has less work because it mixes less.
-# - *2 min* **Which one?** Two people describe their data, and the class goes through the list of
+# - *5 min* **Large samples.** Prediction Bb. Ask why the difference is much smaller now.
+# - *4 min* **Check what they serve.** Find a loader that has less work because it mixes less.
+# - *4 min* **Which one?** Two people describe their data, and the class goes through the list of
 #   questions.
 #
 # **Leave out.** The large samples. Read the recorded table instead.
@@ -121,9 +123,9 @@ cu.reveal("Bb", large.spread)
 # ## Check what they serve
 #
 # A loader that serves less or mixes less has less work. So `distinct` must equal `served`. (Some loaders
-# got fewer samples, so that you do not have to wait.) The column `neighbours` shows how often two samples
-# of a batch are neighbours on disk, compared with chance. A full shuffle has about 1. A value of 10 means
-# ten times as many neighbours as by chance, so pieces of the file stay together. The column `cores` shows
+# got fewer samples, so that you do not have to wait.) The column `neighbors` shows how often two samples
+# of a batch are neighbors on disk, compared with chance. A full shuffle has about 1. A value of 10 means
+# ten times as many neighbors as by chance, so pieces of the file stay together. The column `cores` shows
 # how many cores were busy. Below 1, the loader waited, or other programs used its core.
 
 # %%
@@ -218,7 +220,7 @@ recorded("events")
 # Mapping the file can be faster for large samples, for example, and decoding at a lower resolution for
 # photographs.
 #
-# Now photographs, from JPEGs to normalised batches with a random crop and a flip.
+# Now photographs, from JPEGs to normalized batches with a random crop and a flip.
 
 # %%
 recorded("images, float")

@@ -114,7 +114,7 @@ addEventListener("keydown", pressKey, true);
 // After a mouse click, return the keyboard focus to the deck.
 addEventListener("pointerup", () => setTimeout(() => document.activeElement?.closest?.(".timeline") && document.activeElement.blur()));
 
-// The notes window shows this deck twice. Synchronise states and recordings of all three copies.
+// The notes window shows this deck twice. Synchronize states and recordings of all three copies.
 const follows = asked.has("receiver"), others = new Set(follows ? [parent.opener] : []);
 const folds = [...document.querySelectorAll(".demo details")];
 function sendState() {

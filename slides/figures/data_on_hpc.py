@@ -53,8 +53,8 @@ LAYERS = {
     "NumPy, h5py, Pillow": ("an array, a chunk", "DFTracer"),
     "system calls": ("bytes at an offset", "Darshan, Recorder, perf"),
     "page cache of the node": ("pages", "/proc/pressure, iotop"),
-    "client and network": ("requests to servers", "counters of the centre"),
-    "servers and their disks": ("blocks", "counters of the centre"),
+    "client and network": ("requests to servers", "counters of the center"),
+    "servers and their disks": ("blocks", "counters of the center"),
 }
 
 
@@ -263,9 +263,9 @@ def dlio_trace() -> Figure:
     for span in trace.spans:
         look, place = LOOKS[span.stage], (span.start_ns - start) / 1e6
         length = (span.end_ns - span.start_ns) / 1e6
-        panel.barh(rows.index(span.lane), length, 0.7, place, color=look.colour, alpha=look.opacity)
+        panel.barh(rows.index(span.lane), length, 0.7, place, color=look.color, alpha=look.opacity)
     for stage in ("read", "compute", "wait"):
-        panel.barh(0, 0, color=LOOKS[stage].colour, alpha=LOOKS[stage].opacity, label=stage)
+        panel.barh(0, 0, color=LOOKS[stage].color, alpha=LOOKS[stage].opacity, label=stage)
     panel.set(yticks=range(len(rows)), yticklabels=rows, xlabel="ms", xlim=(0, None))
     panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     return figure
@@ -278,13 +278,13 @@ def checkpoint_interval() -> Figure:
     """Draw the time lost to checkpoints and failures, by checkpoint interval."""
     minutes = np.geomspace(2, 240, 200)
     figure, (panel,) = _slide(4.7)
-    for seconds, colour, line in ((300, BAD, "-"), (60, BLUE, "--"), (5, GOOD, "-.")):
+    for seconds, color, line in ((300, BAD, "-"), (60, BLUE, "--"), (5, GOOD, "-.")):
         write = seconds / 60
         lost = 100 * (write / minutes + minutes / 2 / (60 * HOURS_TO_FAILURE))
         label = f"{seconds} s to write it"
-        panel.plot(minutes, lost, line, color=colour, lw=3, label=label)
+        panel.plot(minutes, lost, line, color=color, lw=3, label=label)
         best = np.sqrt(2 * write * 60 * HOURS_TO_FAILURE)
-        panel.plot(best, 100 * best / (60 * HOURS_TO_FAILURE), "o", color=colour, ms=11)
+        panel.plot(best, 100 * best / (60 * HOURS_TO_FAILURE), "o", color=color, ms=11)
     panel.set(xlabel="minutes between checkpoints (log)", ylabel="lost time in %")
     panel.set(xscale="log", xticks=[2, 5, 15, 60, 240], ylim=(0, 40))
     panel.set_xticklabels(["2", "5", "15", "60", "240"])

@@ -11,11 +11,11 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from course_utils.hardware.storage import PRESETS
-from course_utils.loading.events.draw import colours
+from course_utils.loading.events.draw import colors
 from course_utils.stories.figures import log_dots
 from data_scripts.telescope.detector import sensor_positions
 from data_scripts.telescope.simulate import draw_events, simulate
-from keepfed.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, YELLOW
+from keepfed.palette import BLUE, GRAY, GREEN, ORANGE, PINK, SKY, VERMILION, YELLOW
 
 Floats = NDArray[np.float64]
 
@@ -42,11 +42,11 @@ def masked_event() -> Figure:
     height = sensor_positions()[sensor, 2]
     lit = np.unique(sensor)
     hidden = np.isin(sensor, np.random.default_rng(1).choice(lit, len(lit) // 4, replace=False))
-    looks = {"s": 20 + 30 * np.sqrt(charge.clip(max=40)), "c": time, "cmap": colours()}
+    looks = {"s": 20 + 30 * np.sqrt(charge.clip(max=40)), "c": time, "cmap": colors()}
     figure, (whole, masked) = plt.subplots(1, 2, figsize=(12.3, 4.3), sharex=True, sharey=True)
-    whole.scatter(time, height, edgecolors=GREY, linewidths=0.4, **looks)
+    whole.scatter(time, height, edgecolors=GRAY, linewidths=0.4, **looks)
     seen = {name: of if name == "cmap" else np.asarray(of)[~hidden] for name, of in looks.items()}
-    masked.scatter(time[~hidden], height[~hidden], edgecolors=GREY, linewidths=0.4, **seen)
+    masked.scatter(time[~hidden], height[~hidden], edgecolors=GRAY, linewidths=0.4, **seen)
     masked.scatter(
         time[hidden], height[hidden], s=160, facecolors="none", edgecolors=VERMILION, linewidths=2.5
     )
@@ -73,11 +73,11 @@ def denoising() -> Figure:
     for panel, (name, picture) in zip(panels[:2], pictures.items(), strict=True):
         panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
         panel.set(xlabel=name, xticks=[], yticks=[])
-    for losses, look, colour, name in (
+    for losses, look, color, name in (
         (blind, "o-", BLUE, "loss seen without\nthe clean picture"),
         (true, "s--", ORANGE, "true error"),
     ):
-        panels[2].plot(weights, np.array(losses) - min(losses), look, color=colour, label=name)
+        panels[2].plot(weights, np.array(losses) - min(losses), look, color=color, label=name)
     panels[2].set(xlabel="strength of the denoiser", ylabel="above its minimum", yticks=[0])
     panels[2].legend()
     return figure
@@ -102,7 +102,7 @@ def _likeness(steps: int) -> Floats:
     encoders = [rng.normal(size=(view.shape[1], 8)) for view in views]
 
     def encode(count: int) -> tuple[list[Floats], list[Floats], list[Floats]]:
-        """Return new pairs, the lengths of their codes, and the normalised codes."""
+        """Return new pairs, the lengths of their codes, and the normalized codes."""
         meaning = rng.normal(size=(count, 6))
         pairs = [meaning @ view + 0.5 * rng.normal(size=(count, view.shape[1])) for view in views]
         codes = [one @ encoder for one, encoder in zip(pairs, encoders, strict=True)]
@@ -157,11 +157,11 @@ LAWS = {
 def kaplan() -> Figure:
     """Draw two power laws of Kaplan et al., dotted outside of the measured range."""
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.3), sharey=True)
-    for panel, (name, law), colour in zip(panels, LAWS.items(), (BLUE, GREEN), strict=True):
+    for panel, (name, law), color in zip(panels, LAWS.items(), (BLUE, GREEN), strict=True):
         scale, power, low, high = law
         measured, further = np.geomspace(low, high), np.geomspace(high, 100 * high)
-        panel.loglog(measured, (scale / measured) ** power, color=colour)
-        panel.loglog(further, (scale / further) ** power, ":", color=colour)
+        panel.loglog(measured, (scale / measured) ** power, color=color)
+        panel.loglog(further, (scale / further) ** power, ":", color=color)
         panel.annotate(f"power {power}", (0.55, 0.75), xycoords="axes fraction")
         panel.set(xlabel=f"{name} (log)")
     panels[0].set(ylabel="loss (nats a token, log)", ylim=(1.6, 8))
@@ -176,7 +176,7 @@ def percent_less_loss() -> list[int]:
 
 
 def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
-    """Return D / N that minimises A / N^alpha + B / D^beta for `compute` = 6 N D operations."""
+    """Return D / N that minimizes A / N^alpha + B / D^beta for `compute` = 6 N D operations."""
     alpha, beta = fit["alpha"], fit["beta"]
     scale = (alpha * fit["A"] / (beta * fit["B"])) ** (1 / (alpha + beta))
     parameters = scale * (compute / 6) ** (beta / (alpha + beta))
@@ -200,11 +200,11 @@ def allocation() -> Figure:
         "Llama 3.1 8B": (8e9, 15e12, -7),
     }
     figure, panel = plt.subplots(figsize=(12.3, 4.1))
-    for name, (ratio, line, colour) in fits.items():
-        panel.loglog(compute, ratio, line, color=colour, label=name)
+    for name, (ratio, line, color) in fits.items():
+        panel.loglog(compute, ratio, line, color=color, label=name)
     for name, (parameters, tokens, below) in models.items():
         spent = 6 * parameters * tokens
-        panel.plot(spent, tokens / parameters, "o", color=GREY, markersize=11)
+        panel.plot(spent, tokens / parameters, "o", color=GRAY, markersize=11)
         panel.annotate(
             name, (spent, tokens / parameters), (-12, below), textcoords="offset points", ha="right"
         )
@@ -232,11 +232,11 @@ def trained_once() -> Figure:
     }
     tasks = ("direction", "energy", "kind of event", "noise, or not")
     boxes |= {task: (8.8, 3 - row, GREEN) for row, task in enumerate(tasks)}
-    for name, (left, middle, colour) in boxes.items():
+    for name, (left, middle, color) in boxes.items():
         height = 0.8 if left > 8 else 1.8
-        panel.add_patch(Rectangle((left, middle - height / 2), 3, height, color=colour))
+        panel.add_patch(Rectangle((left, middle - height / 2), 3, height, color=color))
         panel.text(left + 1.5, middle, name, ha="center", va="center", color="black")
-    arrow = {"arrowstyle": "->", "linewidth": 3, "color": GREY}
+    arrow = {"arrowstyle": "->", "linewidth": 3, "color": GRAY}
     panel.annotate("", (4.3, 1.5), (3.1, 1.5), arrowprops=arrow)
     for row in range(len(tasks)):
         panel.annotate("", (8.7, row), (7.5, 1.5), arrowprops=arrow)
@@ -256,14 +256,14 @@ def training_data() -> Figure:
         "Evo 2, base pairs": (9e12, "9 trillion", GREEN),
         "Llama 3.1, tokens": (15.6e12, "15.6 trillion", BLUE),
     }
-    sizes, names, colours = zip(*models.values(), strict=True)
+    sizes, names, colors = zip(*models.values(), strict=True)
     figure, panel = plt.subplots(figsize=(12.3, 4.9))
     said = dict(zip(sizes, names, strict=True))
     sized = dict(zip(models, sizes, strict=True))
-    log_dots(panel, sized, "items", said.__getitem__, list(colours))
+    log_dots(panel, sized, "items", said.__getitem__, list(colors))
     subjects = {"language, images": BLUE, "biology": GREEN, "physics, tables": VERMILION}
-    for subject, colour in subjects.items():
-        panel.plot([], [], "o", color=colour, markersize=12, label=subject)
+    for subject, color in subjects.items():
+        panel.plot([], [], "o", color=color, markersize=12, label=subject)
     panel.legend(loc="upper right")
     return figure
 
@@ -294,7 +294,7 @@ def text_and_storage() -> Figure:
         "its storage": 2e6,
     }
     figure, panel = plt.subplots(figsize=(12.3, 2.6))
-    log_dots(panel, rates, "MB/s", "{:,.0f}".format, [VERMILION, GREY, SKY])
+    log_dots(panel, rates, "MB/s", "{:,.0f}".format, [VERMILION, GRAY, SKY])
     return figure
 
 
@@ -310,8 +310,8 @@ def six_operations() -> Figure:
     for panel, (name, boxes) in zip(panels, products.items(), strict=True):
         left = 0.0
         for (label, (width, height)), gap in zip(boxes, (0.15, 0.7, 0.0), strict=True):
-            colour = SKY if "W" in label else ORANGE
-            box = Rectangle((left, -height / 2), width, height, facecolor=colour, edgecolor=GREY)
+            color = SKY if "W" in label else ORANGE
+            box = Rectangle((left, -height / 2), width, height, facecolor=color, edgecolor=GRAY)
             panel.add_patch(box)
             panel.text(left + width / 2, 0, label, ha="center", va="center", color="black")
             left += width + gap
@@ -325,7 +325,7 @@ def low_rank() -> Figure:
     """Draw a frozen weight matrix plus the product of two thin matrices."""
     figure, panel = plt.subplots(figsize=(5.9, 3.9))
     for name, left, bottom, width, height, looks in (
-        ("W", 0.0, 0.0, 4.0, 4.0, {"facecolor": GREY, "alpha": 0.5}),
+        ("W", 0.0, 0.0, 4.0, 4.0, {"facecolor": GRAY, "alpha": 0.5}),
         ("B", 5.2, 0.0, 0.5, 4.0, {"facecolor": SKY, "hatch": "//"}),
         ("A", 6.0, 3.5, 4.0, 0.5, {"facecolor": SKY, "hatch": "//"}),
     ):
@@ -342,7 +342,7 @@ def tensor_cores() -> Figure:
     """Draw the rates of an H100 with and without its tensor cores."""
     figure, panel = plt.subplots(figsize=(12.3, 1.9))
     rates = {"FP32, without": 67, "BF16, tensor cores": 989}
-    bars = panel.barh(list(rates), list(rates.values()), color=[GREY, ORANGE])
+    bars = panel.barh(list(rates), list(rates.values()), color=[GRAY, ORANGE])
     panel.bar_label(bars, padding=6)
     panel.set(xlabel="TFLOP/s", xlim=(0, 1100))
     panel.invert_yaxis()
@@ -372,7 +372,7 @@ def bytes_and_operations() -> Figure:
     label = "MB/s for one GPU that never waits"
     log_dots(panel, rates, label, say, [SKY, SKY, ORANGE, VERMILION])
     network = PRESETS["NFS"].mb_s
-    panel.axvline(network, color=GREY, linestyle="--")
+    panel.axvline(network, color=GRAY, linestyle="--")
     panel.text(1.4 * network, 0, "a gigabit network", va="center")
     return figure
 
@@ -385,12 +385,12 @@ def who_sees_what() -> Figure:
         "tensors, in fours": 4,
         "pipeline of four stages": 4,
     }
-    colours = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, VERMILION, GREY)
+    colors = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, VERMILION, GRAY)
     figure, panel = plt.subplots(figsize=(12.3, 3.6))
     for row, ranks in enumerate(ranks_a_batch.values()):
         for rank in range(8):
             batch = rank // ranks
-            panel.barh(row, 0.92, left=rank, height=0.8, color=colours[batch])
+            panel.barh(row, 0.92, left=rank, height=0.8, color=colors[batch])
             letter = panel.text(rank + 0.46, row, "ABCDEFGH"[batch], ha="center", va="center")
             letter.set(color="black", weight="bold")
     panel.set_yticks(range(4), list(ranks_a_batch))
@@ -408,16 +408,16 @@ BUSY, REACHABLE = 0.3, 0.8
 
 
 def useful_hour() -> Figure:
-    """Draw the price of a useful GPU-hour over the utilisation of the GPU."""
+    """Draw the price of a useful GPU-hour over the utilization of the GPU."""
     share = np.linspace(0.15, 1)
     marked = np.array([BUSY, REACHABLE])
     figure, panel = plt.subplots(figsize=(5.9, 4.3))
-    for name, price, line, colour in (
+    for name, price, line, color in (
         ("rack", RACK_A_DAY / 24 / RACK_GPUS, "-", BLUE),
         ("cloud", CLOUD_A_DAY / 24 / 8, "--", ORANGE),
     ):
-        panel.plot(100 * share, price / share, line, color=colour, label=name)
-        panel.plot(100 * marked, price / marked, "o", color=colour, markersize=11)
+        panel.plot(100 * share, price / share, line, color=color, label=name)
+        panel.plot(100 * marked, price / marked, "o", color=color, markersize=11)
     panel.set(xlabel="% of the time that a GPU works", ylabel="$ for a useful hour")
     panel.set(ylim=(0, 8), xlim=(15, 100))
     panel.legend()
@@ -425,10 +425,10 @@ def useful_hour() -> Figure:
 
 
 def recoverable_a_day() -> list[float]:
-    """Return the dollars per day that rack and cloud save if utilisation rises to 80 %."""
+    """Return the dollars per day that rack and cloud save if utilization rises to 80 %."""
     return [round(price * (1 - BUSY / REACHABLE)) for price in (RACK_A_DAY, CLOUD_A_DAY)]
 
 
 def useful_hour_prices() -> list[float]:
-    """Return the price of a useful GPU-hour of the rack, at 30 % and at 80 % utilisation."""
+    """Return the price of a useful GPU-hour of the rack, at 30 % and at 80 % utilization."""
     return [round(RACK_A_DAY / 24 / RACK_GPUS / share, 2) for share in (BUSY, REACHABLE)]

@@ -58,13 +58,13 @@ def notes(source: Path) -> dict[str, str]:
     found: dict[str, list[str]] = defaultdict(list)
     for cell in _cells(source):
         if "instructor" in tags(cell):
-            mark, *labelled = _LABEL.split(cell.source)
+            mark, *labeled = _LABEL.split(cell.source)
             if mark.strip() != MARK:
                 raise BuildError(
                     f"{source.name}: the cell {cell.source[:40]!r} must begin with {MARK} and a "
                     f"label in bold. The labels are {', '.join(HEADINGS)}."
                 )
-            for label, text in zip(labelled[::2], labelled[1::2], strict=True):
+            for label, text in zip(labeled[::2], labeled[1::2], strict=True):
                 found[label].append(text.strip())
     return {label: _join(found[label]) for label in HEADINGS if label in found}
 

@@ -27,8 +27,8 @@ def budget() -> Iterator[str]:
             programs_bytes=learners * max(peaks.values()),
             memory_bytes=0,
         )
-        shm = need.travelling_bytes + need.staged_bytes
-        sizes = need.travelling_bytes, need.staged_bytes, shm, shm + need.programs_bytes
+        shm = need.traveling_bytes + need.staged_bytes
+        sizes = need.traveling_bytes, need.staged_bytes, shm, shm + need.programs_bytes
         yield f"| {learners} | {' | '.join(map(size, sizes))} |"
     yield ""
     yield (

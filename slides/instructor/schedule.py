@@ -11,7 +11,7 @@ from course_utils.paths import recording
 from notebooks.build import BuildError
 from notebooks.parts import Part
 
-DEFENCE = 0.5  # minutes in which two people defend their guesses
+DEFENSE = 0.5  # minutes in which two people defend their guesses
 SLACK = 1.15  # a class asks questions, and some laptops need help
 STEP = 5  # minutes; nobody remembers that a notebook begins at 10:22
 
@@ -82,7 +82,7 @@ def in_class(notebook: str, core: Part) -> int:
             f"{_SECONDS} lacks notebook {notebook}. Run `python -m "
             f"notebooks.recordings.make_cell_seconds notebooks/recordings/{_SECONDS} {notebook}`."
         )
-    minutes = core.minutes + measured[notebook] / 60 + DEFENCE * core.predictions
+    minutes = core.minutes + measured[notebook] / 60 + DEFENSE * core.predictions
     return STEP * ceil(SLACK * minutes / STEP)
 
 

@@ -17,9 +17,9 @@ from course_utils.stories.peers.measure import Measurement, OpenLoader
 from course_utils.stories.peers.peer import Package
 from course_utils.stories.peers.trial import LoaderProcess
 
-BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
+BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbors=1.0)
 # Mean distance from Pillow and torchvision. Loaders that resize without antialiasing and decode
-# fast are slightly farther. A different image, crop or normalisation would be 30 away.
+# fast are slightly farther. A different image, crop or normalization would be 30 away.
 APART = 3.0
 
 

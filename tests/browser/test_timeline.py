@@ -93,7 +93,7 @@ def test_switch_updates_picture_sentence_figures_and_table(show, grid):
     for name, lanes in (("overlap", 7), ("workers", 7), ("naive", 3)):
         timeline.get_by_role("radio", name=name).check()
         trace = grid.pictures[f"run={name}|read=40"].traces[0]
-        busy = trace.summary().utilisation
+        busy = trace.summary().utilization
         expect(timeline).to_have_attribute("data-state", f"run={name}|read=40")
         expect(timeline).to_have_attribute("data-spans", str(len(trace.spans)))
         assert float(timeline.get_attribute("data-util")) == pytest.approx(busy, abs=2e-3)
@@ -119,18 +119,18 @@ PIXELS = """(root, everywhere) => {
 }"""
 
 
-def test_canvas_uses_palette_and_gpu_lane_shows_utilisation(show):
+def test_canvas_uses_palette_and_gpu_lane_shows_utilization(show):
     trace = run("naive", steps=3)
     timeline = show(Timeline(trace).to_html())
     view(timeline)
     pixels = timeline.evaluate(PIXELS, True)
-    seen = {stage for stage, look in LOOKS.items() if pixels.get(look.colour, 0) > 100}
+    seen = {stage for stage, look in LOOKS.items() if pixels.get(look.color, 0) > 100}
     assert seen == set(LOOKS) - {"wait"}  # waiting is drawn pale
     for stage in seen - {"compute"}:
         assert pixels.get(LOOKS[stage].ink, 0) > 10, f"{stage} has lost its pattern"
     row = timeline.evaluate(PIXELS, False)
-    share = row[LOOKS["compute"].colour] / sum(row.values())
-    assert share == pytest.approx(trace.summary().utilisation, abs=0.03)
+    share = row[LOOKS["compute"].color] / sum(row.values())
+    assert share == pytest.approx(trace.summary().utilization, abs=0.03)
 
 
 def test_keys_move_switches_and_a_burst_is_announced_once(show, grid):

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
 from data_scripts import files
 from data_scripts.make_events import SCRIPT
@@ -85,7 +86,10 @@ def test_one_process_waits_for_another(tmp_path: Path) -> None:
         with subprocess.Popen(command, **pipes) as second:
             assert "Waiting for it" in second.stdout.readline()
             first.kill()  # the system releases a killed process's lock
+            first.wait()
             assert second.stdout.readline() == "mine\n"
+            with pytest.raises(Timeout):
+                FileLock(tmp_path / ".things.lock").acquire(timeout=0)
             second.communicate("\n")
         first.communicate()
 

@@ -47,6 +47,13 @@ def test_same_seed_gives_the_same_bytes_and_force_repairs(
     check_tokens(tokens)
 
 
+def test_every_block_of_events_has_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_events, "simulate", lambda block, runs, rng: rng.random())
+    table = np.zeros(2 * make_events.EVENTS_AT_ONCE, [("event_id", int)])
+    first, second = make_events._simulated(table, None, 1)  # type: ignore[arg-type]
+    assert first != second
+
+
 def check_images(folder: Path) -> None:
     contents, counts = set(), dict.fromkeys(make_images.class_counts(200), 0)
     for path in folder.glob("*/*.jpg"):

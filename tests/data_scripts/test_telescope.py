@@ -13,7 +13,7 @@ from data_scripts.telescope.detector import (
 )
 
 
-def test_86_strings_of_60_sensors_fill_a_cubic_kilometre() -> None:
+def test_86_strings_of_60_sensors_fill_a_cubic_kilometer() -> None:
     positions = sensor_positions()
     strings = positions.reshape(86, 60, 3)
     steps = -np.diff(strings[..., 2], axis=1)

@@ -41,6 +41,7 @@ def test_github_gives_addresses_that_others_do_not_have() -> None:
         '"fast-data-loaders[course] @ git+https://example.org/x/y"'
     )
     assert on_github.book == "https://ada.github.io/Course"
+    assert chosen("github.com/Ada/Course", "https://b.example.org").book == "https://b.example.org"
     assert on_github.colab("00").endswith("/github/Ada/Course/blob/main/notebooks/00.ipynb")
     assert on_github.fields()["image"] == "ghcr.io/ada/course"
     assert published.keepfed() == "keepfed"

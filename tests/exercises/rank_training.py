@@ -24,13 +24,13 @@ EPOCHS, SHARDS = 3, 10  # ten shards on four ranks: some have three, others two
 
 def train(loader: DataLoader[Any], model: DistributedDataParallel) -> list[int]:
     """Train on every batch; a rank that is through goes on meeting the others."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     served: list[int] = []
     with Join([model]):
         for batch in loader:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             model(batch["event_id"].float()[:, None]).mean().backward()
-            optimiser.step()
+            optimizer.step()
             served += batch["event_id"].tolist()
     return served
 

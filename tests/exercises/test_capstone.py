@@ -67,17 +67,17 @@ def change(*changes: str, of: str = RIGHT) -> str:
 
 FOLLOWED = "        for batch in job.follow(loader):\n"
 READ = "samples = [sample for chunk in chunks for sample in self.events.__getitems__(chunk)]"
-YIELDED = "                yield tokenise(sample, self.sensors)\n"
+YIELDED = "                yield tokenize(sample, self.sensors)\n"
 SHARED = "        self.epoch = SharedEpoch()\n"
-STEP = "losses.append(job.compute(learn, model, optimiser, task, job.upload(batch)))"
+STEP = "losses.append(job.compute(learn, model, optimizer, task, job.upload(batch)))"
 SEEN = "seen = [job.compute(evaluate, model, task, job.upload(batch)) for batch in held_out]"
 NOTED = "        job.note(task, losses, seen)\n"
 EPOCH = "        losses = []\n"
 EVENTS = 'self.events = job.events("npy")\n'
-SCHEDULE = 'optimiser.param_groups[0]["lr"] = RATE * (1 - part)'
+SCHEDULE = 'optimizer.param_groups[0]["lr"] = RATE * (1 - part)'
 LOSS = "loss = model.loss(task, batch)\n    loss.backward"
 AMP = f"with torch.autocast('cpu', torch.bfloat16):\n        {LOSS}"
-NEW_OPTIMISER = "        optimiser = torch.optim.AdamW(model.parameters(), RATE * (1 - part))\n"
+NEW_OPTIMIZER = "        optimizer = torch.optim.AdamW(model.parameters(), RATE * (1 - part))\n"
 MODEL = "PulseTransformer(read_sensors(job.folder, job.storage))"
 DEALT = """
         mine = stream.split(stream.shuffled(self.chunks, rng), stream.WorkerSlot.here())
@@ -90,12 +90,12 @@ SAME_BATCHES = """
             rng = stream.epoch_rng(SEED, chunks[0][0])
 """
 FEWER_LATER = """
-                tokens = tokenise(sample, self.sensors)
+                tokens = tokenize(sample, self.sensors)
                 tokens["mask"] &= np.arange(LONGEST) < (16 if self.epoch.value else LONGEST)
                 yield tokens
 """
 KEPT_TOKENS = """\
-                tokens = tokenise(sample, self.sensors)
+                tokens = tokenize(sample, self.sensors)
                 yield self.done.setdefault(sample["event_id"], tokens)
 """
 MAP_STYLE = """
@@ -110,7 +110,7 @@ class Tokens2(torch.utils.data.Dataset):
 
     def __getitems__(self, indices):
         samples = self.events.__getitems__([self.wanted[index] for index in indices])
-        return [tokenise(sample, self.sensors) for sample in samples]
+        return [tokenize(sample, self.sensors) for sample in samples]
 
 
 class Blocks(stream.BlockSampler):
@@ -150,8 +150,8 @@ OTHER_REPAIRS = {
     ),
     "another start": change("torch.manual_seed(SEED)", "torch.manual_seed(7)"),
     "zeroed later": change(
-        "    optimiser.zero_grad()\n", "", "    optimiser.step()\n",
-        "    optimiser.step()\n    optimiser.zero_grad()\n",
+        "    optimizer.zero_grad()\n", "", "    optimizer.step()\n",
+        "    optimizer.step()\n    optimizer.zero_grad()\n",
     ),
 }  # fmt: skip
 
@@ -162,25 +162,25 @@ OTHER_LEARNING = {
     ),
     change(FOLLOWED, f"{FOLLOWED}            batch = first = first or batch\n",
            EPOCH, "        losses, first = [], None\n"): "number of events in its steps",
-    change("compute(learn, model, optimiser, task", "compute(evaluate, model, task"): (
+    change("compute(learn, model, optimizer, task", "compute(evaluate, model, task"): (
         "number of events in its steps is 0"
     ),
-    change("    optimiser.step()\n", ""): "does not change all weights",
-    change("    optimiser.step()\n", "    optimiser.step()\n    optimiser.step()\n"): (
+    change("    optimizer.step()\n", ""): "does not change all weights",
+    change("    optimizer.step()\n", "    optimizer.step()\n    optimizer.step()\n"): (
         "changes the weights in another way"
     ),
     change("    loss.backward()", "    (-loss).backward()"): "changes the weights in another way",
-    change("    optimiser.zero_grad()\n", ""): "changes the weights in another way",
+    change("    optimizer.zero_grad()\n", ""): "changes the weights in another way",
     change(LOSS, LOSS.replace("model", "2 * model")): "returns the loss",
     change(STEP, STEP.replace(" task,", ' "masked",')): "in epoch 1, step 0 returns the loss",
-    change(SCHEDULE, "pass"): "has lr=0.002 in the optimiser instead of lr=0.001",
-    change("torch.optim.AdamW(", "torch.optim.SGD("): "has betas=None in the optimiser",
+    change(SCHEDULE, "pass"): "has lr=0.002 in the optimizer instead of lr=0.001",
+    change("torch.optim.AdamW(", "torch.optim.SGD("): "has betas=None in the optimizer",
     change("model.parameters(), RATE)", "model.parameters(), RATE, weight_decay=0)"): (
-        "has weight_decay=0 in the optimiser"
+        "has weight_decay=0 in the optimizer"
     ),
     change("model.parameters(), RATE)", "model.encoder.parameters(), RATE)"): "only a part of it",
     change(MODEL, f"{MODEL[:-1]}, width=32)"): "trains another model",
-    change(EPOCH, NEW_OPTIMISER + EPOCH): "uses a new optimiser",
+    change(EPOCH, NEW_OPTIMIZER + EPOCH): "uses a new optimizer",
     change("    return model.loss", "    return 0.5 + 0 * model.loss"): "the evaluation returns",
     change(NOTED, ""): "number of epochs in job.note is 0",
     change(NOTED, NOTED.replace("losses", "losses[:1]")): "number of losses of its steps",
@@ -188,7 +188,7 @@ OTHER_LEARNING = {
     change(NOTED, NOTED.replace("task", "'masked'")): "task in job.note is 'masked'",
     change(NOTED, NOTED.replace("seen", "seen[-1:]")): "number of losses of its evaluation",
     change(SEEN, "seen = []"): "number of events in the evaluation is 0, but must be 17",
-    change(SEEN, SEEN.replace("evaluate, model", "learn, model, optimiser")): "events in its steps",
+    change(SEEN, SEEN.replace("evaluate, model", "learn, model, optimizer")): "events in its steps",
     change("LONGEST = 64", "LONGEST = 32"): "sees another 'features'",
     change("return np.asarray((~far & ~late).sum(1) - 1)", "return np.zeros(len(time))"): (
         "sees another 'features'"
@@ -206,10 +206,10 @@ OTHER_LOADING = {
     change("job.training)", "job.training[:400])"): "395 of 795 events are never served",
     change("job.training)", "[*range(5), *job.training])"): "5 others are not events to learn from",
     change("for sample in stream.shuffled(samples, rng):", "for sample in samples:"): (
-        "neighbours on disk"
+        "neighbors on disk"
     ),
     change("stream.shuffled(self.chunks, rng)", "self.chunks"): "from one end to the other",
-    change("TOGETHER = 4", "TOGETHER = 1"): "neighbours on disk",
+    change("TOGETHER = 4", "TOGETHER = 1"): "neighbors on disk",
     change(DEALT, SAME_BATCHES): "have the same order or the same batches",
     change(EVENTS, EVENTS + "        self.events = self.events.events\n"): "are in memory",
     change(f"{YIELDED}", KEPT_TOKENS, SHARED, SHARED + "        self.done = {}\n"): "are in memory",
@@ -333,7 +333,7 @@ def test_something_else_than_a_script_is_refused(tmp_path: Path) -> None:
             "in rescue_0.py, `data = TokenStreams("  # not in its copy
         ),
         change("def train(job: Job)", "def train(job: Job"): "of rescue_0.py is not valid Python",
-        change("learn, model, optimiser, task, job", "learn, job"): "Call it as your colleague did",
+        change("learn, model, optimizer, task, job", "learn, job"): "Call it as your colleague did",
     }.items():
         script.write_text(text, "utf-8")
         assert_refused(check("13.1", script), words)

@@ -16,7 +16,7 @@ from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.trace import Trace, record
 
 SIDE = 224
-TOLERANCE = 0.03  # maximum difference in utilisation between both devices
+TOLERANCE = 0.03  # maximum difference in utilization between both devices
 STEPS = 25
 
 
@@ -152,7 +152,7 @@ def compare(
     real = run_loop(gpu, loop)
     emulated = run_loop(*calibrated(real, loop))
     keep(real, emulated)
-    busy, same = (trace.summary().utilisation for trace in (real, emulated))
+    busy, same = (trace.summary().utilization for trace in (real, emulated))
     words = f"busy for {busy:.1%}, emulated {same:.1%}"
     assert abs(busy - same) <= TOLERANCE, words
     return words

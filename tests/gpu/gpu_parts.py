@@ -120,7 +120,7 @@ def run_and_expect(program: str, wanted: str) -> str:
 
 
 def loops(notes: Notes, options: argparse.Namespace) -> None:
-    """Compare the utilisation of this device and of an emulated one with the same times."""
+    """Compare the utilization of this device and of an emulated one with the same times."""
     from gpu_loops import LOOPS, compare
 
     from course_utils.hardware.gpu import get_accelerator
@@ -226,7 +226,7 @@ def augment(notes: Notes, options: argparse.Namespace) -> None:
 
     def waits_for_nothing() -> str:
         made(there, draws.to(device))  # creates its constants
-        with no_synchronisation(device):
+        with no_synchronization(device):
             made(there, draws.to(device))
         return "no operation waits for the device"
 
@@ -299,7 +299,7 @@ def _tail(text: str, lines: int = 15) -> str:
 
 
 @contextmanager
-def no_synchronisation(device: torch.device) -> Any:
+def no_synchronization(device: torch.device) -> Any:
     """Let torch raise an error if an operation waits for the device."""
     if device.type != "cuda":
         yield

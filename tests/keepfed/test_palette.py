@@ -1,4 +1,4 @@
-"""Every picture and page takes its colours from the palette."""
+"""Every picture and page takes its colors from the palette."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ KINDS = ["*.py", "*.css", "*.js", "*.html", "*.mplstyle"]
 ELSEWHERE = ("tests/", "keepfed/tests/", "slides/build/vendor/", "keepfed/src/keepfed/palette.py")
 
 
-def test_files_use_only_colours_of_the_palette() -> None:
+def test_files_use_only_colors_of_the_palette() -> None:
     declared = set(HEX.findall((REPO / "keepfed/src/keepfed/palette.py").read_text("utf-8")))
     listed = subprocess.run(
         ["git", "ls-files", "--", *KINDS], cwd=REPO, capture_output=True, text=True, check=True
@@ -21,9 +21,9 @@ def test_files_use_only_colours_of_the_palette() -> None:
     foreign = []
     for name in listed.stdout.splitlines():
         if not name.startswith(ELSEWHERE) and (REPO / name).exists():
-            used = {colour[:7] for colour in HEX.findall((REPO / name).read_text("utf-8"))}
+            used = {color[:7] for color in HEX.findall((REPO / name).read_text("utf-8"))}
             foreign += [(name, used - (set() if name.endswith(".py") else declared))]
-    assert {name: colours for name, colours in foreign if colours} == {}
+    assert {name: colors for name, colors in foreign if colors} == {}
 
 
 def test_plots_follow_the_series() -> None:

@@ -16,7 +16,7 @@ def batch(events: int = 3, pulses: int = 10) -> Batch:
     """Return events with at least 4 pulses, padded with values that must not matter."""
     rng = torch.Generator().manual_seed(1)
     features = torch.randn(events, pulses, 4, generator=rng)
-    features[..., 2] = 0  # neighbours were hit too
+    features[..., 2] = 0  # neighbors were hit too
     return {
         "features": features,
         "sensor": torch.randint(len(SENSORS), (events, pulses), generator=rng),

@@ -22,12 +22,12 @@ from course_utils.stories.peers.tables import TABLES, Table
 from course_utils.stories.peers.trial import LoaderProcess
 from keepfed.errors import KeepfedError
 
-BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
+BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbors=1.0)
 ONE = Measurement("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, books=BOOKS)
 
 
 def test_ledger_reveals_dropped_repeated_or_unshuffled_samples() -> None:
-    for order, served, distinct, neighbours in (
+    for order, served, distinct, neighbors in (
         (torch.randperm(20_000, generator=torch.Generator().manual_seed(0)), 20_000, 20_000, 1),
         (torch.arange(20_000), 20_000, 20_000, 20),  # disk order: each batch is one run
         (torch.arange(19_900), 19_900, 19_900, 20),
@@ -36,7 +36,7 @@ def test_ledger_reveals_dropped_repeated_or_unshuffled_samples() -> None:
         books = ledger(list(order.split(1000)), 20_000)  # type: ignore[no-untyped-call]
         assert (books.served, books.distinct) == (served, distinct)
         assert books.complete == (served == distinct == 20_000)
-        assert books.neighbours == pytest.approx(neighbours, rel=0.15)
+        assert books.neighbors == pytest.approx(neighbors, rel=0.15)
 
 
 @pytest.mark.slow

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from course_utils.stories.small_training import EPOCHS, Training, held_out_loss
+from course_utils.stories.small_training import EPOCHS, Training, held_out_loss, orders
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
@@ -21,6 +22,14 @@ def test_sorted_file_makes_losses_oscillate() -> None:
     assert max(shuffled[epoch:]) < 1 < 2 < max(in_order[-epoch:])
     assert min(in_order[-epoch:]) < 1
     assert shuffled == again
+
+
+@pytest.mark.slow
+def test_held_out_events_are_not_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    light, energy = torch.zeros(800, 2), torch.zeros(800)
+    energy[np.random.default_rng(0).permutation(800)[: orders.HELD_OUT]] = 1  # all others are 0
+    monkeypatch.setattr(orders, "light_and_energy", lambda folder: (light, energy))
+    assert held_out_loss("", lambda n, rng: range(n))[-1] > 0.8
 
 
 def train(folder: Path, path: Path, workers: int, stop_after: int = 0) -> dict[str, Any]:

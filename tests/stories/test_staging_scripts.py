@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.loading.events import MemmapEvents
+from course_utils.stories.data_places import break_even
 from course_utils.stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, run_script
+from course_utils.teaching.notebook import data_path
 from keepfed.errors import KeepfedError
 
 needs_bash = pytest.mark.skipif(
@@ -41,6 +44,17 @@ def test_common_script_accepts_truncated_copy(
 
 
 @needs_bash
+def test_repaired_script_refuses_a_damaged_copy(
+    source: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cp").write_text(f'#!/bin/sh\n{shutil.which("cp")} "$@"; echo >> "$3"\n')
+    (tmp_path / "cp").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(KeepfedError):
+        run_script(REPAIRED_SCRIPT, source, place)
+
+
+@needs_bash
 def test_repaired_script_copies_only_truncated_or_changed_files(source: Path, place: Path) -> None:
     first, second = (run_script(REPAIRED_SCRIPT, source, place).stat() for _ in range(2))
     assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
@@ -54,3 +68,9 @@ def test_repaired_script_copies_only_truncated_or_changed_files(source: Path, pl
     with pytest.raises(KeepfedError, match=r"pulses\.bin"):
         run_script(REPAIRED_SCRIPT, source, place)
     assert not (place / source.name).exists()
+
+
+def test_staging_one_file_waits_less_than_a_cold_epoch() -> None:
+    folder = data_path("events", "S")
+    stage_s, cold_s = break_even("busy Lustre", MemmapEvents, folder, "npy")
+    assert stage_s < cold_s

@@ -41,7 +41,7 @@ def test_measurement_is_drawn_below_its_prediction() -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_real_run_has_the_predicted_utilisation(retry: Any) -> None:
+def test_real_run_has_the_predicted_utilization(retry: Any) -> None:
     # a loop that only waits, so a busy machine hardly changes it
     loop = Pipeline(read_ms=60, step_ms=30, steps=20, num_workers=2, storage_streams=1)
     predicted = simulate(loop).summary().au

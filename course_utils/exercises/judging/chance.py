@@ -53,7 +53,7 @@ def expect_no_seed(call: Callable[[], Any]) -> None:
 
 
 def stay_together(order: Sequence[Hashable], other: Sequence[Hashable]) -> float:
-    """Return the share of neighbours in one order that are neighbours in the other."""
+    """Return the share of neighbors in one order that are neighbors in the other."""
     here, there = ({frozenset(pair) for pair in pairwise(items)} for items in (order, other))
     return len(here & there) / len(here)
 
@@ -82,11 +82,11 @@ def expect_mixed(epochs: Sequence[Sequence[Item]], on_disk: Sequence[Item]) -> N
         )
         for name, other in orders[:here]:
             correlation = rank_correlation(order, other)
-            neighbours = stay_together(order, other)
+            neighbors = stay_together(order, other)
             expect(
-                abs(correlation) < limit and neighbours < 0.5,
+                abs(correlation) < limit and neighbors < 0.5,
                 f"Epoch {here - 1} is not mixed: compared with {name}, the rank correlation is "
-                f"{correlation:.2f}, and {neighbours:.0%} of all neighbours are still neighbours.",
+                f"{correlation:.2f}, and {neighbors:.0%} of all neighbors are still neighbors.",
                 "Draw a new random order for each epoch, over everything that may be mixed.",
             )
 

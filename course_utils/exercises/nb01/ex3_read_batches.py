@@ -63,7 +63,7 @@ COSTS = (
         lambda _, cost, __: cost.requests > cost.events // FEWER,
         "Your dataset sends {got.requests} requests for a shuffled batch of {got.events} events. A "
         "third of the events is the limit.",
-        "Sort the indices, and read neighbours together: self.read(first, last) is one request.",
+        "Sort the indices, and read neighbors together: self.read(first, last) is one request.",
     ),
     Slip(
         lambda _, cost, __: cost.read > MORE,

@@ -55,5 +55,5 @@ def count_the_cost(*answers: float) -> Verdict:
         answers,
         NUMBERS,
         "A month is not a year, and you cannot recover all idle time. The honest price of a GPU is "
-        "the price of a useful hour: rate divided by utilisation.",
+        "the price of a useful hour: rate divided by utilization.",
     )

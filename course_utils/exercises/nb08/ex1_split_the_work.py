@@ -12,7 +12,7 @@ from course_utils.exercises.judging.compare import Slip, compare, equal
 from course_utils.exercises.judging.fake_gpu import expect_no_wait
 from course_utils.exercises.judging.probes import expect_as_fast, one_thread, process_unchanged
 from course_utils.exercises.nb08.problem import MEAN, STD
-from course_utils.loading.images import normalise
+from course_utils.loading.images import normalize
 from course_utils.stories.operations import count_operations
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
@@ -41,7 +41,7 @@ class _Samples:
 
     def plain(self, _: Any = None) -> Tensor:
         """Return what the worker did before: crops that are scaled, and some of them flipped."""
-        scaled = normalise(self.cut / 255)
+        scaled = normalize(self.cut / 255)
         return torch.where(self.flips.view(-1, 1, 1, 1), scaled.flip(-1), scaled)
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ DEVICE_SLIPS = (
         lambda _, got, wanted: (
             isinstance(got, Tensor) and got.shape == wanted.shape and not equal(got, wanted)
         ),
-        "The values differ from those of the given function: they are not scaled or normalised "
+        "The values differ from those of the given function: they are not scaled or normalized "
         "alike, or flipped along another dimension.",
         "Use images / 255, then (images - MEAN) / STD. In uint8, MEAN.to(images) gives 0. The last "
         "dimension is the width: images.flip(-1).",
@@ -150,7 +150,7 @@ def _check_device(on_device: OnDevice, samples: _Samples) -> int:
     )
     expect(
         not _restore(),
-        "on_device changes MEAN or STD, so the second batch is normalised with different values.",
+        "on_device changes MEAN or STD, so the second batch is normalized with different values.",
         "Do not use operations that end with an underscore. mean * 255 is a new tensor.",
     )
     wanted = samples.plain()

@@ -1,4 +1,4 @@
-"""Constants to normalise photographs, the cost of augmentation for training jobs, and graphs."""
+"""Constants to normalize photographs, the cost of augmentation for training jobs, and graphs."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

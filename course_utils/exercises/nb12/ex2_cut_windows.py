@@ -125,7 +125,7 @@ def _judge_chance(epochs: list[Starts], length: int) -> None:
     expect(
         len(offsets) > length - missing - 2 * missing**0.5,
         f"{len(epochs)} seeds give {len(offsets)} different offsets, but {length} are possible. "
-        "Windows that are cut at the same places show the same pairs of neighbours.",
+        "Windows that are cut at the same places show the same pairs of neighbors.",
         "Draw the start of the first window for each seed: rng.integers(length).",
     )
     places = {(int(epoch.argmin()), int(epoch.argmax())) for epoch in epochs}

@@ -35,7 +35,7 @@ HELD = 0.6  # largest share of the events of an epoch that is held in memory
 LONGEST_S = 12.0  # maximum duration of a run
 BUSY_AU = 0.3  # a machine on which even the repaired script reaches less is too busy
 ALMOST = 0.75  # share of the AU of the repaired script from which another run may help
-ALIKE = 0.5  # largest share of neighbours, or of pairs in a batch, that is the same in two epochs
+ALIKE = 0.5  # largest share of neighbors, or of pairs in a batch, that is the same in two epochs
 SPREAD = 0.3  # smallest scatter of a batch on disk, relative to that of all events
 SORTED = 0.6  # largest rank correlation of an epoch with the disk, on average over the epochs
 
@@ -152,7 +152,7 @@ def another_training(job: LearningRun) -> Iterator[Objection]:
     if job.difference:
         yield (
             f"The model learns something else than before: {job.difference}.",
-            "Make the transform faster, but keep what it returns. Leave the model, the optimiser, "
+            "Make the transform faster, but keep what it returns. Leave the model, the optimizer, "
             "`learn` and `evaluate` as they were. The GPU has time for them.",
         )
     for epoch, other in combinations(range(len(PLAN)), 2):
@@ -217,7 +217,7 @@ def not_mixed(job: LoadingRun) -> Iterator[Objection]:
     if np.mean([abs(rank_correlation(order, sorted(order))) for order in orders]) > SORTED:
         why = "an epoch goes through the file from one end to the other"
     elif np.mean([np.std(batch) for batch in chain(*epochs)]) < SPREAD * np.std(job.training):
-        why = "most events of a batch are neighbours on disk, and the file is sorted by energy"
+        why = "most events of a batch are neighbors on disk, and the file is sorted by energy"
     if why:
         yield _mix(why)
     if len(job.epochs) == len(job.plan) and not job.late:

@@ -17,7 +17,7 @@ SEED = 1
 RATE = 2e-3  # learning rate in the first epoch of a task, after which it decreases
 BATCH = 16
 WORKERS = 2
-CHUNK = 16  # neighbouring events, which are read with one request
+CHUNK = 16  # neighboring events, which are read with one request
 TOGETHER = 4  # chunks whose events are shuffled as one
 LONGEST = 64  # pulses of an event that the model sees
 
@@ -39,17 +39,17 @@ class TokenStream(IterableDataset[Tokens]):
         for chunks in stream.batched(mine, TOGETHER):
             samples = [sample for chunk in chunks for sample in self.events.__getitems__(chunk)]
             for sample in stream.shuffled(samples, rng):
-                yield tokenise(sample, self.sensors)
+                yield tokenize(sample, self.sensors)
 
 
-def tokenise(sample: Sample, sensors: np.ndarray) -> Tokens:
+def tokenize(sample: Sample, sensors: np.ndarray) -> Tokens:
     """Return the brightest pulses of an event in order of time, as the model sees them."""
     with stage("transform"):
         pulses = sample["pulses"].numpy()
-        brightest = np.lexsort([-pulses[:, 1], pulses[:, 3]])[:LONGEST]  # with neighbours first
+        brightest = np.lexsort([-pulses[:, 1], pulses[:, 3]])[:LONGEST]  # with neighbors first
         time, charge, sensor, alone = pulses[np.sort(brightest)].T
         sensor = sensor.astype(np.int64)
-        near = neighbours(time, sensors[sensor])
+        near = neighbors(time, sensors[sensor])
         early = np.median(time[alone == 0]) if (alone == 0).any() else np.median(time)
         seen = [(time - early) / 1000, np.log10(charge), alone, np.log1p(near) / 4]
         features, which = np.zeros((LONGEST, 4), np.float32), np.zeros(LONGEST, np.int64)
@@ -63,7 +63,7 @@ def tokenise(sample: Sample, sensors: np.ndarray) -> Tokens:
         }
 
 
-def neighbours(time: np.ndarray, place: np.ndarray) -> np.ndarray:
+def neighbors(time: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Return for each pulse the number of other pulses within 150 m and 300 ns."""
     far = ((place[:, None] - place) ** 2).sum(2) >= 150**2
     late = abs(time[:, None] - time) >= 300
@@ -81,12 +81,12 @@ def make_loader(data: TokenStream) -> DataLoader[Tokens]:
     )
 
 
-def learn(model: PulseTransformer, optimiser: Any, task: str, batch: Any) -> torch.Tensor:
+def learn(model: PulseTransformer, optimizer: Any, task: str, batch: Any) -> torch.Tensor:
     """Take one step, and return the loss before it."""
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss = model.loss(task, batch)
     loss.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
+    optimizer.step()
     return loss.detach()
 
 
@@ -103,13 +103,13 @@ def train(job: Job) -> None:
     loader = make_loader(data)
     held_out = DataLoader(TokenStream(job, job.held_out), BATCH)
     model = PulseTransformer(read_sensors(job.folder, job.storage)).to(job.device)
-    optimiser = torch.optim.AdamW(model.parameters(), RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), RATE)
     for epoch, task in enumerate(job.plan):
         data.epoch.value = epoch
         part = job.plan[:epoch].count(task) / job.plan.count(task)  # progress of this task
-        optimiser.param_groups[0]["lr"] = RATE * (1 - part)
+        optimizer.param_groups[0]["lr"] = RATE * (1 - part)
         losses = []
         for batch in job.follow(loader):
-            losses.append(job.compute(learn, model, optimiser, task, job.upload(batch)))
+            losses.append(job.compute(learn, model, optimizer, task, job.upload(batch)))
         seen = [job.compute(evaluate, model, task, job.upload(batch)) for batch in held_out]
         job.note(task, losses, seen)

@@ -34,7 +34,7 @@ class CountedEvents(Dataset[Sample]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
-        """Return the samples of some events, with one request for neighbouring events."""
+        """Return the samples of some events, with one request for neighboring events."""
         worker = get_worker_info()
         process = worker.id + 1 if worker else 0
         if self.read[process] % COUNT_EVERY + len(indices) >= COUNT_EVERY:

@@ -58,7 +58,7 @@ SLIPS = (
     Slip(
         lambda _, got, __: got[APART],
         "The signal share of a batch scatters {got[scatter]:.1f} times as much as in a full "
-        "shuffle, because neighbours in a file stay together.",
+        "shuffle, because neighbors in a file stay together.",
         "Read the clusters in a random order, and permute all events in memory after each read. "
         "Read the next one as soon as it fits.",
     ),

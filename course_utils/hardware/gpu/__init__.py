@@ -1,4 +1,4 @@
-"""One interface to a GPU, real or emulated. Emulated ones are labelled."""
+"""One interface to a GPU, real or emulated. Emulated ones are labeled."""
 
 from course_utils.hardware.clock import HostClock, VirtualClock
 from course_utils.hardware.gpu.accelerator import (

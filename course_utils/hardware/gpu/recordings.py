@@ -39,8 +39,8 @@ class Recording:
         return TimelineGrid([], {"": Picture([self.measured, self.emulated], names)})
 
     def __str__(self) -> str:
-        """Return the loop, where and when it was recorded, and both utilisations."""
-        measured, emulated = (t.summary().utilisation for t in (self.measured, self.emulated))
+        """Return the loop, where and when it was recorded, and both utilizations."""
+        measured, emulated = (t.summary().utilization for t in (self.measured, self.emulated))
         return (
             f"{self.about['loop']['name']}: GPU busy {percent(measured)} measured, "
             f"{percent(emulated)} emulated, {100 * abs(measured - emulated):.1f} points apart "

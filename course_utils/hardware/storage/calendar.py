@@ -4,7 +4,7 @@ A request takes the slot that is free first, waits `request_ms`, and then sends 
 link that all requests share. The requesting process reserves slot and link, and sleeps until its
 bytes would have arrived, so eight processes together cannot exceed the bandwidth of the link.
 
-Writes, failures and random variation between requests are deliberately not modelled.
+Writes, failures and random variation between requests are deliberately not modeled.
 """
 
 from __future__ import annotations

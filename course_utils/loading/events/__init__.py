@@ -1,7 +1,7 @@
 """Events of the telescope: sample, labels, batch, picture and file formats."""
 
 from course_utils.loading.events.contract import Batch, Events, Sample, pad_collate
-from course_utils.loading.events.draw import colours, draw_event
+from course_utils.loading.events.draw import colors, draw_event
 from course_utils.loading.events.formats import CONVERTED, FORMATS, open_events
 from course_utils.loading.events.labels import (
     CASCADE,

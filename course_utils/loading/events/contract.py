@@ -213,7 +213,7 @@ class RowEvents(Events):
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         pulses = {}
         with stage("read"):
-            for run in neighbours(indices, self.offsets, self.max_gap):
+            for run in neighbors(indices, self.offsets, self.max_gap):
                 first = self.offsets[run[0]]
                 rows = self._rows(first, self.offsets[run[-1] + 1])
                 for index in run:
@@ -222,7 +222,7 @@ class RowEvents(Events):
             return [pulses[index].copy() for index in indices]
 
 
-def neighbours(
+def neighbors(
     indices: Sequence[int], offsets: NDArray[np.int64], max_gap: int
 ) -> Iterator[list[int]]:
     """Yield groups of sorted events that one request can read (gaps up to `max_gap` rows)."""

@@ -20,8 +20,8 @@ SENSORS_PER_STRING = 60
 
 
 @cache
-def colours() -> ListedColormap:
-    """Return the colour map of all pictures: colour-blind safe, on light and dark pages."""
+def colors() -> ListedColormap:
+    """Return the color map of all pictures: color-blind safe, on light and dark pages."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -32,8 +32,8 @@ def colours() -> ListedColormap:
 def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     """Draw one event in space, and as depth against time.
 
-    Colour is time and size is charge. Small grey dots are auxiliary pulses, mostly noise. The arrow
-    shows the true direction and passes through the centre of the light.
+    Color is time and size is charge. Small gray dots are auxiliary pulses, mostly noise. The arrow
+    shows the true direction and passes through the center of the light.
 
     Args:
         event: Sample of any dataset of events.
@@ -46,9 +46,9 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     time, charge, sensor_id, auxiliary = pulses.T
     time, where, noise = time / 1000, sensors[sensor_id.astype(int)], auxiliary == 1
     light = {"c": time[~noise], "s": 5 + 12 * np.sqrt(charge[~noise].clip(max=100))}
-    # Isolated noise pulses at distant times must not use up the colour range.
+    # Isolated noise pulses at distant times must not use up the color range.
     light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
-    light |= {"cmap": colours(), "edgecolors": "gray", "linewidths": 0.3}
+    light |= {"cmap": colors(), "edgecolors": "gray", "linewidths": 0.3}
     with plt.style.context("course_utils.plots"):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
         # Draw in the given order, because matplotlib would hide the arrow behind bright light.

@@ -117,7 +117,7 @@ def unit_vectors(azimuth: NDArray[np.float32], zenith: NDArray[np.float32]) -> N
 
 
 def read_sensors(folder: str | Path, fs: Any = None) -> NDArray[np.float32]:
-    """Return x, y, z of all sensors in metres, shape (5160, 3). The row is the sensor_id.
+    """Return x, y, z of all sensors in meters, shape (5160, 3). The row is the sensor_id.
 
     Reads through the fsspec file system `fs` if given.
     """
@@ -127,7 +127,7 @@ def read_sensors(folder: str | Path, fs: Any = None) -> NDArray[np.float32]:
 
 
 def write_sensors(folder: Path, positions: NDArray[np.float32]) -> None:
-    """Write x, y, z of all sensors in metres, shape (n, 3). The row is the sensor_id."""
+    """Write x, y, z of all sensors in meters, shape (n, 3). The row is the sensor_id."""
     rows = np.column_stack([np.arange(len(positions)), positions])
     header = "sensor_id,x,y,z"
     np.savetxt(

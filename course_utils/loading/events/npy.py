@@ -3,7 +3,7 @@
 npy/pulses.npy        float32 (pulses, 4): time in ns, charge in pe, sensor_id, auxiliary 0 or 1
 npy/offsets.npy       int64 (events + 1,): event i has the pulses offsets[i] to offsets[i + 1]
 events.parquet        one row per event: the columns of EVENT, and crc32 of its pulses
-sensor_geometry.csv   sensor_id, x, y, z in metres
+sensor_geometry.csv   sensor_id, x, y, z in meters
 
 All other formats are converted from it.
 """

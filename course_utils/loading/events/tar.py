@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from course_utils.loading.events.contract import Events, Pulses, neighbours
+from course_utils.loading.events.contract import Events, Pulses, neighbors
 from course_utils.loading.events.labels import EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays, Parts
 from keepfed.files import open_file
@@ -73,7 +73,7 @@ class TarEvents(Events):
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         pulses: dict[int, Pulses] = {}
         for shard, group in groupby(sorted(set(indices)), self.shard.__getitem__):
-            for run in neighbours(list(group), self.first, self.max_gap):
+            for run in neighbors(list(group), self.first, self.max_gap):
                 start, stop = self.first[run[0]], self.first[run[-1]] + self.size[run[-1]]
                 with stage("read"):
                     content = self.file.read(shard, start, stop)

@@ -28,12 +28,12 @@ from keepfed.loaders.images.crops import (
     choose_windows,
 )
 
-GREY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
+GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random resized crop, flip, brightness, contrast and normalisation of a batch."""
+    """Random resized crop, flip, brightness, contrast and normalization of a batch."""
 
     size: int = 224  # side of the result in pixels
     scale: tuple[float, float] = (0.08, 1.0)
@@ -58,13 +58,13 @@ class Augment:
             draws: Parameters, on the same device. None draws new ones.
 
         Raises:
-            ValueError: If `images` is not a uint8 batch with three colour channels.
+            ValueError: If `images` is not a uint8 batch with three color channels.
         """
         draws = draws or self.draw(_checked(images).shape).to(images.device)
-        return normalise(self.visible(images, draws))
+        return normalize(self.visible(images, draws))
 
     def visible(self, images: Tensor, draws: AugmentParams) -> Tensor:
-        """Return the augmented images before normalisation: values in 0..1, for display."""
+        """Return the augmented images before normalization: values in 0..1, for display."""
         cropped = crop_resize(_checked(images), draws.windows, self.size) / 255
         return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
 
@@ -195,16 +195,16 @@ def flip(images: Tensor, flips: Tensor) -> Tensor:
 def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     """Change brightness, then contrast, of float images (batch, 3, height, width) in 0..1.
 
-    Brightness multiplies. Contrast scales around the mean grey of the sample. Both clamp to 0..1,
+    Brightness multiplies. Contrast scales around the mean gray of the sample. Both clamp to 0..1,
     like torchvision's `adjust_brightness` and `adjust_contrast`.
     """
     bright = (images * _per_sample(brightness)).clamp(0, 1)
-    grey = _constant(GREY, images.device)
-    mean = (bright * grey).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    gray = _constant(GRAY, images.device)
+    mean = (bright * gray).sum(1, keepdim=True).mean((2, 3), keepdim=True)
     return torch.lerp(mean, bright, _per_sample(contrast)).clamp(0, 1)
 
 
-def normalise(images: Tensor) -> Tensor:
+def normalize(images: Tensor) -> Tensor:
     """Subtract ImageNet's mean of each channel, and divide by its standard deviation."""
     mean, std = (_constant(values, images.device) for values in (IMAGENET_MEAN, IMAGENET_STD))
     return (images - mean) / std

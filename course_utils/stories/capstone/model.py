@@ -31,7 +31,7 @@ class PulseTransformer(nn.Module):
     def __init__(
         self, sensors: NDArray[np.float32], *, width: int = 64, layers: int = 2, heads: int = 4
     ):
-        """Create an untrained model; `sensors` are positions x, y, z in metres."""
+        """Create an untrained model; `sensors` are positions x, y, z in meters."""
         super().__init__()
         place = torch.as_tensor(sensors) / _METRES
         waves = torch.cat([2.0**k * torch.pi / 2 * place for k in range(_WAVES)], 1)
@@ -53,7 +53,7 @@ class PulseTransformer(nn.Module):
         return self.masked_loss(batch) if task == "masked" else self.direction_loss(batch)
 
     def masked_loss(self, batch: Batch) -> Tensor:
-        """Hide sensors of pulses whose neighbours were hit too, and return the loss in nats."""
+        """Hide sensors of pulses whose neighbors were hit too, and return the loss in nats."""
         company = batch["mask"] & (batch["features"][..., 2] == 0)
         hide = company & (torch.rand(company.shape, device=company.device) < HIDDEN)
         guess = self.guess(self._encode(batch, hide)[hide])

@@ -52,7 +52,7 @@ class Pattern(NamedTuple):
     size: int  # events per batch
     batches: int
     repeats: int  # number of draws, of which the median counts
-    marker: str  # patterns differ in shape as well as in colour
+    marker: str  # patterns differ in shape as well as in color
 
 
 # In a terabyte of data, two random events are never in the same unit or page, so each costs as
@@ -132,7 +132,7 @@ def compare_formats(
 ) -> FormatTable:
     """Write events in some formats, read them with two patterns, and return the costs.
 
-    "In order" reads 256 neighbouring events, "one event" reads a random one. Use at least 1,000
+    "In order" reads 256 neighboring events, "one event" reads a random one. Use at least 1,000
     events, or the two patterns do not differ.
 
     Args:

@@ -43,7 +43,7 @@ class Finding:
         return picture
 
     def page(self, title: str, *, recorded: bool) -> str:
-        """Return a complete HTML page, labelled as live or recorded."""
+        """Return a complete HTML page, labeled as live or recorded."""
         how = "Recorded on" if recorded else "Measured just now on"
         foot = f"{how} {self.about['machine']}, torch {self.about['torch']}: "
         return self.timeline().to_html(
@@ -72,7 +72,7 @@ def save_finding(finding: Finding, path: Path, **about: Any) -> None:
 
 
 def load_finding(path: Path, *, recorded: bool = True) -> Finding:
-    """Read a file of `save_finding`; the pictures of a recording are labelled."""
+    """Read a file of `save_finding`; the pictures of a recording are labeled."""
     found = json.loads(path.read_text("utf-8"))
     traces = {}
     for name, data in found["traces"].items():

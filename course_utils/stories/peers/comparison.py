@@ -85,7 +85,7 @@ class Comparison:
             "cores": [f"{one.cores:.1f}" for one in rows],
             "served": [f"{one.books.served:,}" for one in rows],
             "distinct": [f"{one.books.distinct:,}" for one in rows],
-            "neighbours": [f"{one.books.neighbours:.1f}" for one in rows],
+            "neighbors": [f"{one.books.neighbors:.1f}" for one in rows],
             "first batch": [f"{1e3 * one.first_s:,.0f} ms" for one in rows],
             "pixels": ["" if one.pixels is None else f"{one.pixels:.2f}" for one in rows],
         }

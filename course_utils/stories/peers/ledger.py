@@ -15,7 +15,7 @@ class Ledger:
     n_events: int  # events on disk
     served: int
     distinct: int
-    neighbours: float  # pairs in a batch that are adjacent on disk, relative to chance
+    neighbors: float  # pairs in a batch that are adjacent on disk, relative to chance
 
     @property
     def complete(self) -> bool:
@@ -40,5 +40,5 @@ def ledger(batches: Sequence[torch.Tensor], n_events: int) -> Ledger:
         n_events=n_events,
         served=len(served),
         distinct=int(torch.bincount(served, minlength=n_events).count_nonzero()),
-        neighbours=met / by_chance if by_chance else 0.0,
+        neighbors=met / by_chance if by_chance else 0.0,
     )

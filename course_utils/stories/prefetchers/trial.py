@@ -54,7 +54,7 @@ LOOK_S = 0.3  # time for which a thread is observed, as its CPU time has a resol
 
 @dataclass(frozen=True)
 class PrefetcherTrial:
-    """The arguments of a prefetcher, and the behaviour of the loop over it."""
+    """The arguments of a prefetcher, and the behavior of the loop over it."""
 
     batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: endless integers
     fails_at: int | None = None  # index of the batch at which the first epoch raises an error

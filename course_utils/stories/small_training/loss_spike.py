@@ -44,15 +44,15 @@ def train() -> list[float]:
     batches = ResumableBatches(PULSES, 32, seed=SEED)
     loader = DataLoader(SensorPulses(epoch), batch_sampler=batches, num_workers=2)
     model = nn.Linear(SENSORS, 1)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     losses = []
     for number in range(EPOCHS):
         epoch.fill_(number)
         for charges, mean in batches.follow(loader):
             loss = nn.functional.mse_loss(model(charges)[:, 0], mean)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
             losses.append(loss.item())
     return losses
 

@@ -19,7 +19,7 @@ HELD_OUT, BATCH, EPOCHS = 400, 32, 4
 def held_out_loss(folder: str | Path, order: Order) -> list[float]:
     """Return the mean squared error on held-out events after each step of four epochs.
 
-    The network predicts the energy from the number of pulses and their charge, all standardised.
+    The network predicts the energy from the number of pulses and their charge, all standardized.
 
     Args:
         folder: events as make_events writes them.
@@ -30,15 +30,15 @@ def held_out_loss(folder: str | Path, order: Order) -> list[float]:
     test, keep = torch.from_numpy(chosen[:HELD_OUT]), np.sort(chosen[HELD_OUT:])
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1), nn.Flatten(0))
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     losses = []
     for epoch in range(EPOCHS):
         for batch in batched(order(len(keep), np.random.default_rng(epoch)), BATCH):
             rows = torch.from_numpy(keep[np.asarray(batch)])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = nn.functional.mse_loss(network(light[rows]), energy[rows])
             loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
             with torch.no_grad():
                 losses.append(nn.functional.mse_loss(network(light[test]), energy[test]).item())
     return losses
@@ -47,7 +47,7 @@ def held_out_loss(folder: str | Path, order: Order) -> list[float]:
 def light_and_energy(folder: str | Path) -> tuple[torch.Tensor, torch.Tensor]:
     """Return pulse counts and charges, shape (events, 2), and energies, shape (events,).
 
-    All values are standardised logarithms.
+    All values are standardized logarithms.
     """
     events = MemmapEvents(folder)
     samples = events.__getitems__(range(len(events)))

@@ -41,7 +41,7 @@ class Training:
         torch.set_num_threads(1)  # several threads may change the last digit of sums
         layers = nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1), nn.Flatten(0)
         self.network = nn.Sequential(*layers)
-        self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9)
         light, energy = light_and_energy(folder)
         self.batches = ResumableBatches(len(energy), BATCH, seed=SEED)
         self.loader = DataLoader(
@@ -56,10 +56,10 @@ class Training:
 
     def step(self, batch: Mapping[str, torch.Tensor]) -> None:
         """Train on one batch, and record its loss and its events."""
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         loss = nn.functional.mse_loss(self.network(batch["light"]), batch["energy"])
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self.optimizer.step()
         self.losses.append(loss.item())
         self.events.extend(batch["index"].tolist())
 
@@ -67,7 +67,7 @@ class Training:
         """Return everything that the next step depends on, and the records."""
         return {
             "network": self.network.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
             "batches": self.batches.state_dict(),
             "losses": self.losses,
@@ -77,7 +77,7 @@ class Training:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, to resume the training there."""
         self.network.load_state_dict(state["network"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
         self.batches.load_state_dict(state["batches"])
         self.losses, self.events = [*state["losses"]], [*state["events"]]

@@ -20,7 +20,7 @@ _FEWEST = 4  # minimum number of guesses for a sentence about their median
 class Scale(NamedTuple):
     """A linear or logarithmic scale. Values outside are shown at its ends."""
 
-    ticks: list[float]  # the labelled values, from end to end
+    ticks: list[float]  # the labeled values, from end to end
     log: bool = False
 
     def at(self, value: float) -> float:

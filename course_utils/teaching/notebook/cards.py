@@ -8,7 +8,7 @@ from keepfed.palette import BAD, GOOD, GUESSED, MEASURED, NEUTRAL, TRACK
 
 Tone = Literal["good", "bad", "open", "plain"]
 
-# One line style per tone, so that the tone is visible without colour.
+# One line style per tone, so that the tone is visible without color.
 _EDGE = {
     "good": f"6px solid {GOOD}",
     "bad": f"6px double {BAD}",

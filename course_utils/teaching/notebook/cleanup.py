@@ -103,7 +103,7 @@ def _end_loops() -> int:
     """
     unfinished = list(_unfinished_loops())
     for iterator in unfinished:
-        with suppress(AttributeError):  # interrupted before it was fully initialised
+        with suppress(AttributeError):  # interrupted before it was fully initialized
             iterator._shutdown_workers()
     return len(unfinished)
 

@@ -1,4 +1,4 @@
-"""Analyse the learner's code: find unwritten parts, and the line that raised an error."""
+"""Analyze the learner's code: find unwritten parts, and the line that raised an error."""
 
 import ast
 import inspect

@@ -1,7 +1,7 @@
 """Ask for a prediction before measuring, and compare it with the measurement.
 
     predict("02a", "How busy is the GPU?", unit="%")
-    reveal("02a", 100 * summary.utilisation)
+    reveal("02a", 100 * summary.utilization)
 
 The answers are stored in a file next to the notebook, so they survive a restart of the kernel.
 """

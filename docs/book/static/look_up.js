@@ -11,9 +11,9 @@ const WRAPPER = new RegExp(
     "|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\\w*Error)\\b" +
     "|\\w+: (Caught \\w+ in DataLoader worker|Traceback \\(most recent)",
 );
-const COLOURS = /\x1b\[[0-9;]*m/g;
+const COLORS = /\x1b\[[0-9;]*m/g;
 
-const plain = (text) => text.replace(COLOURS, "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
+const plain = (text) => text.replace(COLORS, "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
 const once = (make) => { let made; return () => (made ??= make()); };
 const sum = (items, of) => [...items].reduce((total, item) => total + of(item), 0);
 
@@ -52,7 +52,7 @@ function elsewhere(said) {
 }
 
 function errors(text) {
-  const lines = text.replace(COLOURS, "").replace(/\r\n?/g, "\n").replace(IGNORED, "");
+  const lines = text.replace(COLORS, "").replace(/\r\n?/g, "\n").replace(IGNORED, "");
   return [...lines.matchAll(ERROR)].map((match) => match[1].trim()).filter((error) => !WRAPPER.test(error));
 }
 

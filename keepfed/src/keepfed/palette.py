@@ -1,7 +1,7 @@
-"""Colours of all pictures and pages, by meaning.
+"""Colors of all pictures and pages, by meaning.
 
-The hues are the palette of Okabe and Ito, which is safe for colour-blind readers. Pictures add
-patterns, markers or labels, because grey print has no hues. Other files use these names. Files in
+The hues are the palette of Okabe and Ito, which is safe for color-blind readers. Pictures add
+patterns, markers or labels, because gray print has no hues. Other files use these names. Files in
 CSS, JavaScript and HTML, which cannot import them, repeat these values, and a test compares them.
 """
 
@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 BLUE, SKY, GREEN, YELLOW = "#0072b2", "#56b4e9", "#009e73", "#f0e442"
-ORANGE, VERMILION, PINK, GREY = "#e69f00", "#d55e00", "#cc79a7", "#808080"
+ORANGE, VERMILION, PINK, GRAY = "#e69f00", "#d55e00", "#cc79a7", "#808080"
 WHITE, BLACK = "#ffffff", "#000000"
 
 # stages of a timeline, which always has a legend
 READ, DECODE, TRANSFORM, COLLATE = BLUE, SKY, YELLOW, GREEN
 TRANSFER, COMPUTE, WAIT, IDLE = PINK, ORANGE, "#999999", "#c8102e"
 
-# all other pictures; each colour has a contrast of at least 3:1 to the paper of both pages
-GOOD, BAD, NEUTRAL = GREEN, VERMILION, GREY
-MEASURED, GUESSED = BLUE, GREY
-TRACK = f"{GREY}33"  # empty rest of a bar, transparent
+# all other pictures; each color has a contrast of at least 3:1 to the paper of both pages
+GOOD, BAD, NEUTRAL = GREEN, VERMILION, GRAY
+MEASURED, GUESSED = BLUE, GRAY
+TRACK = f"{GRAY}33"  # empty rest of a bar, transparent
 SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # `axes.prop_cycle` of the plot styles
 
 # darker and lighter shades for patterns
@@ -31,8 +31,8 @@ INKS = {
     COLLATE: "#00553d",
     TRANSFER: "#7d3a5e",
 }
-SLIDE_TEXT = "#0a0b0c"  # placeholder in a figure for the text colour of its slide
-# shades for text in colour, on a light page and on a dark page, with a contrast of at least 4.5:1
+SLIDE_TEXT = "#0a0b0c"  # placeholder in a figure for the text color of its slide
+# shades for text in color, on a light page and on a dark page, with a contrast of at least 4.5:1
 TEXT = {
     BLUE: ("#00598c", "#7cc5ee"),
     GREEN: ("#00553d", "#5fd0a8"),
@@ -43,7 +43,7 @@ TEXT = {
 
 
 class _Page(NamedTuple):
-    """Colours of a page, named as the CSS variables."""
+    """Colors of a page, named as the CSS variables."""
 
     fg: str
     soft: str  # secondary text
@@ -55,7 +55,7 @@ class _Page(NamedTuple):
     accent: str
 
     def css(self) -> str:
-        """Return the colours as declarations of CSS variables."""
+        """Return the colors as declarations of CSS variables."""
         return ";".join(f"--{name}:{value}" for name, value in self._asdict().items())
 
 

@@ -90,7 +90,7 @@ def loader(dataset: Any, **options: Any) -> DataLoader[Any]:
 
 
 class Blocks(Sampler[list[int]]):
-    """Batches of neighbours, in a random order of batches: a cheap and correct order."""
+    """Batches of neighbors, in a random order of batches: a cheap and correct order."""
 
     def __len__(self) -> int:
         return N // 16
@@ -100,12 +100,12 @@ class Blocks(Sampler[list[int]]):
             yield [*range(first, first + 16)]
 
 
-class Unlabelled(Table):
+class Unlabeled(Table):
     def __getitem__(self, index: int) -> Any:
         return {"numbers": self.numbers[index], "name": f"event {index}"}
 
 
-class WholeBatches(Unlabelled):
+class WholeBatches(Unlabeled):
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return [self[index] for index in indices]
 
@@ -140,7 +140,7 @@ CORRECT: dict[str, Callable[[], Any]] = {
     "blocks": lambda: DataLoader(Mixed(), batch_sampler=Blocks()),
     "no batching": lambda: DataLoader(Mixed(), batch_size=None, shuffle=True),
     "whole batches": lambda: loader(WholeBatches(), shuffle=True, num_workers=1),
-    "dicts and texts": lambda: loader(Unlabelled(), shuffle=True),
+    "dicts and texts": lambda: loader(Unlabeled(), shuffle=True),
     "arrays": lambda: loader(Table(), shuffle=True, collate_fn=as_array),
     "a shared stream": lambda: loader(Stream(), num_workers=2),
     "a persistent stream": lambda: loader(Stream(), num_workers=2, persistent_workers=True),

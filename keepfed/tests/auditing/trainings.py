@@ -199,6 +199,10 @@ def one_iterator_for_all_epochs() -> None:
         model.train(training, 3, after=partial(model.evaluate, other))
 
 
+def one_sample_left_out() -> None:
+    Model().train(loader(Mixed(), sampler=Sized(lambda: torch.randperm(N)[1:].tolist())))
+
+
 def fixed_order() -> None:
     rows = torch.arange(N).reshape(16, N // 16).T.flatten().tolist()
     Model().train(loader(Mixed(), sampler=rows))
@@ -282,6 +286,7 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     accuracy_on_the_training_set: {"shared samples"},
     endless_order_without_a_length: {"not each once"},
     one_iterator_for_all_epochs: set(),
+    one_sample_left_out: {"not each once"},
     fixed_order: {"same order", "not mixed"},
     repeats_on_purpose: {"repeated epoch", "not each once"},
     token_windows: {"workers draw from all", "not each once"},

@@ -1,4 +1,4 @@
-"""Shared font sizes, colours and a simulated loop for the figures of the deck."""
+"""Shared font sizes, colors and a simulated loop for the figures of the deck."""
 
 from __future__ import annotations
 

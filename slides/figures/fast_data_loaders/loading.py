@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from course_utils.hardware.storage import counting_storage
-from course_utils.loading.events import FORMATS, EventArrays, colours, open_events
+from course_utils.loading.events import FORMATS, EventArrays, colors, open_events
 from course_utils.loading.quality import mixing
 from course_utils.stories.figures import log_dots
 from course_utils.teaching.notebook import data_path
@@ -49,7 +49,7 @@ def _process(panel: Axes, left: float, bottom: float, name: str, dataset: str) -
     panel.add_patch(box)
     box.set(facecolor="none", edgecolor=plt.rcParams["text.color"], linewidth=3)
     inner = FancyBboxPatch((left + 0.5, bottom + 0.15), 2.8, 0.6, boxstyle="round,pad=0")
-    inner.set(facecolor=LOOKS["collate"].colour, edgecolor="none")
+    inner.set(facecolor=LOOKS["collate"].color, edgecolor="none")
     panel.add_patch(inner)
     panel.text(left + 1.9, bottom + 1.15, name, ha="center", va="center", weight="bold")
     panel.text(left + 1.9, bottom + 0.45, dataset, color="black", ha="center", va="center")
@@ -65,10 +65,10 @@ def workers() -> Figure:
         ),
     }  # fmt: skip
     with slide(5.9, 4.5) as (figure, (panel,)):
-        for name, (loop, colour, look, height) in kinds.items():
+        for name, (loop, color, look, height) in kinds.items():
             busy = replace(loop, step_ms=1, steps=96)
             rates = [rate(replace(busy, num_workers=count)) for count in counts]
-            panel.plot(counts, np.array(rates) / rates[0], look, color=colour, markersize=10)
+            panel.plot(counts, np.array(rates) / rates[0], look, color=color, markersize=10)
             panel.text(12, height, name, ha="right")
         panel.set(xlabel="workers", ylabel="speed-up over one", xticks=counts, ylim=(0, 9))
     return figure
@@ -78,13 +78,13 @@ def duplicates() -> Figure:
     """Draw how many of 1,024 events PolarBERT's dataset served, and how many are unique."""
     served = {1: (960, 960), 2: (1920, 999), 4: (3840, 1015)}  # claim fast-duplicates
     with slide(5.9, 4.5) as (figure, (panel,)):
-        for shift, name, colour, hatch in (
+        for shift, name, color, hatch in (
             (-0.2, "served", BAD, "//"),
             (0.2, "distinct", MEASURED, ""),
         ):
             counts = [pair[shift > 0] for pair in served.values()]
             places = np.arange(len(served)) + shift
-            drawn = panel.barh(places, counts, 0.38, color=colour, hatch=hatch, label=name)
+            drawn = panel.barh(places, counts, 0.38, color=color, hatch=hatch, label=name)
             panel.bar_label(drawn, [f"{count:,}" for count in counts], padding=6)
         panel.set(yticks=range(len(served)), yticklabels=map(str, served), ylabel="workers")
         panel.set(xlim=(0, 5100), xticks=[])
@@ -109,7 +109,7 @@ def shuffles() -> Figure:
     with slide(12.4, 3.95, columns=len(ways)) as (figure, panels):
         for panel, (name, order) in zip(panels, ways.items(), strict=True):
             mixed = mixing(batched(order, 32), energy, blocks=20)
-            panel.imshow(mixed.co_occurrence, cmap=colours(), vmin=0, vmax=3, aspect="auto")
+            panel.imshow(mixed.co_occurrence, cmap=colors(), vmin=0, vmax=3, aspect="auto")
             panel.set(xticks=[], yticks=[], title=f"{name}\n{mixed.ratio:.1f} × ideal")
     return figure
 
@@ -118,9 +118,9 @@ def formats() -> Figure:
     """Draw the bytes that each format reads per byte of one of 500 events."""
     found = {FORMATS[name].title: read for name, read in amplifications().items()}
     with slide(5.9, 4.5) as (figure, (panel,)):
-        colour = [BAD if read > 10 else MEASURED for read in found.values()]
+        color = [BAD if read > 10 else MEASURED for read in found.values()]
         say = lambda read: f"{read:.0f}" if read > 9.5 else f"{read:.1f}"  # noqa: E731
-        log_dots(panel, found, "bytes per byte", say, colour)
+        log_dots(panel, found, "bytes per byte", say, color)
     return figure
 
 

@@ -34,7 +34,7 @@ def shares() -> Figure:
 
 
 def slowest() -> Figure:
-    """Draw four steps of three synchronised ranks, the third of which reads from a file server."""
+    """Draw four steps of three synchronized ranks, the third of which reads from a file server."""
     loads, step, turns = (10, 10, 45), 20, 4
     with slide(12.4, 3.9) as (figure, (panel,)):
         for rank, load in enumerate(loads):
@@ -46,7 +46,7 @@ def slowest() -> Figure:
                     look = LOOKS[stage]
                     label = stage if (rank, turn) == (0, 0) else None
                     bar = panel.barh(rank, length, 0.7, left=start, label=label)[0]
-                    bar.set(facecolor=look.colour, edgecolor=look.edge(dark=False))
+                    bar.set(facecolor=look.color, edgecolor=look.edge(dark=False))
                     bar.set(alpha=0.5 if stage == "wait" else 1.0)
                     start += length
         panel.legend(loc="lower center", ncols=3, bbox_to_anchor=(0.5, 1.0), frameon=False)
@@ -62,8 +62,8 @@ def useful_hour() -> Figure:
     busy = np.linspace(0.15, 1, 100)
     with slide(5.9, 5.0) as (figure, (panel,)):
         panel.plot(100 * busy, 3 / busy, color="gray")
-        for share, colour in (0.3, BAD), (0.8, GOOD):
-            panel.plot(100 * share, 3 / share, "o", color=colour, markersize=14)
+        for share, color in (0.3, BAD), (0.8, GOOD):
+            panel.plot(100 * share, 3 / share, "o", color=color, markersize=14)
             panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
         panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))
         panel.set(xticks=(30, 80), yticks=(0, 5, 10, 15, 20))

@@ -27,11 +27,11 @@ def smi() -> Figure:
     }
     with slide(12.4, 4.7) as (figure, (panel,)):
         looks = zip(SERIES, ("", "//", ".."), strict=False)
-        for number, ((name, found), (colour, hatch)) in enumerate(
+        for number, ((name, found), (color, hatch)) in enumerate(
             zip(rows.items(), looks, strict=True)
         ):
             places = [place + 0.27 * (number - 1) for place in range(len(shown))]
-            drawn = panel.barh(places, found, 0.25, color=colour, hatch=hatch, label=name)
+            drawn = panel.barh(places, found, 0.25, color=color, hatch=hatch, label=name)
             panel.bar_label(drawn, [f"{value:.0f} %" for value in found], padding=6)
         panel.set(yticks=range(len(shown)), yticklabels=shown, xticks=[], xlim=(0, 185))
         panel.invert_yaxis()

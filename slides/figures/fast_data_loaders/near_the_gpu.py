@@ -41,7 +41,7 @@ def bus() -> Figure:
     }
     times = {name: _copy_ms(batch)[1] for name, batch in kinds.items()}
     with slide(12.4, 2.9) as (figure, (panel,)):
-        value_bars(panel, times, "{:.2f} ms".format, color=LOOKS["transfer"].colour)
+        value_bars(panel, times, "{:.2f} ms".format, color=LOOKS["transfer"].color)
         panel.set(xticks=[], xlabel="over the bus, pinned (emulated RTX 3090)")
     return figure
 
@@ -143,6 +143,6 @@ def _draw_span(panel: Axes, span: Span, *, wrong: bool) -> None:
     height, row = 0.8, 0 if span.lane == "gpu" else 1
     bar = panel.barh(row, span.duration_ns / 1e6, height, left=span.start_ns / 1e6)[0]
     bar.set(
-        facecolor=look.colour, edgecolor="black" if wrong else look.edge(dark=False), linewidth=2
+        facecolor=look.color, edgecolor="black" if wrong else look.edge(dark=False), linewidth=2
     )
     bar.set_hatch("xx" if wrong else "")

@@ -51,11 +51,11 @@ def hit_percent(data_over_cache: float, *, in_order: bool) -> float:
 
 
 def stages() -> Figure:
-    """Draw the five stages of a batch and the step in the colours of the timelines."""
+    """Draw the five stages of a batch and the step in the colors of the timelines."""
     words = {
         "read": "bytes from\nthe storage",
         "decode": "bytes to\nnumbers",
-        "transform": "crop, rotate,\nnormalise",
+        "transform": "crop, rotate,\nnormalize",
         "collate": "samples to\none batch",
         "transfer": "host to\ndevice",
         "compute": "one step\nof training",
@@ -66,7 +66,7 @@ def stages() -> Figure:
             box = FancyBboxPatch(
                 (place + 0.06, 1), 0.88, 0.8, boxstyle="round,pad=0,rounding_size=0.06"
             )
-            box.set(facecolor=look.colour, edgecolor=look.edge(dark=False), linewidth=2)
+            box.set(facecolor=look.color, edgecolor=look.edge(dark=False), linewidth=2)
             panel.add_patch(box)
             panel.text(place + 0.5, 1.4, stage, color=look.text, ha="center", va="center")
             panel.text(place + 0.5, 0.85, word, ha="center", va="top", linespacing=1.3)
@@ -101,7 +101,7 @@ def exposes() -> Figure:
     loops = {name: replace(LOOP, **change) for name, change in changes.items()}
     waits = {name: 100 - loop.step_ms * rate(loop) / 10 for name, loop in loops.items()}
     with slide(12.0, 4.4) as (figure, (panel,)):
-        colour = [BAD if wait > 20 else MEASURED for wait in waits.values()]
-        value_bars(panel, waits, "{:.0f} %".format, color=colour)
+        color = [BAD if wait > 20 else MEASURED for wait in waits.values()]
+        value_bars(panel, waits, "{:.0f} %".format, color=color)
         panel.set(xlabel="the GPU waits, without start-up (simulated)", xticks=[])
     return figure

@@ -21,7 +21,7 @@ def panels(draw: str, *args: object) -> Figure:
 
 
 @pytest.mark.slow
-def test_plot_has_readable_letters_in_the_colour_of_the_page() -> None:
+def test_plot_has_readable_letters_in_the_color_of_the_page() -> None:
     values = bars({"npz": 3.2, LONG: 5.1}, "batches per second")
     drawn = [panels("imshow", NOISE[:9, :9]), panels("plot", NOISE.ravel(), ",")]
     for figure in values, *drawn:

@@ -25,7 +25,7 @@ def test_every_figure_of_a_preset_names_its_source():
         assert re.search(r"  # (specified|measured|assumed)\b.*: \S", line), line
 
 
-def test_device_is_emulated_on_request_or_without_cuda_and_labelled(monkeypatch):
+def test_device_is_emulated_on_request_or_without_cuda_and_labeled(monkeypatch):
     gpu = get_accelerator("A100", step_ms=7, emulate=True)
     assert (gpu.emulated, gpu.step_ms) == (True, 7)
     assert repr(gpu) == "emulated A100 (times of a preset, not of this machine)"

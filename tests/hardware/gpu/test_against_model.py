@@ -59,7 +59,7 @@ def overlapped(gpu, batches):
 def test_device_and_model_agree():
     for pipeline in LOOPS:
         predicted, measured = simulate(pipeline), measure(pipeline)
-        used, expected = (trace.summary().utilisation for trace in (measured, predicted))
+        used, expected = (trace.summary().utilization for trace in (measured, predicted))
         assert used == pytest.approx(expected, abs=0.001), pipeline
         for lane in ("copy", "gpu"):
             assert spans(measured, lane) == spans(predicted, lane), pipeline

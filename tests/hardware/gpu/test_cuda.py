@@ -97,7 +97,7 @@ def test_spans_are_read_only_when_the_recording_ends(gpu, clock):
     assert second.spans[0].start_ns == 173 * MS
 
 
-def test_fastest_round_trip_of_an_anchor_synchronises_the_clocks(gpu, clock):
+def test_fastest_round_trip_of_an_anchor_synchronizes_the_clocks(gpu, clock):
     gpu.late_ms += [3, 3, 3, 0, 9, 2, 0, 1, 4, 8]  # five trips per anchor, the last one first
     with record(clock=clock) as trace:
         begun = clock.ms
@@ -168,7 +168,7 @@ def test_both_devices_have_the_same_interface_and_checksum(gpu):
     assert float(gpu.step(gpu.upload(batch))) == emulated.step(emulated.upload(batch)).item()
 
 
-def test_device_times_are_synchronised_at_both_ends():
+def test_device_times_are_synchronized_at_both_ends():
     assert host_time(0, 1000, 5_000, 1_000_010_000) == 5_000
     assert host_time(1000, 1000, 5_000, 1_000_010_000) == 1_000_010_000
     # The device's second lasted 10,000 ns longer on the host, so half of that at half time.

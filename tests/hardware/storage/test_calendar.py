@@ -126,6 +126,9 @@ def test_adjacent_missing_blocks_are_one_request(clock):
     storage.drop_caches()
     read(storage, 0, 5 * BLOCK)
     assert storage.counters().misses == 9
+    read(storage, 5 * BLOCK, 101 * BLOCK)  # evicts the first of 100
+    read(storage, 0, BLOCK)
+    assert storage.counters().misses == 9 + 96 + 1
 
 
 def test_block_in_hand_is_not_a_hit_and_one_in_flight_is_awaited(clock):

@@ -15,5 +15,5 @@ def test_every_figure_has_a_source_and_latency_bounds_the_link():
     assert all(preset.stream_mb_s <= preset.mb_s for preset in PRESETS.values())
 
 
-def test_preset_is_labelled_as_emulated():
+def test_preset_is_labeled_as_emulated():
     assert str(storage_preset("S3")).startswith("emulated S3 (100 ms a request, 64 at once")

@@ -74,7 +74,7 @@ def test_labels_with_a_flipped_bit_are_correct_or_an_error(
     assert errors > len(places) / 2
 
 
-def test_zenith_zero_is_straight_up_and_sensors_are_accurate_to_a_millimetre(
+def test_zenith_zero_is_straight_up_and_sensors_are_accurate_to_a_millimeter(
     tmp_path: Path,
 ) -> None:
     vectors = unit_vectors(np.float32([0, 0, np.pi / 2]), np.float32([0, np.pi / 2, np.pi / 2]))

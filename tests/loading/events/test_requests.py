@@ -9,7 +9,7 @@ import pytest
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, open_events
-from course_utils.loading.events.contract import neighbours
+from course_utils.loading.events.contract import neighbors
 from course_utils.loading.events.tar import Shards
 from keepfed.measure.trace import record
 
@@ -53,10 +53,10 @@ def test_batch_needs_fewer_requests_than_single_events(all_formats: Path) -> Non
 def test_adjacent_events_are_read_together() -> None:
     offsets = np.array([0, 10, 20, 50, 60, 70])
 
-    assert list(neighbours([3, 0, 1, 1], offsets, 0)) == [[0, 1], [3]]
-    assert list(neighbours([3, 0, 1], offsets, 29)) == [[0, 1], [3]]
-    assert list(neighbours([3, 0, 1], offsets, 30)) == [[0, 1, 3]]
-    assert list(neighbours([], offsets, 0)) == []
+    assert list(neighbors([3, 0, 1, 1], offsets, 0)) == [[0, 1], [3]]
+    assert list(neighbors([3, 0, 1], offsets, 29)) == [[0, 1], [3]]
+    assert list(neighbors([3, 0, 1], offsets, 30)) == [[0, 1, 3]]
+    assert list(neighbors([], offsets, 0)) == []
 
 
 def test_sqlite_releases_the_file_system_with_the_database(all_formats: Path) -> None:

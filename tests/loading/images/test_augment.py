@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from course_utils.hardware.gpu import get_accelerator
-from course_utils.loading.images import Augment, normalise, per_sample
+from course_utils.loading.images import Augment, normalize, per_sample
 from course_utils.loading.images.augment import (
     AugmentParams,
     adjust,
@@ -53,7 +53,7 @@ def test_flip_brightness_contrast_and_norm_equal_torchvision(one_by_one: ModuleT
     flips = torch.tensor([True, False, True, False, False])
     brightness = torch.tensor([0.0, 0.6, 1.0, 1.4, 3.0])
     contrast = torch.tensor([1.0, 1.5, 0.0, 0.7, 2.0])
-    ours = normalise(adjust(flip(images, flips), brightness, contrast))
+    ours = normalize(adjust(flip(images, flips), brightness, contrast))
 
     for sample, image in enumerate(images):
         flipped = one_by_one.horizontal_flip(image) if flips[sample] else image

@@ -1,11 +1,15 @@
 """Packed windows: every token is a target once per epoch, in any process, at any time."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from course_utils.loading.tokens import END, Corpus, PackedWindows
+from course_utils.stories.figures import drawing
+from notebooks.build import HERE, read_source
 
 
 def test_every_token_except_a_rest_is_a_target_once_per_epoch(corpora: dict[str, Corpus]) -> None:
@@ -52,3 +56,12 @@ def test_window_depends_only_on_its_index(corpora: dict[str, Corpus], start_meth
     for length in (0, -1, 100):
         with pytest.raises(ValueError, match=r"which has 100\. Choose a length from 1 to 99"):
             PackedWindows(corpora["numbers"], length)
+
+
+def test_mask_of_notebook_12_limits_tokens_to_their_document() -> None:
+    cells = read_source(HERE / "source/12_feed_a_language_model.py").cells
+    (code,) = (cell.source for cell in cells if "np.cumsum(ends)" in cell.source)
+    docs = [torch.tensor([1, END, 3, 4])] * 20
+    known: dict[str, Any] = {"np": np, "END": END, "drawing": drawing, "docs": docs}
+    exec(code, known)
+    assert known["within"].tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]

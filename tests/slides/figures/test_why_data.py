@@ -13,7 +13,7 @@ def test_trained_encoders_match_most_new_pairs() -> None:
     assert found[1] >= 6
 
 
-def test_tokens_per_parameter_minimise_the_loss() -> None:
+def test_tokens_per_parameter_minimize_the_loss() -> None:
     compute = np.array(1e24)
     best = np.sqrt(compute / 6 / tokens_per_parameter(compute, REFIT))
     parameters = best * np.array([0.8, 1, 1.25])

@@ -58,7 +58,7 @@ def test_names_of_the_cell_reach_the_notebook(
     assert missing.startswith("A worker will not know np, torch, because it is a new Python")
 
 
-def test_script_is_labelled_and_its_names_are_not_missing(
+def test_script_is_labeled_and_its_names_are_not_missing(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     magic.run("mine", 'import sys\nif __name__ == "__main__":\n    a = sys.argv\n    print(a)\n')

@@ -38,7 +38,7 @@ def run() -> Finding:
     return Finding(
         f"With one file per event, a batch takes {each[1]} requests, and the GPU computes "
         f"{each[0]} of the time. With a single file, a batch takes {one[1]} requests ({one[0]}), "
-        f"and a batch of neighbouring events takes {ordered[1]} ({ordered[0]}).",
+        f"and a batch of neighboring events takes {ordered[1]} ({ordered[0]}).",
         traces,
         table,
     )

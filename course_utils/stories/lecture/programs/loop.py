@@ -24,4 +24,4 @@ def train(
 
 def busy(trace: Trace) -> str:
     """Return the busy share of the GPU as a percentage."""
-    return percent(trace.summary().utilisation)
+    return percent(trace.summary().utilization)

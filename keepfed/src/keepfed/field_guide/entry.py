@@ -22,7 +22,7 @@ ROLES = ("cause", "own code", "consequence", "noise")
 
 @dataclass(frozen=True)
 class Entry:
-    """One problem: how to recognise it, its cause, its fix, and a program that shows it.
+    """One problem: how to recognize it, its cause, its fix, and a program that shows it.
 
     In `program`, lines that start with `-` are faulty and lines that start with `+` are the fix.
     """

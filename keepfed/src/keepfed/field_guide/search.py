@@ -19,7 +19,7 @@ _FAR = 300  # maximum number of characters that ANY matches, so that it spans no
 _LOG = 2_000_000  # number of characters that are read from the end of a log
 _PART = 8  # minimum length, in characters, of a part of a message that finds its entry
 _SHORT = 40  # maximum number of words of a text that describes a problem in plain words
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 _IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
 # what launchers and pytest write before a line, such as "[rank1]: " or "(Worker pid=7) "
@@ -126,8 +126,8 @@ def _errors(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _lines(text: str) -> str:
-    """Return the end of a log without colours, progress bars and ignored exceptions."""
-    lines = _COLOURS.sub("", text[-_LOG:]).replace("\r\n", "\n").replace("\r", "\n")
+    """Return the end of a log without colors, progress bars and ignored exceptions."""
+    lines = _COLORS.sub("", text[-_LOG:]).replace("\r\n", "\n").replace("\r", "\n")
     return _IGNORED.sub("", lines)
 
 
@@ -152,8 +152,8 @@ def _pattern(message: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
 
 
 def _plain(text: str) -> str:
-    """Return the text in lower case, without colours and line breaks, with plain quotes."""
-    return " ".join(_COLOURS.sub("", text).translate(_QUOTES).lower().split())
+    """Return the text in lower case, without colors and line breaks, with plain quotes."""
+    return " ".join(_COLORS.sub("", text).translate(_QUOTES).lower().split())
 
 
 def _about(plain: str) -> list[Entry]:

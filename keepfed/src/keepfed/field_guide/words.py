@@ -20,7 +20,7 @@ SYNONYMS = tuple(
     line.split()
     for line in """\
 hang stuck freeze frozen forever never deadlock blocks blocked unresponsive stops stall stalls
-idle starved starving waits waiting underutilized utilization utilisation bored
+idle starved starving waits waiting underutilized utilization utilization bored
 slow slowly slows slowdown lag bottleneck
 fast quick quicker quickly
 memory ram leak oom

@@ -121,7 +121,7 @@ def epoch_rng(seed: int, epoch: int, slot: WorkerSlot | None = None) -> np.rando
 def block_order(
     n_samples: int, block: int, together: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return blocks of neighbouring samples in random order, and the ends of groups of blocks.
+    """Return blocks of neighboring samples in random order, and the ends of groups of blocks.
 
     Returns:
         Sample indices, int64 (n_samples,), ascending within a block, and the end of each group of

@@ -60,7 +60,7 @@ class IndexBatches(EpochLoader):
             n_samples: Length of the dataset.
             batch_size: Samples in a batch of one rank.
             shuffle: Whether each epoch has a new order. False keeps the order of the dataset.
-            block: Number of neighbouring samples that stay together. A few blocks are shuffled
+            block: Number of neighboring samples that stay together. A few blocks are shuffled
                 together, as in `BlockSampler`. None shuffles all samples.
             seed: Determines the order, together with the epoch.
             slot: Rank of these batches. None for the rank of the process.

@@ -1,7 +1,7 @@
 """Predict the trace of a training loop from the times of its stages.
 
 The module is a discrete-event model of a `DataLoader`, its workers and a device. It returns a
-`Trace`, as a measured run does, so you can draw and summarise both in the same way.
+`Trace`, as a measured run does, so you can draw and summarize both in the same way.
 
     simulate(Pipeline(read_ms=60, decode_ms=20, step_ms=50, num_workers=2)).summary()
 """

@@ -1,4 +1,4 @@
-"""Record a training loop, summarise it and draw it.
+"""Record a training loop, summarize it and draw it.
 
     with record() as trace:
         for batch in trace.batches(loader):
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keepfed.measure.spans import Clock, SampleIds, SpanLog, Summary, activate, summarise
+from keepfed.measure.spans import Clock, SampleIds, SpanLog, Summary, activate, summarize
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline
@@ -48,8 +48,8 @@ class Trace(SpanLog):
         return traced_batches(self, loader, ids)
 
     def summary(self) -> Summary:
-        """Return utilisation, idle share, AU, stall per stage and the ledger."""
-        return summarise(self)
+        """Return utilization, idle share, AU, stall per stage and the ledger."""
+        return summarize(self)
 
     def timeline(self, *, steps: int | None = None) -> Timeline:
         """Return the interactive timeline, which is a widget in a notebook and SVG elsewhere.

@@ -13,7 +13,7 @@ from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.images import (
     IMAGENET_MEAN,
     IMAGENET_STD,
-    CentreCrop,
+    CenterCrop,
     Crops,
     ImageLoader,
     Jpegs,
@@ -82,7 +82,7 @@ def test_validation_in_file_order_equals_torchvision(photos: Path, packed: Path)
     full = [(160, 180), (151, 151), (200, 301)]
     smaller = [(24, 28), (24, 24), (30, 45), (50, 64)]
     for size, resize in full + smaller:
-        crops = CentreCrop(resize=resize)
+        crops = CenterCrop(resize=resize)
         loader = ImageLoader(packed, 7, size, dtype="uint8", shuffle=False, crops=crops)
         steps = v2.Compose([v2.Resize(resize), v2.CenterCrop(size)])
         found = pixels(loader)
@@ -129,7 +129,7 @@ def test_order_and_crops_depend_only_on_seed_and_epoch(packed: Path) -> None:
         assert not all(torch.equal(image, usual[i]) for i, image in pixels(other).items())
 
 
-def test_float_images_are_normalised_bytes_with_adjacent_colours(packed: Path) -> None:
+def test_float_images_are_normalized_bytes_with_adjacent_colors(packed: Path) -> None:
     raw, ready = (ImageLoader(packed, 16, 150, dtype=dtype) for dtype in ("uint8", "float32"))
     mean, std = (torch.tensor(x)[:, None, None] for x in (IMAGENET_MEAN, IMAGENET_STD))
     for ours, of_bytes in zip(ready, raw, strict=True):
@@ -187,7 +187,7 @@ def test_invalid_arguments_are_rejected(packed: Path) -> None:
         ({"buffers": 0}, "`buffers` must be at least 1"),
         ({"dtype": "float16"}, '`dtype` must be "float32" or "uint8"'),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"crops": CentreCrop(resize=200)}, "resize=224"),
+        ({"crops": CenterCrop(resize=200)}, "resize=224"),
         ({"crops": Crops(scale=(0, 1))}, r"`scale` is \(0, 1\), but must satisfy 0 < low"),
     ]
     for options, message in cases:

@@ -57,7 +57,7 @@ def test_image_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     Image.fromarray(pixels).save(folder / "0.jpg")
     whole = (folder / "0.jpg").read_bytes()
     Image.fromarray(pixels).convert("CMYK").save(folder / "print.jpg")
-    with pytest.raises(OSError, match=r"print.jpg cannot be packed: its colours are CMYK"):
+    with pytest.raises(OSError, match=r"print.jpg cannot be packed: its colors are CMYK"):
         pack_images(tmp_path / "train.images", tmp_path / "photos")
     (folder / "print.jpg").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(OSError, match=r"print.jpg cannot be packed"):

@@ -28,9 +28,9 @@ def test_every_part_of_a_batch_counts_with_its_storage() -> None:
 
 
 def test_smaller_of_shm_and_memory_limits_the_budget() -> None:
-    assert NODE.travelling_bytes == 3264 * MB
-    assert replace(NODE, loaders=1, prefetch_factor=3).travelling_bytes == 1200 * MB
-    assert replace(NODE, num_workers=0).travelling_bytes == 0
+    assert NODE.traveling_bytes == 3264 * MB
+    assert replace(NODE, loaders=1, prefetch_factor=3).traveling_bytes == 1200 * MB
+    assert replace(NODE, num_workers=0).traveling_bytes == 0
     for change, room_mb in (
         ({}, 32_000 - 3264),
         ({"shm_bytes": None}, 64_000 - 3264),
@@ -47,7 +47,7 @@ def test_smaller_of_shm_and_memory_limits_the_budget() -> None:
 
 def test_budget_uses_this_machine_and_explains_itself() -> None:
     budget = shm_budget(KB, 2, staged_bytes=5, loaders=3)
-    assert budget.travelling_bytes == 3 * 5 * 1000
+    assert budget.traveling_bytes == 3 * 5 * 1000
     assert budget.memory_bytes == memory()
     assert (budget.shm_bytes is not None) == (shm_free() is not None) == os.path.isdir("/dev/shm")
     assert repr(replace(NODE, staged_bytes=30_000 * MB)) == (

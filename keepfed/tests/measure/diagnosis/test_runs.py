@@ -76,7 +76,7 @@ def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.Monk
         assert used_and_weighed(device.step) == (True, False)
 
 
-def test_diagnosis_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_does_not_initialize_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
     monkeypatch.setattr(runs, "ACCELERATOR", device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

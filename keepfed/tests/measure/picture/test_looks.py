@@ -1,4 +1,4 @@
-"""Colours and patterns are distinct on light and dark pages, even without colour vision."""
+"""Colors and patterns are distinct on light and dark pages, even without color vision."""
 
 from itertools import combinations
 
@@ -9,14 +9,14 @@ from keepfed.palette import DARK, LIGHT
 EVERY = {**LOOKS, "idle": IDLE}
 
 
-def contrast(*colours: str) -> float:
-    """Return the contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
-    dim, bright = sorted(map(luminance, colours))
+def contrast(*colors: str) -> float:
+    """Return the contrast ratio of two colors, 1 to 21, as WCAG 2 defines it."""
+    dim, bright = sorted(map(luminance, colors))
     return (bright + 0.05) / (dim + 0.05)
 
 
-def luminance(colour: str) -> float:
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color: str) -> float:
+    shares = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -26,13 +26,13 @@ def test_outlines_and_numbers_have_enough_contrast() -> None:
         look = EVERY[name]
         assert contrast(look.edge(dark=False), LIGHT.bg) >= 3, name
         assert contrast(look.edge(dark=True), DARK.bg) >= 3, name
-        assert name == "idle" or contrast(look.text, look.colour) >= 4.5, name
+        assert name == "idle" or contrast(look.text, look.color) >= 4.5, name
 
 
-def test_stages_differ_in_colour_pattern_and_letter() -> None:
+def test_stages_differ_in_color_pattern_and_letter() -> None:
     assert tuple(LOOKS) == STAGES
     for one, other in combinations(EVERY.values(), 2):
-        assert one.colour != other.colour
+        assert one.color != other.color
         assert (one.tile, one.opacity) != (other.tile, other.opacity)
         assert one.letter != other.letter
     assert contrast(LIGHT.idle, LIGHT.bg) >= 3

@@ -17,7 +17,7 @@ def test_svg_has_description_and_correct_widths():
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert title.text.startswith("Naive: the GPU computes 25 %")
     assert "naive (made by hand): main busy 75 %, gpu busy 25 %." in description.text
-    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert root.get("aria-labeledby") == f"{title.get('id')} {description.get('id')}"
     assert "made by hand" in [element.text for element in root.iter(f"{SVG}text")]
     patterns = {one.get("id")[8:] for one in root.iter(f"{SVG}pattern")}
     assert patterns == {*LOOKS, "idle"}

@@ -46,8 +46,8 @@ def test_busy_times_match_python(node):
     """
     out = node(script, [columns(trace, 1_000) for trace in traces])
     for trace, opened in zip(traces, out["all"], strict=True):
-        busy = trace.summary().utilisation if trace.spans else 0
-        assert opened["utilisation"] == pytest.approx(busy, abs=1e-4)
+        busy = trace.summary().utilization if trace.spans else 0
+        assert opened["utilization"] == pytest.approx(busy, abs=1e-4)
         assert opened["spans"] == len(trace.spans)
         np.testing.assert_allclose(opened["gaps"], np.array(idle_gaps(trace)) / MS, atol=0.01)
         lasted = [lane.busy_ns() / MS for lane in lanes(trace)]

@@ -32,7 +32,7 @@ def test_idle_gaps_and_column_shares_match_the_summary():
         shares = busy_shares(lane, (0, trace.end_ns), 97)
         work = np.delete(shares, STAGES.index("wait"), axis=1)
         assert work.sum() / 97 * trace.end_ns == pytest.approx(lane.busy_ns())
-        assert lane.name != "gpu" or busy_share(trace, lane) == summary.utilisation
+        assert lane.name != "gpu" or busy_share(trace, lane) == summary.utilization
     assert idle_gaps(trace_of(span("main", "read", 0, 5))) == idle_gaps(trace_of()) == []
 
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.measure.spans import Summary, hidden_share, summarise, union
+from keepfed.measure.spans import Summary, hidden_share, summarize, union
 from tests.measure.handmade import span, trace_of
 
 
 def summary(*rows: tuple[str, str, float, float, int]) -> Summary:
-    return summarise(trace_of(*(span(*row) for row in rows)))
+    return summarize(trace_of(*(span(*row) for row in rows)))
 
 
-def test_utilisation_and_stall_of_a_serial_loop() -> None:
+def test_utilization_and_stall_of_a_serial_loop() -> None:
     serial = summary(
         ("main", "wait", 0, 60, 0),
         ("main", "read", 0, 40, 0),
@@ -23,7 +23,7 @@ def test_utilisation_and_stall_of_a_serial_loop() -> None:
         ("main", "read", 100, 140, 1),
         ("gpu", "compute", 160, 200, 1),
     )
-    assert (serial.utilisation, serial.idle, serial.au) == (0.4, 0.6, 0.4)
+    assert (serial.utilization, serial.idle, serial.au) == (0.4, 0.6, 0.4)
     assert (serial.stall["read"], serial.stall["decode"]) == (0.4, 0.1)
     assert serial.stall["wait"] == pytest.approx(0.1)  # 140 to 160 is unexplained
     assert str(serial).startswith(
@@ -92,7 +92,7 @@ def test_gap_is_divided_into_copies_waiting_and_the_program() -> None:
 
 
 def test_steps_run_on_the_gpu_or_the_main_process() -> None:
-    for rows, utilisation, au in (
+    for rows, utilization, au in (
         ([("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1)], 1, 1),  # not counted twice
         ([("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0)], 0.5, 0),  # without a GPU
         (
@@ -102,17 +102,17 @@ def test_steps_run_on_the_gpu_or_the_main_process() -> None:
         ),
     ):
         found = summary(*rows)
-        assert (found.utilisation, found.au) == (pytest.approx(utilisation), au), rows
+        assert (found.utilization, found.au) == (pytest.approx(utilization), au), rows
 
 
 def test_ledger_reports_repeated_samples_and_missing_ids() -> None:
     trace = trace_of(span("gpu", "compute", 0, 10))
     trace.serve(4, [1, 2, 1, 2])
-    found = summarise(trace)
+    found = summarize(trace)
     assert (found.samples, found.distinct, found.complete) == (4, 2, False)
     assert "void" in str(found)
     trace.serve(2, None)
-    assert summarise(trace).distinct is None
+    assert summarize(trace).distinct is None
 
 
 def test_hidden_share_is_the_overlap_with_steps() -> None:

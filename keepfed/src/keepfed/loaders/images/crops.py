@@ -59,10 +59,10 @@ class Crops:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentreCrop:
-    """Centre crops without flips, for validation. Like `Resize` and `CenterCrop`."""
+class CenterCrop:
+    """Center crops without flips, for validation. Like `Resize` and `CenterCrop`."""
 
-    resize: int = 256  # pixels of the shorter side before the centre is cropped
+    resize: int = 256  # pixels of the shorter side before the center is cropped
 
     def draw(
         self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
@@ -83,7 +83,7 @@ def choose_windows(
 
     The area is uniform in `scale` times the area of the image, and the logarithm of width over
     height is uniform in `ratio`. The first of `TRIES` windows that fits is used. If none fits, the
-    largest centred window is used. NumPy is faster here, because torch starts threads for `exp`
+    largest centerd window is used. NumPy is faster here, because torch starts threads for `exp`
     even for small arrays.
 
     Args:

@@ -49,7 +49,7 @@ class Decoder:
     level of 255 on average, which is a quarter of the effect of antialiasing.
 
     With `resize`, the window must be the whole image. It is resized until its shorter side has
-    `resize` pixels, and the centre is cropped.
+    `resize` pixels, and the center is cropped.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Decoder:
         """
         resized = out if self.norm is None else self._resized
         if self.resize:
-            resized = self._centre(index)
+            resized = self._center(index)
         else:
             self._fill(resized, index, window, flip)
         if resized is not out:
@@ -113,8 +113,8 @@ class Decoder:
             copy[:] = part
         _resize_into()(_batch_of(copy), [self.size] * 2, False, None, None, out=out[None])
 
-    def _centre(self, index: int) -> Tensor:
-        """Return the centre of a resized image, uint8 (3, size, size)."""
+    def _center(self, index: int) -> Tensor:
+        """Return the center of a resized image, uint8 (3, size, size)."""
         row = self.images.row(index)
         sizes, short = (row.height, row.width), self.resize or self.size
         scaled = [short * side // min(sizes) for side in sizes]
@@ -167,7 +167,7 @@ class Decoder:
         if not row.intervals:
             return jpeg, range(row.height), range(row.width)
         top, left, height, width = window
-        margin = 2 * factor  # because neighbouring pixels may share their colour
+        margin = 2 * factor  # because neighboring pixels may share their color
         wide, high = row.part_width, row.part_height
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
         last = min(row.intervals // across, -(-(top + height + margin) // high))
@@ -212,7 +212,7 @@ def _resize_publicly(
 
 def _batch_of(image: NDArray[np.uint8]) -> Tensor:
     """Return a contiguous image (rows, columns, 3) as a batch (1, 3, rows, columns), uncopied."""
-    # NumPy adds the batch axis, because torch would then not recognise the channels-last layout
+    # NumPy adds the batch axis, because torch would then not recognize the channels-last layout
     return torch.from_numpy(image.transpose(2, 0, 1)[None])
 
 

@@ -4,7 +4,7 @@
     loader = ImageLoader("train.images", batch_size=128, size=224, seed=1)
     for epoch in range(3):
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
-    test = ImageLoader("test.images", 128, shuffle=False, crops=CentreCrop(resize=256))
+    test = ImageLoader("test.images", 128, shuffle=False, crops=CenterCrop(resize=256))
 
 The loader uses threads because the JPEG codec and torch release the GIL while they work, so threads
 decode in parallel in the same memory. Worker processes would have to send each batch to the main
@@ -29,7 +29,7 @@ from torch import Tensor
 from keepfed.errors import required
 from keepfed.limits import usable_cores
 from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CentreCrop, Crops, Indices
+from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CenterCrop, Crops, Indices
 from keepfed.loaders.images.decoding import Decoder, Window, scaling
 from keepfed.loaders.images.packed import PackedImages
 from keepfed.loaders.resume import IndexBatches
@@ -43,7 +43,7 @@ class ImageLoader(IndexBatches):
     """Loader that serves every image once per epoch, each with its own random crop and flip.
 
     A batch is a dict with the tensors "images", "labels" and "index". Images are uint8 or
-    normalised float32 of shape (batch, 3, size, size), in torch's layout channels_last, in which
+    normalized float32 of shape (batch, 3, size, size), in torch's layout channels_last, in which
     convolutions are faster. Labels, and the indices of the images in the file, are int64 (batch,).
     Order, crops and flips depend on the seed, the epoch and the index, but not on the number of
     threads or ranks.
@@ -67,7 +67,7 @@ class ImageLoader(IndexBatches):
         dtype: Literal["float32", "uint8"] = "float32",
         shuffle: bool = True,
         seed: int = 0,
-        crops: Crops | CentreCrop | None = None,
+        crops: Crops | CenterCrop | None = None,
         drop_last: bool = False,
         slot: WorkerSlot | None = None,
         threads: int | None = None,
@@ -79,10 +79,10 @@ class ImageLoader(IndexBatches):
             packed: A file written by `pack_images`.
             batch_size: Images in a batch.
             size: Height and width of the served images, in pixels.
-            dtype: "uint8", or "float32", normalised with the mean and deviation of ImageNet.
+            dtype: "uint8", or "float32", normalized with the mean and deviation of ImageNet.
             shuffle: Whether each epoch has a new order. False keeps the order of the file.
             seed: Determines order, crops and flips, together with epoch and index.
-            crops: Distribution of crops and flips, or `CentreCrop` for validation. None for the
+            crops: Distribution of crops and flips, or `CenterCrop` for validation. None for the
                 defaults of torchvision.
             drop_last: Whether incomplete last batches are dropped.
             slot: Rank of these images. None for the rank of the process.
@@ -92,7 +92,7 @@ class ImageLoader(IndexBatches):
         Raises:
             FileNotFoundError: If the file does not exist.
             OSError: If the file is incomplete, or `pack_images` did not write it.
-            ValueError: If a number is too small, `dtype` is not supported, or `CentreCrop.resize`
+            ValueError: If a number is too small, `dtype` is not supported, or `CenterCrop.resize`
                 is less than `size`.
         """
         threads = usable_cores() if threads is None else threads
@@ -102,11 +102,11 @@ class ImageLoader(IndexBatches):
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
             raise ValueError(f'`dtype` must be "float32" or "uint8", but is {dtype!r}.')
-        self.resize = crops.resize if isinstance(crops, CentreCrop) else None
+        self.resize = crops.resize if isinstance(crops, CenterCrop) else None
         if self.resize is not None and self.resize < size:
             raise ValueError(
-                f"`CentreCrop.resize` is {self.resize}, but the crop has {size} pixels. Use "
-                f"CentreCrop(resize={size}) or more."
+                f"`CenterCrop.resize` is {self.resize}, but the crop has {size} pixels. Use "
+                f"CenterCrop(resize={size}) or more."
             )
         self.images = PackedImages(packed)
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
@@ -118,7 +118,7 @@ class ImageLoader(IndexBatches):
     def draw(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the windows and flips of some images in this epoch, as `Crops.draw` does.
 
-        With `CentreCrop`, a window is the whole image, which is resized before the centre is
+        With `CenterCrop`, a window is the whole image, which is resized before the center is
         cropped. Windows that are decoded at a smaller scale are aligned to the larger pixels.
         """
         rows = self.images.table[np.asarray(indices)]
@@ -197,7 +197,7 @@ _Pending = tuple[Batch, list[Future[None]]]
 
 
 def _norm(size: int) -> tuple[Tensor, Tensor]:
-    """Return factor and shift of the normalisation, in the memory layout of an image row."""
+    """Return factor and shift of the normalization, in the memory layout of an image row."""
     factor = 1 / (255 * torch.tensor(IMAGENET_STD, device="cpu"))
     shift = -torch.tensor(IMAGENET_MEAN, device="cpu") * 255 * factor
     return factor.repeat(size, 1).T[:, None], shift.repeat(size, 1).T[:, None]

@@ -135,7 +135,7 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
 
     Raises:
         FileNotFoundError: If the folder contains no images.
-        OSError: If an image is damaged, or has other colours than grey or RGB.
+        OSError: If an image is damaged, or has other colors than gray or RGB.
         KeepfedError: If the disk has too little space.
     """
     path, photos = Path(path), Jpegs(folder)
@@ -187,7 +187,7 @@ def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
     jpeg = path.read_bytes()
     try:
         if decode_jpeg_header(jpeg)[2] not in ("Gray", "RGB", "YCbCr"):
-            raise ValueError("its colours are CMYK")
+            raise ValueError("its colors are CMYK")
         rows, columns, _ = decode_jpeg(jpeg).shape
         frame = _frame(jpeg)
         if frame[1:] != (rows, columns):

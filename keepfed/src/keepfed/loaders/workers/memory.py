@@ -58,7 +58,7 @@ class ShmBudget:
     loaders: int = 1  # one for each rank, and so for each GPU, of the node
 
     @property
-    def travelling_bytes(self) -> int:
+    def traveling_bytes(self) -> int:
         """The bytes of all batches in flight through /dev/shm, or 0 without workers.
 
         Each worker prefetches `prefetch_factor` batches, and the loop holds one more.
@@ -72,7 +72,7 @@ class ShmBudget:
         sizes = [self.memory_bytes - self.programs_bytes]
         if self.shm_bytes is not None:
             sizes.append(self.shm_bytes)
-        return min(sizes) - self.travelling_bytes
+        return min(sizes) - self.traveling_bytes
 
     @property
     def stageable_bytes(self) -> int:
@@ -88,7 +88,7 @@ class ShmBudget:
         """Return the budget as text on two lines, because pages break long lines within words."""
         shm = "no /dev/shm" if self.shm_bytes is None else f"/dev/shm of {size(self.shm_bytes)}"
         return (
-            f"{plural(self.loaders, 'loader')} with {size(self.travelling_bytes)} of batches, "
+            f"{plural(self.loaders, 'loader')} with {size(self.traveling_bytes)} of batches, "
             f"{size(self.staged_bytes)} staged and programs of {size(self.programs_bytes)}:\n"
             f"{'fits' if self.fits else 'does not fit'} into {shm} and memory of "
             f"{size(self.memory_bytes)}, where {size(self.stageable_bytes)} may be staged."

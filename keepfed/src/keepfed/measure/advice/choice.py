@@ -1,4 +1,4 @@
-"""Choose the one change to recommend, from the catalogue and from the trials."""
+"""Choose the one change to recommend, from the catalog and from the trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from keepfed.measure.advice.catalogue import CATALOGUE, Advice, applicable, more_workers
+from keepfed.measure.advice.catalog import CATALOGUE, Advice, applicable, more_workers
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.gains import gain, pipeline
@@ -37,7 +37,7 @@ WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")
 class Trial:
     """The predicted speed of a loop with a change, from a run of the changed loader."""
 
-    advice: str  # id of the row in the catalogue
+    advice: str  # id of the row in the catalog
     change: Change
     iteration_s: float  # seconds per batch, including its share of the start-up
     applicable: bool = True  # whether the dataset works unchanged
@@ -46,7 +46,7 @@ class Trial:
 class Recommendation(NamedTuple):
     """The verdict on a loop, and the one change to make."""
 
-    advice: str  # id of the row in the catalogue
+    advice: str  # id of the row in the catalog
     verdict: str  # one sentence
     change: str
     gain: float  # predicted speed-up of the loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice.catalogue import is_serialised
+from keepfed.measure.advice.catalog import is_serialized
 from keepfed.measure.advice.estimates import Measurements, Setting, ms
 from keepfed.measure.advice.rules import (
     Cause,
@@ -78,7 +78,7 @@ def _storage(m: Measurements) -> str:
             f"{ms(m.fetching.computing_s)}."
         )
     has_a_core = " with a core to itself" if m.fetching.delay_s > m.fetching.fetch_s / 10 else ""
-    if is_serialised(m):
+    if is_serialized(m):
         share = percent(m.fetching.locked_share)
         return (
             f"Storage behind a lock: of the {ms(m.making_s)} that a fetch takes, a worker {waits}, "

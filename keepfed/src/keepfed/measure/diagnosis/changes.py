@@ -18,7 +18,7 @@ from keepfed.limits import affinity
 from keepfed.measure.advice import Change
 from keepfed.measure.hook import data_loader_in
 
-TRIAL_HANGS_S = 20  # s without a batch after which a trial is cancelled
+TRIAL_HANGS_S = 20  # s without a batch after which a trial is canceled
 
 
 @contextmanager

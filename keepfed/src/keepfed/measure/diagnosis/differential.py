@@ -34,7 +34,7 @@ from keepfed.measure.stacks import StackSampler, read_lines
 
 ALONE, STEP, TOGETHER, TRIAL = 0.3, 0.15, 0.3, 0.08  # shares of the time
 PROOF = 0.5  # additional share of the time
-HANGS_S = 60  # s without a batch after which a loader without a timeout is cancelled
+HANGS_S = 60  # s without a batch after which a loader without a timeout is canceled
 
 
 def diagnose(

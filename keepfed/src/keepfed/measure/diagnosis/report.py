@@ -17,7 +17,7 @@ from keepfed.measure.trace import Trace
 
 LETTERS = 40  # characters of the longest text bar
 
-# JupyterLab aligns tables to the right by default. The page sets no background, so its colours must
+# JupyterLab aligns tables to the right by default. The page sets no background, so its colors must
 # be readable on a light page and on a dark one.
 _STYLE = """
 .cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
@@ -36,7 +36,7 @@ class Diagnosis:
     """The verdict on a loop, which displays itself as text or HTML."""
 
     cause: Cause
-    advice: str  # id of the change in the catalogue
+    advice: str  # id of the change in the catalog
     verdict: str  # one sentence
     change: str  # recommended change, such as "num_workers=4"
     gain: float  # predicted speed-up of the loop with the change
@@ -76,11 +76,11 @@ class Diagnosis:
 
 
 def _page(diagnosis: Diagnosis) -> str:
-    """Return the report as HTML that adopts the colours of the page around it."""
+    """Return the report as HTML that adopts the colors of the page around it."""
     bars = "".join(
         f'<tr><th>{name}</th><td class="wide"><span class="bar" style="width:'
-        f'{share:.1%};background:{colour}"></span></td><td>{time} per batch</td></tr>'
-        for name, share, time, colour in _bars(diagnosis.measurements)
+        f'{share:.1%};background:{color}"></span></td><td>{time} per batch</td></tr>'
+        for name, share, time, color in _bars(diagnosis.measurements)
     )
     rows = "".join(
         f'<tr><th class="soft">{escape(name)}</th><td>{escape(figure)}</td></tr>'
@@ -103,7 +103,7 @@ def _strip(lines: Sequence[HotLine]) -> str:
     if not lines:
         return ""
     bars = "".join(
-        f'<span style="width:{line.share:.1%};background:{look.colour}" '
+        f'<span style="width:{line.share:.1%};background:{look.color}" '
         f'title="{escape(str(line))}">{escape(line.place)}</span>'
         for line, look in zip(lines, LOOKS.values(), strict=False)
     )
@@ -112,11 +112,11 @@ def _strip(lines: Sequence[HotLine]) -> str:
 
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
-    """Return (name, share of the longest time, time as text, colour) of each run."""
+    """Return (name, share of the longest time, time as text, color) of each run."""
     runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
     runs["together"] = (m.iteration_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
-    return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
+    return [(name, s / longest, ms(s), LOOKS[look].color) for name, (s, look) in runs.items()]
 
 
 def _figures(diagnosis: Diagnosis) -> list[str]:

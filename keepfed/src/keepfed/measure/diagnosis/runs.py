@@ -38,7 +38,7 @@ from keepfed.measure.hook import (
     time_sampler,
     traced_batches,
 )
-from keepfed.measure.neighbours import Neighbours, children_cpu_s
+from keepfed.measure.neighbors import Neighbors, children_cpu_s
 from keepfed.measure.records import Iteration, Sink, warm_up_batches
 from keepfed.measure.spans import Span, compute_spans
 from keepfed.measure.stacks import StackSampler
@@ -83,7 +83,7 @@ def run_loop(
         trace = stack.enter_context(record())
         dropped = warm_up_batches(prefetched(loader), length(loader))
         run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
-        neighbours = Neighbours()
+        neighbors = Neighbors()
         ring = None
         if inner is not None:
             ring = FetchRing(inner.num_workers)
@@ -109,7 +109,7 @@ def run_loop(
         ):
             pass
         finish()
-        run.others_cores = neighbours.cores()
+        run.others_cores = neighbors.cores()
     run.fetches = ring.fetches() if ring else []
     if step is not None and not compute_spans(trace.spans):  # the step records no spans
         for number, one in enumerate(run.iterations):
@@ -331,7 +331,7 @@ def _synchronize_device(run: Run, synchronize: Callable[[], Any] | None) -> None
 
 
 def _device_in_use() -> bool:
-    """Return whether this program may have used an accelerator, without initialising CUDA."""
+    """Return whether this program may have used an accelerator, without initializing CUDA."""
     if torch.cuda.is_available():
         return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
     return bool(ACCELERATOR.is_available())

@@ -1,7 +1,7 @@
 """Model of a picture: its traces, sentence, figures and controls, and the look of each stage.
 
-Every stage has one colour and one pattern. The palette of Okabe and Ito is safe for colour-blind
-readers, and the patterns distinguish the stages in grey print. `pack` converts a picture to short
+Every stage has one color and one pattern. The palette of Okabe and Ito is safe for color-blind
+readers, and the patterns distinguish the stages in gray print. `pack` converts a picture to short
 columns of integers, from which the browser draws.
 """
 
@@ -29,7 +29,7 @@ from keepfed.measure.spans import (
     lanes,
     reach,
     stall_label,
-    summarise,
+    summarize,
 )
 
 NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the launch of a step
@@ -42,18 +42,18 @@ State = Mapping[str, str | int]
 
 @dataclass(frozen=True)
 class Look:
-    """Colours, pattern and letter of one stage."""
+    """Colors, pattern and letter of one stage."""
 
-    colour: str
-    text: str  # colour of a batch number on the span
+    color: str
+    text: str  # color of a batch number on the span
     tile: str  # pattern of one tile, as an SVG path
     letter: str  # letter of the stage in a text timeline
     opacity: float = 1.0
 
     @property
     def ink(self) -> str:
-        """The colour of the pattern."""
-        return palette.INKS.get(self.colour, self.colour)
+        """The color of the pattern."""
+        return palette.INKS.get(self.color, self.color)
 
     @property
     def dots(self) -> bool:
@@ -61,10 +61,10 @@ class Look:
         return self.tile == _DOTS
 
     def edge(self, dark: bool) -> str:
-        """Return an outline colour with a contrast of at least 3:1 to the background."""
-        towards, share = (255, 0.25) if dark else (0, 0.45)
-        channels = bytes.fromhex(self.colour[1:])
-        return "#" + bytes(round(c + (towards - c) * share) for c in channels).hex()
+        """Return an outline color with a contrast of at least 3:1 to the background."""
+        toward, share = (255, 0.25) if dark else (0, 0.45)
+        channels = bytes.fromhex(self.color[1:])
+        return "#" + bytes(round(c + (toward - c) * share) for c in channels).hex()
 
 
 _DOTS = "M2 2h0M6 6h0"
@@ -136,12 +136,12 @@ class Picture:
 
 
 def sentence(trace: SpanLog, name: str = "") -> str:
-    """Return one sentence that summarises the picture of `trace`."""
-    summary = summarise(trace)
+    """Return one sentence that summarizes the picture of `trace`."""
+    summary = summarize(trace)
     name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
     if not summary.steps:
         return f"{name} computed nothing. Call gpu.step(batch), or mark your step: {MARK}."
-    computes, waits = percent(summary.utilisation), percent(summary.idle)
+    computes, waits = percent(summary.utilization), percent(summary.idle)
     return f"{name} computes {computes} of the time and waits {waits}{_reason(summary)}."
 
 
@@ -166,12 +166,12 @@ def gpu_label(word: str, *traces: SpanLog) -> str:
 
 def facts(trace: SpanLog) -> dict[str, str]:
     """Return the figures for the cards: busy share, idle gaps, duration, samples per second."""
-    summary = summarise(trace)
+    summary = summarize(trace)
     gaps = [end - start for start, end in idle_gaps(trace) if end - start >= NOTICED_NS]
     longest = f", longest {duration(max(gaps))}" if gaps else ""
     start, end = reach(trace)
     figures = {
-        gpu_label("Busy", trace): percent(summary.utilisation),
+        gpu_label("Busy", trace): percent(summary.utilization),
         gpu_label("Idle", trace): plural(len(gaps), "gap") + longest,
         "Whole run": duration(end - start),
     }
@@ -191,7 +191,7 @@ def _picture_facts(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str,
     if len(traces) == 1:
         return facts(traces[0])
     return {
-        f"{name}: {gpu_label('busy', trace)}": percent(summarise(trace).utilisation)
+        f"{name}: {gpu_label('busy', trace)}": percent(summarize(trace).utilization)
         for trace, name in zip(traces, names, strict=True)
     }
 

@@ -30,7 +30,7 @@ from keepfed.measure.spans import (
     idle_gaps,
     lanes,
     reach,
-    summarise,
+    summarize,
 )
 from keepfed.palette import DARK, LIGHT
 
@@ -70,7 +70,7 @@ def as_svg(picture: Picture) -> str:
     head = [*_definitions(mark), *_heading(picture, mark), *_axis(scale, y)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="ct" viewBox="0 0 {WIDTH} {y + 4}" '
-        f'width="{WIDTH}" height="{y + 4}" role="img" aria-labelledby="{mark}t {mark}d">'
+        f'width="{WIDTH}" height="{y + 4}" role="img" aria-labeledby="{mark}t {mark}d">'
         + "".join([*head, *parts])
         + "</svg>\n"
     )
@@ -90,13 +90,13 @@ class _Scale:
 def _definitions(mark: str) -> Iterator[str]:
     yield f"<style>{STYLE}</style><defs>"
     for name, look in {**LOOKS, "idle": IDLE}.items():
-        colour = 'class="idle"' if name == "idle" else f'stroke="{look.ink}"'
+        color = 'class="idle"' if name == "idle" else f'stroke="{look.ink}"'
         cap = 'stroke-width="2.2" stroke-linecap="round"' if look.dots else 'stroke-width="1.2"'
         yield (
             f'<pattern id="{mark}{name}" width="{TILE}" height="{TILE}" '
             f'patternUnits="userSpaceOnUse"><path d="M0 0h{TILE}v{TILE}h-{TILE}z" '
-            f'fill="{look.colour}" fill-opacity="{look.opacity}"/>'
-            f'<path d="{look.tile}" {colour} {cap}/></pattern>'
+            f'fill="{look.color}" fill-opacity="{look.opacity}"/>'
+            f'<path d="{look.tile}" {color} {cap}/></pattern>'
         )
     yield f'</defs><rect class="paper" width="{WIDTH}" height="100%" rx="8"/>'
 
@@ -122,9 +122,9 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
-    middle, summary = y + HEADER // 2, summarise(trace)
+    middle, summary = y + HEADER // 2, summarize(trace)
     # Escape the label, because it contains "<" below 1 %.
-    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")
+    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilization)}")
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -207,7 +207,7 @@ def _box(scale: _Scale, times: Interval, y: float, height: float) -> str:
 
 def _paint(mark: str, name: str, look: Look, *, outlined: bool = True) -> str:
     if not outlined:  # spans are too narrow for lines and patterns
-        return f'fill="{look.colour}" fill-opacity="{look.opacity}"'
+        return f'fill="{look.color}" fill-opacity="{look.opacity}"'
     edge = 'class="idle"' if name == "idle" else f'stroke="{look.edge(dark=False)}"'
     return f'fill="url(#{mark}{name})" {edge} stroke-width="0.8"'
 

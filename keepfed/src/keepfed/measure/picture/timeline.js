@@ -13,7 +13,7 @@ export function listen(view) {
   on(view.details, "toggle", () => { if (view.details.open) fillTable(view.tables, view.traces); });
   connectPointer(view, on);
   const retheme = () => view.retheme();
-  // The colours of a theme may change later than the attribute that names it.
+  // The colors of a theme may change later than the attribute that names it.
   const late = () => { retheme(); setTimeout(retheme, 300); };
   on(window, "beforeprint afterprint", retheme);
   for (const query of ["(prefers-color-scheme: dark)", "print"]) on(matchMedia(query), "change", retheme);

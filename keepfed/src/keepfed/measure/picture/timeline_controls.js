@@ -64,7 +64,7 @@ function swatch(name) {
   const look = LOOKS[name], { dots } = look;
   const lines = `<path class="${name === "idle" ? "idle" : ""}" d="${look.tile}" stroke="${look.ink}" stroke-width="${dots ? 2.2 : 1.2}" stroke-linecap="${dots ? "round" : "butt"}"/>`;
   return `<svg width="26" height="14" aria-hidden="true"><pattern id="p-${name}" width="${TILE}" height="${TILE}" patternUnits="userSpaceOnUse">
-    <rect width="${TILE}" height="${TILE}" fill="${look.colour}" fill-opacity="${look.opacity}"/>${lines}</pattern>
+    <rect width="${TILE}" height="${TILE}" fill="${look.color}" fill-opacity="${look.opacity}"/>${lines}</pattern>
     <rect style="--light:${look.edges[0]};--dark:${look.edges[1]}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
 }
 
@@ -76,8 +76,8 @@ export function fillTable(holder, traces) {
       element("th", { scope: "row", textContent: lane.name }),
       ...[lane.start.length.toLocaleString("en"), duration(lane.busy), percent(lane.busy / (trace.end || 1)), stageText(lane, trace.end)]
         .map((text) => element("td", { textContent: text }))));
-    const idle = trace.stepsEnd * (1 - trace.utilisation);
-    const caption = `${trace.label || "This run"}${trace.note ? ` (${trace.note})` : ""}: ${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilisation)}, idle ${duration(idle)} in ${plural(trace.gaps.length, "gap")}.`;
+    const idle = trace.stepsEnd * (1 - trace.utilization);
+    const caption = `${trace.label || "This run"}${trace.note ? ` (${trace.note})` : ""}: ${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilization)}, idle ${duration(idle)} in ${plural(trace.gaps.length, "gap")}.`;
     return element("table", {}, element("caption", { textContent: caption }),
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }));

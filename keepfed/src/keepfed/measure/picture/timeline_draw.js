@@ -42,7 +42,7 @@ function tile(look, zoom, ink) {
   const canvas = document.createElement("canvas"), c = canvas.getContext("2d");
   canvas.width = canvas.height = TILE * zoom;
   c.scale(zoom, zoom);
-  c.fillStyle = look.colour;
+  c.fillStyle = look.color;
   c.globalAlpha = look.opacity;
   c.fillRect(0, 0, TILE, TILE);
   c.globalAlpha = 1;
@@ -78,7 +78,7 @@ function paintHeader({ c, scene, ink }, { trace, y }) {
   let used = 4 + c.measureText(label).width;
   c.fillText(label, 4, middle);
   c.font = `12px ${FONT}`;
-  const busy = `${label ? " · " : ""}${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilisation)}`, width = c.measureText(busy).width;
+  const busy = `${label ? " · " : ""}${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilization)}`, width = c.measureText(busy).width;
   if (!scene.narrow || used + width + c.measureText(trace.note).width + 40 < room) {
     c.fillStyle = ink.soft;
     c.fillText(busy, used, middle);
@@ -89,12 +89,12 @@ function paintHeader({ c, scene, ink }, { trace, y }) {
   paintPill(c, note, room - c.measureText(note).width - 10, middle, ink.soft, ink.bg);
 }
 
-function paintPill(c, text, x, middle, colour, paper) {
+function paintPill(c, text, x, middle, color, paper) {
   const width = c.measureText(text).width + 12;
   c.beginPath(); c.roundRect(x + 0.5, middle - 9, width, 18, 9);
   c.fillStyle = paper; c.fill();
-  c.strokeStyle = colour; c.lineWidth = 1; c.stroke();
-  c.fillStyle = colour; c.fillText(text, x + 6.5, middle + 0.5);
+  c.strokeStyle = color; c.lineWidth = 1; c.stroke();
+  c.fillStyle = color; c.fillText(text, x + 6.5, middle + 0.5);
 }
 
 function fit(c, text, width) {
@@ -106,7 +106,7 @@ function fit(c, text, width) {
 
 function paintLane(tools, { trace }, place, isGpu) {
   const { c, scene, view, ink, X } = tools, { lane, y, height } = place;
-  paintName(tools, place, isGpu ? trace.utilisation : lane.busy / (trace.end || 1), isGpu);
+  paintName(tools, place, isGpu ? trace.utilization : lane.busy / (trace.end || 1), isGpu);
   c.save();
   c.beginPath(); c.roundRect(scene.left, y, scene.right - scene.left, height, 3); c.clip();
   c.fillStyle = ink.track;
@@ -141,7 +141,7 @@ function paintSpan({ c, scene, view, scale, X, fills }, { lane, y, rowHeight }, 
   const faded = view.batch >= 0 && lane.batch[i] !== view.batch;
   // Draw a span narrower than one pixel as a paler span of one pixel, so that it stays visible.
   c.globalAlpha = (faded ? 0.2 : 1) * Math.max(0.35, Math.min(1, end - x));
-  c.fillStyle = width < 9 ? look.colour : fills[stage];
+  c.fillStyle = width < 9 ? look.color : fills[stage];
   if (width < 9) c.globalAlpha *= look.opacity;
   c.fillRect(x, top, width, height);
   if (width >= 3) {
@@ -160,7 +160,7 @@ function paintNumber(c, batch, look, x, middle) {
   c.font = `600 11px ${FONT}`;
   c.lineWidth = 3;
   c.lineJoin = "round";
-  c.strokeStyle = look.colour;
+  c.strokeStyle = look.color;
   c.strokeText(batch, x + 5, middle + 0.5);
   c.fillStyle = look.text;
   c.fillText(batch, x + 5, middle + 0.5);
@@ -171,12 +171,12 @@ function paintGaps(tools, place, gaps) {
 }
 
 // Paint idle time of the GPU hatched in red, with its length if there is enough space.
-function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end, labelled = true) {
+function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end, labeled = true) {
   const x = Math.max(scene.left - 2, X(start)), right = Math.min(scene.right + 2, X(end)), width = right - x;
   if (width <= 0) return;
   if (width < 3) {
     c.globalAlpha = Math.max(0.35, Math.min(1, width));
-    c.fillStyle = LOOKS.idle.colour;
+    c.fillStyle = LOOKS.idle.color;
     c.fillRect(x, y, Math.max(1, width), height);
     c.globalAlpha = 1;
     return;
@@ -186,7 +186,7 @@ function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end, labell
   c.strokeStyle = ink.idle;
   c.lineWidth = 1;
   c.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
-  if (!labelled) return;
+  if (!labeled) return;
   c.font = `11px ${FONT}`;
   const length = duration(end - start), words = start ? ["idle"] : ["idle before the first step", "idle"];
   const text = words.map((word) => `${word} ${length}`).find((t) => c.measureText(t).width + 26 < width);
@@ -200,7 +200,7 @@ function paintBins({ c, scene, view }, { lane, y, rowHeight }, columns) {
     filled.fill(0);
     for (let stage = 0; stage < STAGES.length; stage++) {
       const base = (row * STAGES.length + stage) * columns, look = LOOKS[STAGES[stage]];
-      c.fillStyle = look.colour;
+      c.fillStyle = look.color;
       c.globalAlpha = look.opacity;
       for (let column = 0; column < columns; column++) {
         const share = bins[base + column];

@@ -12,7 +12,7 @@ export function openTrace(raw) {
     note: raw.note, lanes, steps, gaps, end, stepsEnd,
     gpu: !steps.length || stepLanes(lanes)[0].name === "gpu", // otherwise the main process computes the steps
     spans: lanes.reduce((sum, lane) => sum + lane.start.length, 0),
-    utilisation: stepsEnd ? total(steps) / stepsEnd : 0,
+    utilization: stepsEnd ? total(steps) / stepsEnd : 0,
   };
 }
 

@@ -85,7 +85,7 @@ export class View {
     fillSentence(this.sentence, picture.sentence);
     fillFacts(this.facts, picture.facts);
     this.printed.textContent = stateText(controls, state);
-    this.root.dataset.util = this.traces.map((trace) => trace.utilisation.toFixed(4)).join(",");
+    this.root.dataset.util = this.traces.map((trace) => trace.utilization.toFixed(4)).join(",");
     this.root.dataset.spans = this.traces.reduce((sum, trace) => sum + trace.spans, 0);
     this.announce(picture.sentence, this.spoken.textContent ? 400 : 0);
     if (this.details.open) fillTable(this.tables, this.traces);

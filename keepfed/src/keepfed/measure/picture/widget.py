@@ -12,7 +12,7 @@ from keepfed.measure.picture.script import module_source
 
 
 class PictureWidget(anywidget.AnyWidget):
-    """A picture whose state a notebook synchronises with Python."""
+    """A picture whose state a notebook synchronizes with Python."""
 
     _ipython_display_ = None  # with this method, ipywidgets 7 would omit the image
     _esm = module_source()

@@ -1,6 +1,6 @@
 """Find the rank that the others wait for, and the stage that makes it late.
 
-Ranks synchronise after every step to average their gradients. A loop marks this meeting with
+Ranks synchronize after every step to average their gradients. A loop marks this meeting with
 `stage("wait", lane="other ranks")`. The last rank to arrive does not wait.
 """
 

@@ -20,6 +20,6 @@ from keepfed.measure.spans.summary import (
     compute_unit,
     hidden_share,
     stall_label,
-    summarise,
+    summarize,
     union,
 )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.measure.spans.span_log import STAGES, Span, SpanLog
-from keepfed.measure.spans.summary import Interval, compute_spans, summarise, union
+from keepfed.measure.spans.summary import Interval, compute_spans, summarize, union
 
 MAX_ROWS = 12  # maximum rows of a lane, where further overlapping spans share the last row
 
@@ -94,7 +94,7 @@ def reach(trace: SpanLog) -> Interval:
 def busy_share(trace: SpanLog, lane: Lane) -> float:
     """Return the share of the run in which `lane` worked. For the GPU, only computing counts."""
     if lane.name == "gpu":
-        return summarise(trace).utilisation
+        return summarize(trace).utilization
     start, end = reach(trace)
     return lane.busy_ns() / (end - start)
 
@@ -127,7 +127,7 @@ def busy_shares(lane: Lane, window: Interval, columns: int) -> NDArray[np.float6
 
 
 def _covered(spans: Sequence[Span], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the time of `spans` between each pair of neighbouring `edges`."""
+    """Return the time of `spans` between each pair of neighboring `edges`."""
     times = np.array([[s.start_ns for s in spans], [s.end_ns for s in spans]], float).ravel()
     order = times.argsort()
     running = np.repeat([1, -1], len(spans))[

@@ -1,4 +1,4 @@
-"""Compute the utilisation of the GPU from a trace, and the stages it waited for."""
+"""Compute the utilization of the GPU from a trace, and the stages it waited for."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _STALL_LABELS = {
 class Summary:
     """The figures of one run. Shares refer to the time until the end of the last step."""
 
-    utilisation: float  # share of time in which a step computed, including the start-up
-    idle: float  # 1 - utilisation
-    au: float  # accelerator utilisation of MLPerf Storage, which excludes the first step
+    utilization: float  # share of time in which a step computed, including the start-up
+    idle: float  # 1 - utilization
+    au: float  # accelerator utilization of MLPerf Storage, which excludes the first step
     total_s: float
     start_up_s: float  # time until the first step starts
     steps: int
@@ -58,7 +58,7 @@ class Summary:
         ]
         waited = f",\nwaiting mostly for {', '.join(waits[:3])}" if waits else ""
         return (
-            f"The {self.who} computed {percent(self.utilisation)} of {self.total_s:.2f} s and was "
+            f"The {self.who} computed {percent(self.utilization)} of {self.total_s:.2f} s and was "
             f"idle {percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
             f"{plural(self.steps, 'step')}. The first one started after {self.start_up_s:.2f} s.\n"
             f"{self._ledger()}"
@@ -78,7 +78,7 @@ def stall_label(key: str) -> str:
     return _STALL_LABELS.get(key, key)
 
 
-def summarise(trace: SpanLog) -> Summary:
+def summarize(trace: SpanLog) -> Summary:
     """Return the figures of `trace`."""
     spans = trace.spans
     steps = compute_spans(spans)
@@ -86,11 +86,11 @@ def summarise(trace: SpanLog) -> Summary:
     start = trace.begins_ns
     end = max((s.end_ns for s in steps), default=trace.end_ns)
     total = max(end - start, 1)
-    utilisation = _length(busy) / total
+    utilization = _length(busy) / total
     ids = trace.sample_ids
     return Summary(
-        utilisation=utilisation,
-        idle=1 - utilisation,
+        utilization=utilization,
+        idle=1 - utilization,
         au=_au(steps, end),
         total_s=total / 1e9,
         start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.starts_midway else 0.0,

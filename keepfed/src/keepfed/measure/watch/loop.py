@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from keepfed.measure.neighbours import Neighbours
+from keepfed.measure.neighbors import Neighbors
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.ring_file import Observation, is_watched, read_all, records_folder
 
@@ -71,7 +71,7 @@ def watch(loader: Iterable[T]) -> Watched[T]:
             # Register the removal of the folder first. Exit handlers run in reverse order, so the
             # folder still exists during `_print_report`.
             records_folder()
-            _neighbours()
+            _neighbors()
         except Exception as error:
             give_up(error)
         atexit.unregister(_print_report)
@@ -80,13 +80,13 @@ def watch(loader: Iterable[T]) -> Watched[T]:
 
 
 @cache
-def _neighbours() -> Neighbours:
+def _neighbors() -> Neighbors:
     """Return the counter for the CPU time of other programs, started at the first call."""
-    return Neighbours()
+    return Neighbors()
 
 
 def _others_cores() -> float:
-    return 0.0 if is_watched() else _neighbours().cores()
+    return 0.0 if is_watched() else _neighbors().cores()
 
 
 def _time_loader(loader: Iterable[T]) -> Iterable[T]:

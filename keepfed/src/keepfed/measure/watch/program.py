@@ -19,7 +19,7 @@ from typing import Any
 from keepfed.errors import KeepfedError, not_installed
 from keepfed.formatting import plural
 from keepfed.limits import all_cores
-from keepfed.measure.neighbours import Neighbours
+from keepfed.measure.neighbors import Neighbors
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.output import NO_BATCH, RECORD, REPORT, claim_folder
 from keepfed.measure.watch.signals import Forwarder
@@ -62,7 +62,7 @@ def run_watched(
     except OSError as error:
         give_up(error)
         return run_program(words, os.environ)
-    neighbours = Neighbours()
+    neighbors = Neighbors()
     try:
         code = run_program(words, environment)
     except KeepfedError:
@@ -71,7 +71,7 @@ def run_watched(
     run = ProgramRun(
         join(program),
         code,
-        neighbours.cores(),
+        neighbors.cores(),
         machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
         ended=time.strftime("%d %B %Y, %H:%M"),
         price=price,

@@ -210,7 +210,7 @@ def _straggler_lines(found: Sequence[WatchedLoop]) -> list[str]:
 def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
     """Return for each rank a trace with the arrival time of each batch.
 
-    Ranks that synchronise in each step ask for the next batch at the same time.
+    Ranks that synchronize in each step ask for the next batch at the same time.
     """
     by_number = [{each.number: each for each in one.iterations} for one in seen]
     # Each rank may have timed different iterations.

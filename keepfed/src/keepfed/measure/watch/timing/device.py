@@ -2,7 +2,7 @@
 
 The clock records an event before and after each call of next() and queries both later, so the host
 never waits for the device. Between the two events the loop gives the device no work. The time
-between them is therefore the device time lost to the loader. This module never initialises CUDA.
+between them is therefore the device time lost to the loader. This module never initializes CUDA.
 """
 
 from __future__ import annotations

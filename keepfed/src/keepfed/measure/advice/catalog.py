@@ -1,4 +1,4 @@
-"""The catalogue of advice: when each row applies, what it gains, and its wording.
+"""The catalog of advice: when each row applies, what it gains, and its wording.
 
 The rows of a cause are listed in order of preference. A row with `changes` needs no change of
 the user's code, so `diagnose` can try it. Tests and benchmarks refer to a row by its id.
@@ -50,7 +50,7 @@ ANY_LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
 
 @dataclass(frozen=True)
 class Advice:
-    """One row of the catalogue."""
+    """One row of the catalog."""
 
     id: str
     causes: tuple[Cause, ...]
@@ -84,7 +84,7 @@ def _has_free_cores(m: Measurements) -> bool:
     return not shares_too_few_cores(m) and not oversubscribed(m)
 
 
-def is_serialised(m: Measurements) -> bool:
+def is_serialized(m: Measurements) -> bool:
     """Return whether a lock lets only one worker load at a time."""
     return m.setting.workers > 1 and m.fetching.locked_share > LOCKED_SHARE
 
@@ -294,7 +294,7 @@ CATALOGUE: tuple[Advice, ...] = (
             _is_data_loader(m)
             and _has_free_cores(m)
             and not (m.setting.workers and m.moving.sending_s > m.making_s)
-            and not is_serialised(m)
+            and not is_serialized(m)
             and not has_idle_workers(m)
         ),
         changes=more_workers,
@@ -315,7 +315,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ("storage",),
         "let each worker open its own file or connection instead of sharing one behind a lock",
         lambda m: min(m.headroom, m.setting.workers),
-        is_serialised,
+        is_serialized,
     ),
     Advice(
         "list-once",

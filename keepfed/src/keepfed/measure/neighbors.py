@@ -10,7 +10,7 @@ from keepfed.errors import required
 from keepfed.limits import all_cores, known, usable_cores
 
 
-class Neighbours:
+class Neighbors:
     """Counter of the CPU time that other programs use after its creation."""
 
     def __init__(self) -> None:

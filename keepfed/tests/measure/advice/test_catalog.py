@@ -1,4 +1,4 @@
-"""The advice for loops with a known fault, by its id in the catalogue."""
+"""The advice for loops with a known fault, by its id in the catalog."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from keepfed.limits import all_cores, usable_cores
-from keepfed.measure.neighbours import Neighbours
+from keepfed.measure.neighbors import Neighbors
 
 _BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
@@ -19,7 +19,7 @@ _BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
     usable_cores() < all_cores(), reason="this process may use only some of the cores"
 )
 def test_unrelated_program_is_counted() -> None:
-    counter = Neighbours()
+    counter = Neighbors()
     begun = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" >/dev/null 2>&1 & echo $!', sys.executable, _BURN],
         capture_output=True,
