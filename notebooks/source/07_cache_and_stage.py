@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 07 · Cache and stage to /dev/shm
 #
+# {here: read}
+#
 # **You will do:** break a script that stages data, and write a cache that all workers share.
 #
 # **You will learn:**
@@ -22,13 +24,13 @@ cu.ready("07")
 #
 # **Script.**
 #
-# - *4 min* **The ladder of places.** Prediction 07a. Ask who has ever cleared a page cache before
+# - *6 min* **The ladder of places.** Prediction 07a. Ask who has ever cleared a page cache before
 #   measuring.
-# - *2 min* **When staging pays.** Prediction 07b, by arithmetic.
-# - *4 min* **A common staging script.** Prediction 07c. Read the script aloud, line by line, and let
+# - *3 min* **When staging pays.** Prediction 07b, by arithmetic.
+# - *6 min* **A common staging script.** Prediction 07c. Read the script aloud, line by line, and let
 #   the room find what can go wrong in each line.
-# - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
-# - *2 min* **What /dev/shm costs.** Ask where a byte of `/dev/shm` is stored. Unstage before you continue.
+# - *18 min* **What does not fit.** Prediction 07d, then exercise 7.2.
+# - *3 min* **What /dev/shm costs.** Ask where a byte of `/dev/shm` is stored. Unstage before you continue.
 #
 # **Leave out.** Prediction 07b. Calculate it together, on the board.
 #
@@ -516,7 +518,7 @@ cu.reveal("07e", stretches["cut, then cached"])
 #
 # With several nodes, there is one more reason to stage. If one reader already uses the full bandwidth of
 # a shared server, eight readers get an eighth each. But every node has its own NVMe disk. The copy to all
-# nodes also uses the shared bandwidth, but only once. Courses of the Jülich Supercomputing Centre say that
+# nodes also uses the shared bandwidth, but only once. Courses of the Jülich Supercomputing Center say that
 # [copying ImageNet-21k to `$SCRATCH` takes more than 21 minutes](https://helmholtzai-fzj.github.io/2023-deep-learning-for-neuroscience/02-speedup-data-loading.html),
 # and advise [`/dev/shm` for data below 500 GB](https://helmholtzai-fzj.github.io/2025-06-course-Bringing-Deep-Learning-Workloads-to-JSC-supercomputers/02-speedup-data-loading.html).
 #

@@ -26,7 +26,6 @@ LONGEST = {
     "Half a day": [240],
     "A day": [DAY],
     "Two days": [DAY] * 2,
-    "Three days": [DAY] * 3,
 }
 
 _SECONDS = "cell_seconds.json"

@@ -22,6 +22,7 @@ from unittest.mock import patch
 import psutil
 
 from course_utils.hardware.gpu import leaves, map_leaves
+from course_utils.hardware.gpu.emulated import DeviceTensor
 from course_utils.stories.prefetchers.bench import (
     BATCH_BYTES,
     MANY,
@@ -188,7 +189,7 @@ class TrialRun:
         if not self.trial.gpus:
             return batch
         gpu = self.machine.current()
-        place = {str(leaf.device) for leaf in leaves(batch) if hasattr(leaf, "device")}
+        place = {leaf.gpu.name for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)}
         self.places.update(place)
         on_another = any(other.name in place for other in self.machine.gpus if other is not gpu)
         return math.nan if on_another else gpu.step(batch)

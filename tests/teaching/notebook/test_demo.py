@@ -10,7 +10,7 @@ from course_utils.teaching.notebook import run_demo
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 GROW = "kept = []\nwhile True: kept.append(b'x' * 1_000_000)"
-BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
+BOTH = "import sys; print('<b>out', flush=True); print('err', file=sys.stderr)"
 
 
 @pytest.mark.slow
