@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -135,6 +136,20 @@ def test_two_workers_and_many_threads_read_every_format(
         with ThreadPoolExecutor(4) as pool:
             for batch, found in zip(batches, pool.map(dataset.__getitems__, batches), strict=True):
                 assert all(map(same_bits, found, map(truth.__getitem__, batch))), dataset
+
+
+def test_one_thread_at_a_time_reads_a_row_group(all_formats: Path) -> None:
+    dataset = open_events(all_formats, "parquet")
+    file = dataset.file
+    read, is_locked = file.read_row_group, []
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        is_locked.append(file.turn.locked())
+        return read(*args, **options)
+
+    file.read_row_group = recorded
+    assert dataset[300]["n_pulses"] > 0
+    assert is_locked == [True]
 
 
 @pytest.fixture
