@@ -4,7 +4,7 @@ override PYTHON := $(PYTHON:3.%=python3.%)
 VENV := .venv/bin/python
 READY := .venv/.ready
 DEVELOP := .venv/.develop
-PROCESSES := -n 3
+PROCESSES := -n 2
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests keepfed/tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
@@ -24,7 +24,7 @@ test: $(DEVELOP) ## unit tests, every notebook and a real browser
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(DEVELOP) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q -n 3 --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
+	@$(VENV) -m pytest -q $(PROCESSES) --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest $(PROCESSES) -o faulthandler_timeout=1800 -m "not alone and not short"
