@@ -1,26 +1,16 @@
 """Measure the quality of a shuffle: co-occurrence in batches, and scatter of batch means.
 
-result = mixing(batches, labels, memory=1000)
-print(result)
-plot_co_occurrence({"a buffer of 1,000": result})
+print(mixing(batches, labels, memory=1000))
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_utils.loading.events import colors
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-COLUMNS = 3  # panels per row
-BRIGHTEST = 3.0  # top of the color scale, in units of a full shuffle
 Batches = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
@@ -133,37 +123,6 @@ def co_occurrence_matrix(
     possible = np.outer(sizes, sizes) - np.diag(sizes)
     co_occurrence: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
     return co_occurrence
-
-
-def plot_co_occurrence(ways: Mapping[str, Mixing]) -> Figure:
-    """Draw one co-occurrence matrix per way to shuffle. Both axes are the position in the file.
-
-    All panels share one color scale. The title shows the scatter relative to a full shuffle.
-    """
-    import matplotlib.pyplot as plt
-
-    columns = min(COLUMNS, len(ways))
-    rows = -(-len(ways) // columns)
-    with plt.style.context("course_utils.plots"):
-        figure, panels = plt.subplots(
-            rows, columns, figsize=(2.6 * columns, 2.7 * rows), layout="constrained", squeeze=False
-        )
-        for panel in panels.flat[len(ways) :]:
-            panel.remove()
-        for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
-            drawn = panel.imshow(mixed.co_occurrence, cmap=colors(), vmin=0, vmax=BRIGHTEST)
-            held = f" ({mixed.memory:,} held)" if mixed.memory else ""
-            title = f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"
-            panel.set_title(title, fontsize="medium")
-            panel.set(xticks=[], yticks=[])
-        for panel in panels[:, 0]:
-            panel.set_ylabel("end of file ← start")
-        for panel in panels[-1]:
-            panel.set_xlabel("start → end of file")
-        bar = figure.colorbar(drawn, ax=list(panels.flat[: len(ways)]), extend="max", shrink=0.8)
-        bar.set_label("share a batch\n(1 = full shuffle)")
-    plt.close(figure)  # otherwise the notebook shows the figure twice
-    return figure
 
 
 def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:

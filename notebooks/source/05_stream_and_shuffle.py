@@ -302,7 +302,7 @@ cu.predict(
 # %%
 import numpy as np
 
-from course_utils.loading.quality import mixing, plot_co_occurrence
+from course_utils.loading.quality import mixing
 from keepfed.loaders import stream
 
 energy = runs["one spot"].energy
@@ -323,7 +323,29 @@ quality = {
     name: mixing(stream.batched(order, 32), energy, blocks=20, memory=memory)
     for name, (order, memory) in ways.items()
 }
-plot_co_occurrence(quality)
+
+# %%
+import matplotlib.pyplot as plt
+
+from course_utils.loading.events import colors
+
+
+def draw_mixing(ways):  # how often two parts of the file share a batch
+    plt.style.use("course_utils.plots")  # readable on light and on dark pages
+    figure = plt.figure(figsize=(2.2 * len(ways) + 1.2, 2.9), layout="constrained")
+    panels = figure.subplots(1, len(ways), squeeze=False)
+    for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=True):
+        drawn = panel.imshow(mixed.co_occurrence, cmap=colors(), vmin=0, vmax=3)
+        title = f"{name} ({mixed.memory or 0} held)\nscatter {mixed.ratio:.1f} × ideal"
+        panel.set_title(title, fontsize="medium")
+        panel.set(xticks=[], yticks=[], xlabel="start → end of file")
+    panels[0, 0].set_ylabel("end of file ← start")
+    figure.colorbar(drawn, ax=panels, extend="max", label="share a batch\n(1 = full shuffle)")
+    plt.close()  # otherwise the notebook shows the figure twice
+    return figure
+
+
+draw_mixing(quality)
 
 # %%
 cu.reveal("05c", quality["buffer"].ratio)
@@ -381,7 +403,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # %%
 from course_utils.exercises.nb05.problem import try_out
 
-plot_co_occurrence({"tried": try_out(at_once=1, chunk=200, buffer=800)})
+draw_mixing({"tried": try_out(at_once=1, chunk=200, buffer=800)})
 
 # %%
 at_once = 35  ### SOLUTION

@@ -616,15 +616,23 @@ print("read at once:", right_results(wait=False), " after an event:", right_resu
 #
 # ## On a real GPU
 #
-# This cell shows recordings from a real GPU, each next to an emulated device with the same times. If there is no
-# recording, it prints how to make one.
+# This cell shows recordings from a real GPU, each next to an emulated device with the same times. `make gpu-check`
+# makes them.
 
 # %%
-from course_utils.hardware.gpu.recordings import listing, recordings
+import json
 
-recorded = recordings()
-print(listing(recorded))
-display(*(recording.timeline() for recording in recorded))
+from course_utils.paths import shipped
+from keepfed.measure.exchange import load_chrome
+from keepfed.measure.picture import Timeline
+
+for path in sorted(shipped("notebooks/recordings").glob("*-measured.json")):
+    about = json.loads(path.read_text("utf-8"))["otherData"]  # loop, GPU, date and command
+    twin = path.with_name(path.name.replace("measured", "emulated"))
+    recorded = {f"measured, {about['gpu']}": load_chrome(path), "emulated": load_chrome(twin)}
+    busy, same = (trace.summary().utilization for trace in recorded.values())
+    print(f"{about['loop']['name']}: GPU busy {busy:.1%}, emulated {same:.1%}", about["date"])
+    display(Timeline(recorded))
 
 # %% [markdown]
 # ## What prefetching cannot do

@@ -68,7 +68,7 @@ with tarfile.open(paths[0]) as tar:
 # Files whose names agree up to the first dot form one **sample**. The rest of the name is the name of the field. The
 # files of a sample must follow each other, because a reader never goes back. `write_shards` shuffles the events once,
 # while it writes them, because a stream can mix only neighbors (notebook 05). It also writes a list of the shards, with
-# sizes and checksums. The function belongs to this course, and accepts images from `image_samples`, too.
+# sizes and checksums. The function belongs to this course, and accepts any fields of bytes, such as images.
 # [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
 
 # %%

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from course_utils.loading.events import CONVERTED
-from data_scripts import make_images
 from data_scripts.convert_events import add_formats
 
 
@@ -16,14 +15,6 @@ def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("all") / "events"
     shutil.copytree(events_folder, folder)
     add_formats(folder, CONVERTED)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 200 images. Do not write to it."""
-    folder = tmp_path_factory.mktemp("data") / "images"
-    assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
     return folder
 
 

@@ -19,12 +19,10 @@ import torch
 
 from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.loading.images import Augment
-from course_utils.teaching.notebook import torchrun
 from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.contract import EpochLoader, WorkerSlot
 from keepfed.loaders.workers import SharedEpoch
-from tests.loaders.ranks import MORE_WORKERS_THAN_CORES, set_rank, start_server
-from tests.loading import rank_loaders
+from tests.loaders.ranks import set_rank, start_server
 from tests.loading.loaders import KINDS, Kind, N, prepare
 
 EVENTS = 600
@@ -284,23 +282,3 @@ def test_default_device_does_not_affect_helpers(events_folder: Path) -> None:
     assert cached.counters()["hits"] == 1
     tensors = [*batch.values(), *vars(draws).values()]
     assert {tensor.device.type for tensor in tensors} == {"cpu"}
-
-
-@pytest.mark.full
-@pytest.mark.many_workers
-@pytest.mark.filterwarnings(MORE_WORKERS_THAN_CORES)
-def test_ranks_of_torchrun_serve_every_sample_once(
-    folder: Path, tmp_path: Path, start_method: str
-) -> None:
-    run = torchrun(
-        rank_loaders.__file__, folder, tmp_path, start_method, ranks=2, seconds=300, rank_mb=2000
-    )
-    assert run.returncode == 0, run
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
-    assert ranks[0].keys() == ranks[1].keys()
-    for case in ranks[0]:
-        kind = KINDS[case.split()[0]]
-        for number in range(2):
-            served = [*chain(*(own[case][number] for own in ranks))]
-            assert len(set(served)) == len(served) >= (EVENTS if kind.is_stream else N - 1)
-        assert ranks[0][case][0] != ranks[0][case][1]

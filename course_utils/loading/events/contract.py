@@ -78,10 +78,6 @@ def pad_collate(samples: Sequence[Sample]) -> Batch:
     }
 
 
-class UnfitFileError(OSError):
-    """The file is intact, but cannot be read now or by this class. The message has a next step."""
-
-
 class Events(Dataset[Sample]):
     """Base class. Subclasses define the file, how to open it and how to read pulses."""
 
@@ -113,7 +109,7 @@ class Events(Dataset[Sample]):
         try:
             self._find()
         except Exception as error:
-            raise self._cannot_be_read(0, self.index_path, error) from error
+            raise self._cannot_be_read(0, self.index_path) from error
 
     @property
     def path(self) -> str:
@@ -167,7 +163,7 @@ class Events(Dataset[Sample]):
         except Exception as error:  # libraries raise different errors for corrupted bytes
             if half := len(wanted) // 2:  # bisect, so that the error names the damaged event
                 return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
-            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0]), error) from error
+            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
         return [self._sample(*event) for event in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
@@ -186,9 +182,7 @@ class Events(Dataset[Sample]):
             "kind": int(labels.kind[index]),
         }
 
-    def _cannot_be_read(self, index: int, path: str, error: Exception | None = None) -> OSError:
-        if isinstance(error, UnfitFileError):
-            return OSError(f"Cannot read event {index} from {path}: {error}")
+    def _cannot_be_read(self, index: int, path: str) -> OSError:
         return OSError(
             f"Cannot read event {index}: {path} is missing or corrupted. To find out how to fix "
             f"it, run `python -m data_scripts.make_events --check --out {self.folder}`."

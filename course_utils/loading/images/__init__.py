@@ -1,4 +1,3 @@
-"""Images of the course: augmentation of photographs, and volumes of a toy universe."""
+"""Augmentation of photographs."""
 
 from course_utils.loading.images.augment import Augment, normalize, per_sample
-from course_utils.loading.images.volumes import Volumes

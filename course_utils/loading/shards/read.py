@@ -43,12 +43,6 @@ _FINAL = {  # errors that another attempt cannot repair
     EOFError: "Cannot read {url} from byte {position:,}: {cause}. Write the shard again, or "
     "download it again.",
 }
-_OTHER_FILES = {  # the first bytes of files that are not plain tar files
-    b"\x1f\x8b": "compressed with gzip. Unpack it with `gunzip`",
-    b"PK": "a zip archive. Unpack it, and write the samples with `write_shards`",
-    b"<": "a web page, often the error of a server. Download the shard again",
-    b"version https://git-lfs": "a pointer of Git LFS. Run `git lfs pull`",
-}
 
 
 class TarStream(ShardedStream[Any, Shard]):
@@ -77,8 +71,7 @@ class TarStream(ShardedStream[Any, Shard]):
                 `fsspec.filesystem("s3", ...)`. None: chosen by the URL, or the local disk.
             headers: HTTP headers of every request, such as a token.
             decode: Function from a sample (a dictionary of bytes) to its final form:
-                `decode_event`, `decode_image`, or any function that a worker can import. None: no
-                decoding.
+                `decode_event`, or any function that a worker can import. None: no decoding.
             shuffle_shards: Whether each epoch uses a different order of shards.
             buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle. The
                 buffer contains bytes, which are decoded afterwards.
@@ -155,9 +148,9 @@ def read_files(
                 archive.members = []  # otherwise tarfile keeps all members
         end = stream.rest(archive.offset)
     except tarfile.TarError as error:
-        raise _corrupted(stream, stream.position) from error
+        raise _corrupted(stream.url, stream.position) from error
     if len(end) < _END_BYTES or any(end):
-        raise _corrupted(stream, archive.offset)
+        raise _corrupted(stream.url, archive.offset)
     if shard.crc32 not in (None, stream.crc32):
         raise OSError(
             f"{stream.url} has changed: its CRC-32 is wrong. Write the shard again, or download it "
@@ -272,12 +265,8 @@ def _text(error: BaseException) -> str:
     return " ".join(text.split()) or type(root).__name__
 
 
-def _corrupted(stream: ShardStream, at: int) -> OSError:
-    first = stream.fs.cat_file(stream.path, start=0, end=64).lstrip()
-    for begin, kind in _OTHER_FILES.items():
-        if first.startswith(begin):
-            return OSError(f"{stream.url} is not a plain tar file, but {kind}.")
+def _corrupted(url: str, at: int) -> OSError:
     return OSError(
-        f"{stream.url} is truncated or corrupted near byte {at:,}. Write or download the shard "
-        "again."
+        f"{url} is truncated or corrupted near byte {at:,}, or not a plain tar file. Write or "
+        "download the shard again."
     )

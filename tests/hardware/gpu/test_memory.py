@@ -213,3 +213,43 @@ def test_host_block_is_equal_independent_and_reused_for_at_least_half_its_size()
         again = blocks.copy(torch.zeros(size, dtype=torch.int32))
         assert (again.data_ptr() == first.data_ptr()) is fits
         assert again.tolist() == [0] * size
+
+
+def launch_product(gpu, dtype=torch.float32):
+    host = torch.arange(100).to(dtype)
+    return host * 2, gpu.launch(lambda x: x * 2, gpu.upload(host), ms=5)
+
+
+def test_download_is_garbage_until_the_host_waits_for_its_event(device):
+    gpu, _ = device
+    wanted, product = launch_product(gpu)
+    host = product.to("cpu", non_blocking=True)
+    done = gpu.current_stream().record_event()
+    view = host[:50]
+    assert host.isnan().all()
+    done.synchronize()
+    assert host.equal(wanted)
+    assert view.equal(wanted[:50])
+    polled = product.to("cpu", non_blocking=True)
+    done = gpu.current_stream().record_event()
+    while not done.query():  # a successful query counts as a wait
+        assert polled.isnan().all()
+    assert polled.equal(wanted)
+    assert product.to("cpu").equal(wanted)  # a blocking copy is right at once
+    assert product.to("cuda") is product
+    with pytest.raises(ValueError, match="only be copied to the host"):
+        product.to("meta")
+
+
+def test_download_after_the_event_or_of_garbage_stays_garbage(device):
+    gpu, _ = device
+    _, product = launch_product(gpu, torch.int64)
+    early = gpu.current_stream().record_event()
+    host = product.to("cpu", non_blocking=True)
+    early.synchronize()
+    assert host.view(torch.uint8).eq(0xA5).all()
+    with gpu.stream(gpu.Stream()):
+        _, product = launch_product(gpu)
+    host = product.to("cpu", non_blocking=True)  # the stream did not wait for the product
+    gpu.synchronize()
+    assert host.isnan().all()

@@ -239,14 +239,13 @@ def test_missing_data_and_other_labels_are_reported(all_formats: Path, tmp_path:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="HDF5 locks with flock")
 @pytest.mark.parametrize("name", ["hdf5"])
-def test_locked_hdf5_file_is_not_called_corrupted(name: str, damaged: Path) -> None:
+def test_hdf5_file_that_another_process_holds_open_can_be_read(name: str, damaged: Path) -> None:
     code = f"import h5py; f = h5py.File({str(damaged)!r}, 'r+'); print(1); input()"
     command = [sys.executable, "-uc", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
-        with pytest.raises(OSError, match=r"another process has it open for writing\. Wait until"):
-            open_events(damaged.parent, name)
+        assert len(open_events(damaged.parent, name)[300]["pulses"]) > 0
         writer.communicate(b"\n")
 
 

@@ -1,5 +1,6 @@
 """Writing shards: what webdataset reads back, what is refused, and what remains after an error."""
 
+import errno
 import json
 import tarfile
 from collections.abc import Iterator
@@ -15,14 +16,13 @@ from webdataset.tariterators import group_by_keys, tar_file_expander
 from course_utils.loading.events import MemmapEvents
 from course_utils.loading.shards import (
     decode_event,
-    decode_image,
     event_samples,
-    image_samples,
     stream_shards,
     url_of,
     write_shards,
 )
 from course_utils.loading.shards.write import Shard, read_list
+from keepfed.errors import KeepfedError
 
 
 def texts(count: int) -> list[dict[str, Any]]:
@@ -81,26 +81,6 @@ def test_events_are_restored_and_give_the_same_bytes_again(
     assert index == 599
 
 
-def test_images_are_restored_in_a_fixed_random_order(images_folder: Path, tmp_path: Path) -> None:
-    first, again, other, in_order = (
-        [sample["__key__"] for sample in image_samples(images_folder, seed=seed)]
-        for seed in (1, 1, 2, None)
-    )
-    assert first == again != other
-    assert sorted(first) == in_order
-    write_shards(image_samples(images_folder, seed=1), tmp_path / "set", per_shard=64)
-    decoded = {
-        sample["__key__"]: decode_image(sample) for sample in stream_shards(tmp_path / "set")
-    }
-    classes = sorted(path.name for path in images_folder.iterdir() if path.is_dir())
-    assert len(decoded) == 200
-    for key, (image, label) in decoded.items():
-        assert classes[label] == Path(key).parent.name
-        assert image.shape == (3, 256, 256)
-    with pytest.raises(OSError, match=r"The sample a of b cannot be decoded: it has no image"):
-        decode_image({"__key__": "a", "__url__": "b", "txt": b""})
-
-
 def test_invalid_sample_is_rejected_and_leaves_no_files(tmp_path: Path) -> None:
     cases: list[tuple[list[dict[str, Any]], str]] = [
         ([], "There are no samples to write"),
@@ -130,6 +110,18 @@ def test_interrupt_keeps_existing_files(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_shards(samples(), tmp_path, per_shard=2)
     assert names(tmp_path) == ["mine.txt"]
+
+
+def test_full_disk_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(KeepfedError, match=r"disk is full at .*shards.*Free some space, or choose"):
+        write_shards([{"__key__": "0", "txt": "x"}], tmp_path / "shards", per_shard=1)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_list_gives_full_urls_or_an_error() -> None:

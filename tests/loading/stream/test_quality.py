@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from course_utils.loading.quality import (
-    BRIGHTEST,
-    Mixing,
-    co_occurrence_matrix,
-    mixing,
-    plot_co_occurrence,
-)
+from course_utils.loading.quality import Mixing, co_occurrence_matrix, mixing
 from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
 
 N = 100_000
@@ -95,14 +89,3 @@ def test_invalid_input_is_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             mixing(batches, labels, blocks=n_blocks)
-
-
-def test_every_shuffle_has_a_panel_with_a_common_scale() -> None:
-    mixed, held = (mixing(batched(range(64), 8), range(64), blocks=8, memory=n) for n in (None, 99))
-    figure = plot_co_occurrence({"in order": mixed, "buffer": held, "c": mixed, "d": mixed})
-    panels = [panel for panel in figure.axes if panel.get_images()]
-    scatter = f"scatter {mixed.ratio:.1f} × ideal"
-    titles = [f"{name}\n{scatter}" for name in ("in order", "buffer (99 held)", "c", "d")]
-    assert [panel.get_title() for panel in panels] == titles
-    scales = {image.get_clim() for panel in panels for image in panel.get_images()}
-    assert scales == {(0, BRIGHTEST)}

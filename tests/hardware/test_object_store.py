@@ -1,4 +1,4 @@
-"""A store from the user's view: started, counted, broken, killed, restarted, sent to workers."""
+"""A store from the user's view: its answers, timing, counters, failures and workers."""
 
 import http.client
 import multiprocessing
@@ -8,32 +8,46 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import numpy as np
 import psutil
 import pytest
 
 from course_utils.hardware.object_store import ObjectStore, object_store
 from course_utils.hardware.object_store import store as module
+from course_utils.hardware.object_store.server import Limits
 from course_utils.hardware.storage import storage_preset
 from keepfed.errors import KeepfedError
+from tests.requests import ask
 
-DATA = np.random.default_rng(0).bytes(400_000)
+SIZE, MB = 400_000, 1_000_000
+DATA = np.random.default_rng(0).bytes(SIZE)
 S3 = storage_preset("S3")
+PRESET = replace(S3, open_ms=50, opens_per_s=100, request_ms=100, mb_s=40, stream_mb_s=10)
 SLOW = replace(S3, request_ms=1, mb_s=0.4, stream_mb_s=0.4)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "sub").mkdir(parents=True)
     for name in ("a.tar", "b.tar"):
         (tmp_path / "shards" / name).write_bytes(DATA)
+    (tmp_path / "shards" / "empty").touch()
+    (tmp_path / "shards" / "sub" / "name with ä & <b>.tar").write_bytes(b"b")
     return tmp_path / "shards"
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[ObjectStore]:
+    with object_store(folder, None) as store:
+        yield store
 
 
 def children() -> set[psutil.Process]:
@@ -41,9 +55,111 @@ def children() -> set[psutil.Process]:
 
 
 def get(store: ObjectStore, name: str = "a.tar", **headers: str) -> bytes:
-    request = urllib.request.Request(store.url_of(name), headers=headers)
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return bytes(answer.read())
+    return ask(store.url, f"/{name}", token=store.token, **headers)[2]
+
+
+PARTS = [
+    (None, 200, 0, SIZE),
+    ("bytes=70000-199999", 206, 70_000, 200_000),
+    ("bytes=399999-", 206, SIZE - 1, SIZE),
+    ("bytes=-500", 206, SIZE - 500, SIZE),
+    ("bytes=399000-999999999", 206, 399_000, SIZE),
+    ("bytes=400000-", 416, 0, 0),
+    ("lines=1-2", 200, 0, SIZE),
+]
+
+
+def test_files_and_parts_of_them_are_sent(store: ObjectStore) -> None:
+    for path, kind, content in (("a.tar", "x-tar", DATA), ("empty", "octet-stream", b"")):
+        for method in ("GET", "HEAD"):
+            status, headers, body = ask(store.url, f"/{path}", method=method, token=store.token)
+            assert (status, body) == (200, content if method == "GET" else b"")
+            assert headers["Content-Length"] == str(len(content))
+            assert headers["Content-Type"] == f"application/{kind}"
+            assert headers["Accept-Ranges"] == "bytes"
+    for part, status, start, stop in PARTS:
+        asked = {"Range": part} if part else {}
+        got, headers, body = ask(store.url, "/a.tar", token=store.token, **asked)
+        assert (got, body) == (status, DATA[start:stop]), part
+        named = {206: f"bytes {start}-{stop - 1}/{SIZE}", 416: f"bytes */{SIZE}"}
+        assert headers.get("Content-Range") == named.get(status)
+        assert headers["Content-Length"] == str(stop - start)
+    fs = fsspec.filesystem("http", skip_instance_cache=True)
+    assert fs.cat_file(store.url_of("sub/name with ä & <b>.tar")) == b"b"
+    for path in ("/nothing", "/sub", "/a.tar/", "/a.tar/x"):
+        got, _, body = ask(store.url, path, token=store.token)
+        assert (got, body) == (404, b"There is no such file here. Check the name.\n"), path
+
+
+def test_unchanged_file_is_not_sent_again(store: ObjectStore, folder: Path) -> None:
+    changing = folder / "changing"
+    changing.write_bytes(b"first")
+    _, first, _ = ask(store.url, "/changing", method="HEAD", token=store.token)
+    for content, status, sent in ((None, 304, b""), (b"second version", 200, b"second version")):
+        if content:
+            changing.unlink()
+            changing.write_bytes(content)
+        again = ask(store.url, "/changing", token=store.token, If_None_Match=first["Etag"])
+        assert again[::2] == (status, sent)
+
+
+def test_parallel_downloads_are_correct_and_counted_once(store: ObjectStore) -> None:
+    store.reset_counters()
+    cuts = np.sort(np.random.default_rng(1).integers(0, SIZE, (80, 2)))
+
+    def reads_right(cut: Any) -> bool:
+        body = get(store, Range=f"bytes={cut[0]}-{cut[1]}")
+        return bool(body == DATA[cut[0] : cut[1] + 1])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(reads_right, cuts))
+    for method, path, token in (
+        ("GET", "/a.tar", "wrong"),
+        ("POST", "/a.tar", store.token),
+        ("DELETE", "/.counters", "wrong"),
+        ("GET", "/nothing", store.token),
+        ("HEAD", "/a.tar", store.token),
+    ):
+        ask(store.url, path, method=method, token=token)
+    counters = store.counters()
+    assert (counters.requests, counters.lookups) == (80, 1)
+    assert counters.bytes_sent == (cuts[:, 1] - cuts[:, 0] + 1).sum()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_readers_share_the_link_fairly_up_to_one_stream_each() -> None:
+    for readers, seconds in ((1, 2 / 10), (4, 2 / 10), (16, 32 / 40)):
+        limits = Limits(PRESET, clock=(clock := Clock()))
+        arrivals = [limits.answer() for _ in range(readers)]
+        due = [(arrival(0), reader, 20) for reader, arrival in enumerate(arrivals)]
+        ends = [0.0] * readers
+        while due:  # the earliest reader continues, in pieces of 0.1 MB
+            clock.now, reader, left = min(due)
+            due.remove((clock.now, reader, left))
+            ends[reader] = clock.now
+            if left:
+                due.append((arrivals[reader](MB // 10), reader, left - 1))
+        assert max(ends) == pytest.approx(0.1 + seconds, 0.02), readers
+        assert min(ends) > 0.95 * max(ends)
+
+
+def test_late_wake_up_is_compensated_and_look_ups_queue() -> None:
+    arrival = Limits(PRESET, clock=(clock := Clock())).answer()
+    for _ in range(100):
+        clock.now = arrival(MB // 100) + 0.001
+    assert clock.now == pytest.approx(0.1 + 1 / 10, abs=0.002)
+    clock.now = 60
+    assert arrival(MB) > 60 + 0.05  # a pause is not compensated
+    limits = Limits(PRESET, clock=Clock())
+    assert [limits.look_up() for _ in range(3)] == pytest.approx([0.05, 0.06, 0.07])
+    limits = Limits(None, clock=Clock())
+    assert limits.look_up() == limits.answer()(10**12) == 0
 
 
 def test_store_serves_inside_the_block_and_hides_its_token(folder: Path) -> None:
@@ -58,7 +174,7 @@ def test_store_serves_inside_the_block_and_hides_its_token(folder: Path) -> None
         assert store.token not in " ".join(server.cmdline())
         if os.name != "nt":  # Windows has no such process groups
             assert os.getpgid(server.pid) != os.getpgid(0)  # Jupyter sends SIGINT to this group
-    with pytest.raises(urllib.error.URLError):
+    with pytest.raises(ConnectionError):
         get(store)
     store.close()
     store = object_store(folder, None)
