@@ -188,7 +188,7 @@ cu.reveal("11c", len(set(map(tuple, without))))
 #
 # - all ranks together serve each sample exactly once, for any number of samples,
 # - the shares differ by at most one sample, and `len()` returns the size of the share,
-# - each pair of seed and epoch has its own order, which is the same after a restart and on any machine,
+# - each epoch has its own order, another seed has others, and all are the same after a restart and on any machine,
 # - the global random generators stay unchanged.
 #
 # <details><summary>Hint 1: one order for all</summary>

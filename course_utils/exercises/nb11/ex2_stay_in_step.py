@@ -12,11 +12,12 @@ from course_utils.exercises.judging.compare import Slip, compare
 from course_utils.exercises.judging.ranks import failure_of
 from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 
-# batches of each rank
-LENGTHS = ((10, 10), (2, 1)), ((10, 10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1), (300, 299, 301))
+LENGTHS = (  # batches of each rank, for two ranks and for three
+    ((10, 10), (2, 1)),
+    ((10, 10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1), (300, 299, 301)),
+)
 SHORT = 10  # batches; longer epochs are run once
-SPARE = 2  # batches that may be loaded before a step: its own, and the next one
-
+SPARE = 2  # batches that may be loaded ahead: the one of this step, and the next one
 KINDS = (
     "",
     ", with a len() that is 1 too large",
@@ -79,8 +80,7 @@ class RankRun(NamedTuple):
         return f"rank {self.rank} of ranks with {self.lengths} batches{KINDS[self.epoch]}"
 
 
-STEPS, BATCHES, UNUSED = "steps", "batches of the loop", "batches read and not used"
-AHEAD = "batches loaded before a step"
+STEPS, BATCHES, AHEAD = "steps", "batches of the loop", "batches read ahead of the loop"
 SLIPS = (
     Slip(
         lambda _, got, __: isinstance(got, Failure) and not got.left_alone,
@@ -165,16 +165,15 @@ def _epoch(in_step: InStep, batches: Batches) -> dict[str, Any]:
                 break
     except LoaderError as error:
         taken = [error]
-    return _facts(taken, ahead, batches.drawn - len(taken))
+    return _facts(taken, max(ahead, batches.drawn - len(taken)))
 
 
-def _facts(taken: Sequence[Any], ahead: int = 0, unused: int = 0) -> dict[str, Any]:
+def _facts(taken: Sequence[Any], ahead: int = 0) -> dict[str, Any]:
     few = f"at most {SPARE}"
     return {
         STEPS: len(taken),
         BATCHES: [*map(repr, taken)],
         AHEAD: few if ahead <= SPARE else ahead,
-        UNUSED: few if unused <= SPARE else unused,
     }
 
 
