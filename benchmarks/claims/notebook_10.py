@@ -11,7 +11,7 @@ import numpy as np
 import webdataset as wds
 from torch.utils.data import DataLoader
 
-from course_utils.exercises.nb10.hidden import shard_folder, small_shards
+from course_utils.exercises.nb10.hidden import HiddenShards, shard_folder
 from course_utils.hardware.storage import VirtualClock, counting_storage, slow_storage
 from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
@@ -93,14 +93,14 @@ def samples_of_a_shard_cut_between_two() -> int:
 def orders_of_shards() -> int:
     """Count the orders that shardshuffle gives in five epochs of one pipeline."""
     with shard_folder() as folder:
-        pipeline = wds.WebDataset(list(small_shards(folder, 12)), shardshuffle=100)
+        pipeline = wds.WebDataset(HiddenShards(folder, 12).urls, shardshuffle=100)
         return len({tuple(sample["__key__"] for sample in pipeline) for _ in range(5)})
 
 
 def orders_with_detshuffle() -> list[int]:
     """Count the orders in three epochs with new workers, and with persistent ones."""
     with shard_folder() as folder:
-        urls = list(small_shards(folder, 12))
+        urls = HiddenShards(folder, 12).urls
         return [len(set(_orders(urls, persistent))) for persistent in (False, True)]
 
 
@@ -113,7 +113,7 @@ def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
 def caches_that_are_limited() -> int:
     """Count the caches in a pipeline with a cache_dir that remove anything."""
     with shard_folder() as folder:
-        urls = list(small_shards(folder, 2))
+        urls = HiddenShards(folder, 2).urls
         stages = wds.WebDataset(urls, shardshuffle=False, cache_dir=str(folder)).pipeline
         caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
         assert caches

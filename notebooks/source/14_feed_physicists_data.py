@@ -414,7 +414,7 @@ def fixed_shares(signal, background, batch_size, rng):
 cu.check("14.2", fixed_shares)
 
 # %% [markdown]
-# For a stream, use two `ClusterStream`s, one for each class. `take_turns` of exercise 12.3 decides which of them serves the
+# For a stream, use two `ClusterStream`s, one for each class. `take_turns` of notebook 12 decides which of them serves the
 # next jet, and `proportional_order` is the course's version:
 
 # %%

@@ -55,21 +55,6 @@ SLIPS: Slips[AugmentJob, Answer] = {
         _decide_by(gpu=lambda j: max(j.step_ms, j.load_ms / j.cores)),
         _decide_by(gpu=lambda j: max(j.step_ms, j.augment_gpu_ms, j.load_ms / j.cores)),
     ),
-    "You add loading and computing. Workers load while the GPU computes, so the slower of the two "
-    "counts.": (
-        _TIMES,
-        _decide_by(
-            lambda j: j.step_ms + (j.load_ms + j.augment_cpu_ms) / j.cores,
-            lambda j: j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores,
-        ),
-    ),
-    "You let one core do everything. The CPU times are for one core, and a job has several.": (
-        _TIMES,
-        _decide_by(
-            lambda j: max(j.step_ms, j.load_ms + j.augment_cpu_ms),
-            lambda j: max(j.step_ms + j.augment_gpu_ms, j.load_ms),
-        ),
-    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import accumulate, count, repeat
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -27,50 +27,23 @@ BATCHES: tuple[tuple[Sizes, int], ...] = (  # with the width of the features
     ([(70_000, 9), (300, 40), (2, 3)], 1),  # node indices that need more than 16 bits
 )
 LARGE: Sizes = [(500, 10_000)] * 4
-_FIRSTS = "Shift a graph by the number of nodes (x.shape[0]) in all graphs before it."
-
-
-def _joined(graphs: Graphs, firsts: Iterable[int]) -> Tensor:
-    pairs = zip(graphs, firsts, strict=False)
-    return torch.cat([graph.edge_index + first for graph, first in pairs], 1)
-
-
-def _shifted(*wrong: Callable[[Graphs], Iterable[int]]) -> Callable[[Graphs, Any, Any], bool]:
-    """Return a test whether the edges are shifted in one of these wrong ways."""
-    return lambda graphs, got, wanted: (
-        not equal(got[1], wanted[1])
-        and any(equal(got[1], _joined(graphs, firsts(graphs))) for firsts in wrong)
-    )
 
 
 def _nodes(graphs: Graphs) -> list[int]:
     return [len(graph.x) for graph in graphs]
 
 
-def _edges(graphs: Graphs) -> list[int]:
-    return [graph.edge_index.shape[1] for graph in graphs]
-
-
 SLIPS = (
     Slip(
-        _shifted(lambda _: repeat(0)),
-        "You leave the node indices in the edges as they are. All edges then connect nodes of the "
-        "first graphs.",
-        _FIRSTS,
-    ),
-    Slip(
-        _shifted(lambda graphs: accumulate(_nodes(graphs))),
-        "Each graph is also shifted by its own nodes. Graph 0 must not be shifted.",
-        _FIRSTS,
-    ),
-    Slip(
-        _shifted(
-            lambda graphs: [0, *_nodes(graphs)],
-            lambda _: count(),
-            lambda graphs: accumulate(_edges(graphs), initial=0),
+        lambda _, got, wanted: (
+            equal(got[0], wanted[0])
+            and (got[1].shape, got[1].dtype) == (wanted[1].shape, wanted[1].dtype)
+            and not equal(got[1], wanted[1])
         ),
-        "The shift of a graph does not count the nodes of all graphs before it.",
-        _FIRSTS,
+        "Edges connect nodes of other graphs. They are not shifted, or not by the number of nodes "
+        "in all graphs before.",
+        "Shift a graph by the number of nodes (x.shape[0]) in all graphs before it. Graph 0 is not "
+        "shifted.",
     ),
 )
 
@@ -115,14 +88,16 @@ def _known(joined: Any, _: Graphs) -> Any:
 
 
 def _sizes(graphs: Graphs) -> str:
-    pairs = zip(_nodes(graphs[:3]), _edges(graphs), strict=False)
-    sizes = ", ".join(f"{nodes:,} nodes and {edges:,} edges" for nodes, edges in pairs)
+    sizes = ", ".join(
+        f"{len(graph.x):,} nodes and {graph.edge_index.shape[1]:,} edges" for graph in graphs[:3]
+    )
     return f"graphs of {sizes}{', ...' if len(graphs) > 3 else ''}"
 
 
 def _plain(graphs: Graphs) -> tuple[Tensor, Tensor, Tensor]:
     nodes = _nodes(graphs)
-    edges = _joined(graphs, accumulate(nodes, initial=0))
+    pairs = zip(graphs, accumulate(nodes, initial=0), strict=False)
+    edges = torch.cat([graph.edge_index + first for graph, first in pairs], 1)
     index = torch.arange(len(graphs)).repeat_interleave(torch.tensor(nodes))
     return torch.cat([graph.x for graph in graphs]), edges, index
 

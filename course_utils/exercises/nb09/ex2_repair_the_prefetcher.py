@@ -1,10 +1,14 @@
 """Exercise 09.2: a prefetcher to the GPU, checked on emulated GPUs with a virtual clock."""
 
+from unittest.mock import patch
+
 from course_utils.exercises.judging.compare import Slip, compare, differs
 from course_utils.exercises.judging.probes import expect_as_fast
+from course_utils.hardware.gpu.streams import EmulatedEvent
 from course_utils.stories.prefetchers import CONTRACT, OURS, RUNS, Clause, Make, run_epoch
+from course_utils.stories.prefetchers.bench import BATCHES
 from course_utils.stories.prefetchers.trial import hidden_thread_tracebacks
-from course_utils.teaching.exercise import Verdict, exercise, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 SLIPS = (
     Slip(
@@ -45,6 +49,7 @@ def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
         _compare(prefetcher_class, [first])
         expect_as_fast(lambda: run_epoch(prefetcher_class), lambda: run_epoch(OURS), times=5)
         _compare(prefetcher_class, rest)
+        _expect_no_polling(prefetcher_class)
     return right(
         f"Right in {RUNS} of {RUNS} epochs, and the copies overlap with the steps. An error "
         "reaches the loop, a second epoch starts, and a break leaves nothing behind. It works for "
@@ -59,4 +64,18 @@ def _compare(make: Make, clauses: list[Clause]) -> None:
         clauses,
         *SLIPS,
         show=str,
+    )
+
+
+def _expect_no_polling(make: Make) -> None:
+    """Refuse a loop that asks again and again whether a copy has arrived."""
+    with patch.object(
+        EmulatedEvent, "query", autospec=True, side_effect=EmulatedEvent.query
+    ) as query:
+        run_epoch(make)
+    expect(
+        query.call_count <= BATCHES,  # each may be asked once
+        f"Your loop asks {query.call_count:,} times whether a copy has arrived. Until then the "
+        "program launches nothing, and uses a core.",
+        "Let the stream wait: self.gpu.current_stream().wait_event(arrived).",
     )

@@ -27,14 +27,21 @@ ERROR, ONCE, ENDLESS = "an error", "each sample once", "no end"
 
 
 class HiddenShards:
-    """Shards of a few bytes, and their keys by URL."""
+    """Shards of at least `samples` samples with two files each, a few bytes long."""
 
     def __init__(self, folder: Path, count: int, *, samples: int = 3):
-        self.keys = small_shards(folder, count, samples=samples)
+        self.keys, self._paths = dict[str, list[str]](), list[Path]()  # keys by URL
+        for shard in range(count):
+            path = folder / f"{samples}-{shard:02d}-of-{count:02d}.tar"
+            keys = [f"{shard:02d}{sample:02d}" for sample in range(samples + shard % 3)]
+            with path.open("wb") as file, wds.TarWriter(file) as writer:
+                for key in keys:
+                    writer.write({"__key__": key, "cls": key, "txt": key})
+            self.keys[url_of(path)] = keys
+            self._paths.append(path)
         self.urls, self.samples = [*self.keys], [*chain(*self.keys.values())]
         self.shard_of = {key: url for url, keys in self.keys.items() for key in keys}
         self.enough = 2 * len(self.samples) + 1  # items after which a stream counts as endless
-        self._paths = sorted(folder.glob(f"{samples}-*-of-{count:02d}.tar"))
 
     @contextmanager
     def cut(self, where: str, shards: slice = slice(1, 2)) -> Iterator[None]:
@@ -82,7 +89,7 @@ class HiddenShards:
         """Return in words which samples two workers serve together."""
         if iter(stream) is stream:  # workers cannot get an iterator
             return ONCE
-        served = serve([stream], 2, lambda one: self.read(_copy(one)))
+        served = serve([stream], 2, lambda one: self.read(deepcopy(one)))
         return self.describe([*chain(*served.values())])
 
     def after_the_first(self, make: Callable[[], Iterable[Any]]) -> str:
@@ -106,13 +113,6 @@ def key_of(item: Any) -> str | None:
     return item if isinstance(item, str) else None
 
 
-def _copy(stream: Any) -> Any:
-    try:
-        return deepcopy(stream)
-    except Exception:  # some objects can only be inherited by a fork
-        return stream
-
-
 @contextmanager
 def shard_folder() -> Iterator[Path]:
     """Yield a temporary folder, and hide the warnings of WebDataset, which leaves files open."""
@@ -124,16 +124,3 @@ def shard_folder() -> Iterator[Path]:
             yield Path(folder)
         finally:
             gc.collect()
-
-
-def small_shards(folder: Path, count: int, *, samples: int = 3) -> dict[str, list[str]]:
-    """Write shards of at least `samples` samples with two files each, and return keys by URL."""
-    found: dict[str, list[str]] = {}
-    for shard in range(count):
-        path = folder / f"{samples}-{shard:02d}-of-{count:02d}.tar"
-        keys = [f"{shard:02d}{sample:02d}" for sample in range(samples + shard % 3)]
-        with path.open("wb") as file, wds.TarWriter(file) as writer:
-            for key in keys:
-                writer.write({"__key__": key, "cls": key, "txt": key})
-        found[url_of(path)] = keys
-    return found
