@@ -707,7 +707,7 @@ machine = pressure()
 del batches
 
 # %%
-machine
+print(machine)
 
 # %% [markdown]
 # | | shows | does not show |

@@ -237,8 +237,8 @@ def check_prefetcher_device(gpu: Accelerator) -> str:
     where: list[str] = []
 
     def loop() -> None:
-        prefetcher = CudaPrefetcher([gpu.pin(noise(1))] * 3, second)
-        where.extend(str(batch.device) for batch in prefetcher)
+        for batch in CudaPrefetcher([gpu.pin(noise(1))] * 3, second):
+            where.append(batch.gpu.name if gpu.emulated else str(batch.device))
 
     thread = Thread(target=loop)
     thread.start()

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from gpu_notes import Notes
 
 if TYPE_CHECKING:
     from gpu_loops import Loop
@@ -30,6 +32,42 @@ if TYPE_CHECKING:
     from keepfed.measure.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]
+
+
+class Notes:
+    """The findings of one part, saved in `folder/notes/PART.json` after each finding."""
+
+    def __init__(self, part: str, folder: Path, about: dict[str, str]):
+        """Start without findings; `about` describes machine and date."""
+        self.folder, self.about, self.failures = folder, about, 0
+        self._all: dict[str, Any] = {"part": part, **about, "found": {}}
+        self._path = folder / "notes" / f"{part}.json"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+
+    def attempt(self, name: str, work: Callable[[], Any]) -> None:
+        """Record the result or the error of `work`, and continue.
+
+        Errors count as failures, but missing libraries do not.
+        """
+        begun = time.perf_counter()
+        entry: dict[str, Any] = {}
+        try:
+            entry["found"] = work()
+            words = entry["found"]
+        except ImportError as error:
+            words = entry["not run"] = str(error)
+            words = f"NOT RUN: {words}"
+        except Exception as error:  # continue after any error
+            self.failures += 1
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            entry["failed"], entry["where"] = f"{kind}{error}", traceback.format_exc()
+            words = f"FAILED: {entry['failed']}"
+        entry["seconds"] = round(time.perf_counter() - begun, 2)
+        self._all["found"][name] = entry
+        self._path.write_text(json.dumps(self._all, indent=1, default=str) + "\n")
+        print(f"  {name:36} {words}", flush=True)
+
+
 Part = Callable[[Notes, argparse.Namespace], None]
 
 
@@ -162,7 +200,7 @@ def training(notes: Notes, options: argparse.Namespace) -> None:
     images = options.images or course_images()
     size = {"batch_size": 16, "steps": 3, "size": 32, "width": 4} if options.emulated else {}
     for way in WAYS:
-        notes.attempt(way, lambda way=way: asdict(train(images, gpu, way, **size)))
+        notes.attempt(way, lambda way=way: train(images, gpu, way, **size))
 
 
 def spread(notes: Notes, options: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,6 @@ from keepfed.measure.trace import record
 
 WAYS = ("naive", "workers", "pinned", "prefetcher")
 Step = Callable[[Any], torch.Tensor]
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """The results of one way of loading."""
-
-    way: str
-    workers: int
-    steps: int
-    losses: tuple[float, float]  # loss of the first and the last step
-    idle: float  # idle share of the time after the first step
-    images_per_s: float | None
 
 
 class Crop:
@@ -53,14 +40,9 @@ def network(classes: int, width: int) -> nn.Module:
     """Return ten convolutions; every second one halves the sides of the image."""
     layers: list[nn.Module] = []
     for channels, wider in pairwise([3, *(width * 2**stage for stage in (0, 0, 1, 2, 3))]):
-        layers += (
-            nn.Conv2d(channels, wider, 3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(wider),
-            nn.ReLU(),
-            nn.Conv2d(wider, wider, 3, padding=1, bias=False),
-            nn.BatchNorm2d(wider),
-            nn.ReLU(),
-        )
+        for inside, stride in ((channels, 2), (wider, 1)):
+            convolution = nn.Conv2d(inside, wider, 3, stride=stride, padding=1, bias=False)
+            layers += convolution, nn.BatchNorm2d(wider), nn.ReLU()
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes)
     return nn.Sequential(*layers, *head)
 
@@ -102,8 +84,8 @@ def train(
     workers: int = min(8, os.cpu_count() or 1),
     size: int = 192,
     width: int = 64,
-) -> TrainingResult:
-    """Train for some steps, and return the results.
+) -> dict[str, Any]:
+    """Train for some steps, and return the results: losses, idle share and images per second.
 
     Args:
         folder: contains one folder per class with .jpg files of at least `size` pixels per side.
@@ -139,10 +121,14 @@ def train(
     _loop(way, islice(_epochs(loader), 5), gpu, step)
     with record(label=way) as trace:
         losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
-    found, ends = trace.summary(), (losses[0], losses[-1])
-    return TrainingResult(
-        way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s
-    )
+    summary = trace.summary()
+    return {
+        "workers": loader.num_workers,
+        "steps": len(losses),
+        "losses": (losses[0], losses[-1]),
+        "idle": 1 - summary.au,  # after the first step
+        "images_per_s": summary.samples_per_s,
+    }
 
 
 def _loop(way: str, batches: Iterable[Any], gpu: Accelerator, step: Step) -> list[float]:

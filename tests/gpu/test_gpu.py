@@ -7,8 +7,7 @@ import pytest
 import torch
 from gpu_checks import CHECKS
 from gpu_loops import LOOPS, compare, run_loop
-from gpu_notes import Notes
-from gpu_parts import machine_facts, save
+from gpu_parts import Notes, machine_facts, save
 from gpu_probes import PROBES
 
 from course_utils.hardware.gpu import get_accelerator, timed_accelerator

@@ -106,7 +106,7 @@ ON_A_BARE_MACHINE = """
 import sys, runpy, numpy, torch
 
 class Nothing:
-    there = {*sys.stdlib_module_names, *"course_utils data_scripts torch numpy".split()}
+    there = {*sys.stdlib_module_names, *"course_utils data_scripts keepfed torch numpy".split()}
     ours = {path.stem for path in __import__("pathlib").Path(sys.argv[1]).parent.glob("*.py")}
     of_torch = {"torchgen", "sympy", "mpmath", "fsspec", "jinja2", "networkx"}
     def find_spec(self, name, path=None, target=None):

@@ -1,6 +1,5 @@
 """ROOT files read by cluster, including files that other code has written."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,8 @@ import awkward as ak
 import numpy as np
 import pytest
 import uproot
-from torch.utils.data import DataLoader
 
-from course_utils.hardware.storage import UNLIMITED, VirtualClock, slow_storage
+from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.root_files import Cluster, ClusterStream, RootFiles
 from data_scripts import make_collisions
 from keepfed.loaders.ragged import RaggedCollate
@@ -77,22 +75,6 @@ def test_uproot_reads_a_cluster_of_a_ttree_at_once_but_pages_one_by_one(paths: l
     assert fs.counters().opens == 0
 
 
-def test_stream_serves_every_entry_once_and_mixes_the_files(paths: list[Path]) -> None:
-    fs = slow_storage(paths[0].parent, replace(UNLIMITED, ranges=1024))
-    files = RootFiles(paths, PARTICLES, ["label_Hbb"], fs=fs)
-    stream = ClusterStream(files, buffer=100)
-    loader = DataLoader(stream, 32, num_workers=2, collate_fn=RaggedCollate("values"))
-    batches = [*loader]
-    indices = [int(index) for batch in batches for index in batch["index"]]
-    assert sorted(indices) == [*range(2 * JETS)]
-    assert indices[:JETS] != sorted(indices[:JETS])
-    for batch in batches:
-        labels = (batch["index"] < JETS).long()
-        assert (batch["label_Hbb"].long() == labels).all()
-        assert batch["values"].values.shape[1] == len(PARTICLES)
-    files.close()
-
-
 def _counters(path: Path, events: dict[str, Any]) -> None:
     """Write a counter for each ragged column, as in many private files."""
     with uproot.recreate(path, compression=uproot.ZLIB(1)) as file:
@@ -101,12 +83,6 @@ def _counters(path: Path, events: dict[str, Any]) -> None:
         tree = file.mktree("Events", types)
         for part in (slice(0, 7), slice(7, 100)):
             tree.extend({name: column[part] for name, column in events.items()})
-
-
-def _compressed_once(path: Path, events: dict[str, Any]) -> None:
-    """Write all entries as one cluster, by assignment."""
-    with uproot.recreate(path, compression=uproot.LZMA(1)) as file:
-        file["Events"] = events
 
 
 def _doubles(path: Path, events: dict[str, Any]) -> None:
@@ -126,7 +102,7 @@ def test_files_of_other_code_are_read_unchanged(tmp_path: Path) -> None:
         "Muon_charge": ak.unflatten(rng.choice([-1, 1], lengths.sum()), lengths),
     }
     path, columns = tmp_path / "mine.root", ["Muon_pt", "Muon_charge"]
-    for write in (_counters, _compressed_once, _doubles):
+    for write in (_counters, _doubles):
         write(path, events)
         files = RootFiles([path], columns, ["genWeight", "event"])
         samples = [*ClusterStream(files, buffer=1, shuffle_shards=False)]

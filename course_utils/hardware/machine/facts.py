@@ -11,13 +11,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 
-from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
 from course_utils.paths import data_root
 from keepfed.formatting import columns, size, wrap
@@ -47,37 +44,25 @@ def gpus() -> tuple[str, ...]:
     return tuple(f"{name}, {size}, driver {driver}" for name, size, driver in rows)
 
 
-@dataclass(frozen=True, repr=False)
-class Pressure:
-    """Percentage of the last 10 s in which a task waited for each resource; empty if unknown.
+def pressure() -> str:
+    """Return in how much of the last 10 s a task waited for the CPU, the disk and memory.
 
     Linux calls this pressure stall information (https://docs.kernel.org/accounting/psi.html).
     """
-
-    shares: Mapping[str, float]
-
-    def __repr__(self) -> str:
-        if not self.shares:
-            return "This system does not report pressure. Linux does."
-        waits = ", ".join(f"for {name} {share:.0f} %" for name, share in self.shares.items())
-        return f"Share of the last 10 s in which at least one task waited: {waits}."
-
-
-def pressure() -> Pressure:
-    """Return how long tasks on this machine waited for the CPU, the disk and memory."""
-    shares = {}
+    waits = []
     for file, name in {"cpu": "the CPU", "io": "the disk", "memory": "memory"}.items():
         if share := re.match(r"some avg10=([\d.]+)", known((PRESSURE / file).read_text) or ""):
-            shares[name] = float(share[1])
-    return Pressure(shares)
+            waits.append(f"for {name} {float(share[1]):.0f} %")
+    if not waits:
+        return "This system does not report pressure. Linux does."
+    return f"Share of the last 10 s in which at least one task waited: {', '.join(waits)}."
 
 
 def probe(folder: str | Path | None = None) -> str:
-    """Return the facts about this machine, each with its meaning for data loading; takes 1 s.
+    """Return the facts about this machine, each with its meaning for data loading.
 
     Args:
-        folder: Folder of the data, now or in future. Its disk is measured with a file of 64 MB.
-            None selects the data folder of the course.
+        folder: Folder of the data, now or in future. None: the data folder of the course.
 
     Raises:
         CourseError: If this system does not support `$COURSE_START_METHOD`.
@@ -95,7 +80,6 @@ def probe(folder: str | Path | None = None) -> str:
         ("start method", *_start_method()),
         ("GPU", *_gpu()),
         ("disk", *_disk(place)),
-        ("disk speed", *_disk_speed(place)),
     ]
     wide, between = max(len(value) for _, value, _ in rows), "  "
     if columns(_PAGE) < wide + 46:  # a narrow terminal has each meaning below its value
@@ -151,14 +135,6 @@ def _disk(place: Path) -> tuple[str, str]:
     small = "small: data of size M and its copies need 3 GB; use size S"
     means = _meaning(free, 5 * _GB, "enough for data of size M", small)
     return f"{_size(free)} free", f"{means} (in {place})"
-
-
-def _disk_speed(place: Path) -> tuple[str, str]:
-    has_room = known(lambda: shutil.disk_usage(place).free > _GB)
-    disk = known(lambda: measure_disk(place)) if has_room else None
-    if disk is None:
-        return "unknown", "not measured: the folder is read-only or nearly full"
-    return str(disk), disk.means
 
 
 def _meaning(count: int | None, least: float, enough: str, small: str) -> str:

@@ -3,7 +3,6 @@
 import gc
 import sqlite3
 import warnings
-import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -21,16 +20,6 @@ pytestmark = pytest.mark.full
 @pytest.fixture(scope="module")
 def events(all_formats: Path) -> EventArrays:
     return EventArrays.load(all_formats)
-
-
-def test_npz_contains_one_event_with_its_row_of_the_table(
-    all_formats: Path, events: EventArrays
-) -> None:
-    for name, method in (("npz", zipfile.ZIP_STORED), ("npz-deflate", zipfile.ZIP_DEFLATED)):
-        path = all_formats / name / "000/000256.npz"
-        with np.load(path) as arrays, zipfile.ZipFile(path) as archive:
-            assert arrays["event"] == events.table[256]
-            assert {member.compress_type for member in archive.infolist()} == {method}
 
 
 def test_hdf5_variants_have_the_same_data_in_different_chunks(
