@@ -66,24 +66,12 @@ class Counted(Dataset[int]):
         return index
 
 
-def _begins(got: dict[str, Any], place: int) -> bool:
-    """Return whether the rest begins with this batch of the training."""
-    return bool(got[REST][:1] == [_name(place)])
-
-
 SLIPS = (
     Slip(
-        lambda plan, got, _: sum(plan.taken) > 0 and _begins(got, sum(plan.taken) - 1),
+        lambda plan, got, _: sum(plan.taken) > 0 and got[REST][:1] == [_name(sum(plan.taken) - 1)],
         "For {case}, the last batch of the loop comes again. Code after `yield` runs only when "
         "the loop requests the next batch, and the state was saved before that.",
         "Count each batch before you yield it, even the last one of an epoch.",
-    ),
-    Slip(
-        lambda plan, got, _: (
-            sum(plan.taken) % SIZE and _begins(got, sum(plan.taken) // SIZE * SIZE)
-        ),
-        "For {case}, the epoch begins again, and its batches come twice.",
-        "Save how many batches the loop has taken, and load only the rest of the list.",
     ),
     Slip(
         lambda _, got, wanted: got[REST] == wanted[REST] and got[READ] > wanted[READ],
