@@ -508,7 +508,7 @@ cu.check("08.3", random_crops)
 # - In 8.3 most write the loop first, then one offset for all. Ask for the number of operations, and for
 #   the number of different windows.
 #
-# **Extra.** Homework: 8.3, 8.4, a batch at a time on the CPU, the fast image loader, libraries. If you have
+# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If you have
 # ten minutes left, run the image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
@@ -803,50 +803,33 @@ bars(search_ms, "ms for a batch of 64 events")
 # ## Join graphs
 #
 # The model needs one graph for each batch. A `Graph` contains `x`, float32 (nodes, features), and `edge_index`, int64
-# (2, edges). A column of `edge_index` contains the two nodes of an edge. Each graph numbers its nodes from 0.
-#
-# ### Exercise 8.4 · 10 min · ●●○
-#
-# Write the collate function that joins a list of graphs. Targets:
-#
-# - nodes and edges keep their order, and every edge stays in its graph;
-# - a third tensor, int64 (nodes,), contains the index of the graph for each node;
-# - a graph may have no edges, or only one node;
-# - no loop over nodes or edges, and the given graphs do not change.
-#
-# <details><summary>Hint 1: two graphs on paper</summary>
-#
-# If the first graph has three nodes, node 0 of the second graph is row 3 of the large `x`.
-#
-# </details>
-# <details><summary>Hint 2, after five minutes</summary>
-#
-# Let the tensor `nodes` contain the number of nodes of each graph. `nodes.cumsum(0) - nodes` counts the nodes before
-# each graph. `tensor.repeat_interleave(nodes)` repeats entry i `nodes[i]` times.
-#
-# </details>
+# (2, edges). A column of `edge_index` contains the two nodes of an edge. Each graph numbers its nodes from 0. So if the
+# first graph has three nodes, node 0 of the second graph is row 3 of the large `x`, and its edges are shifted by 3.
 
 
 # %%
-# %%worker_module my_graphs
-import torch
+from typing import NamedTuple
 
-from course_utils.exercises.nb08.problem import Graph
+
+class Graph(NamedTuple):
+    x: torch.Tensor
+    edge_index: torch.Tensor
 
 
 def join_graphs(graphs: list[Graph]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the nodes, the edges, and the index of the graph of each node."""
-    ### BEGIN SOLUTION
     nodes = torch.tensor([len(graph.x) for graph in graphs])
-    pairs = zip(graphs, nodes.cumsum(0) - nodes, strict=True)
+    pairs = zip(graphs, nodes.cumsum(0) - nodes, strict=True)  # with the nodes before each graph
     edge_index = torch.cat([graph.edge_index + first for graph, first in pairs], 1)
     index = torch.arange(len(graphs)).repeat_interleave(nodes)
     return torch.cat([graph.x for graph in graphs]), edge_index, index
-    ### END SOLUTION
 
 
 # %%
-cu.check("08.4", join_graphs)
+three = Graph(torch.zeros(3, 4), torch.tensor([[0, 1], [1, 2]]))
+two = Graph(torch.zeros(2, 4), torch.tensor([[0], [1]]))
+x, edge_index, index = join_graphs([three, two])
+print(edge_index, index, sep="\n")
 
 # %% [markdown]
 # [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) joins graphs in its `Batch` in the same way.
@@ -860,9 +843,3 @@ cu.check("08.4", join_graphs)
 # - **08g** Tempting: 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
 #   of error a wrong calibration causes.
 # - **08h** Tempting: 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.
-#
-# **Goes wrong.**
-#
-# - In 8.4 many shift the graph by its own nodes as well, or by the nodes of the graph before it only. Ask which row
-#   of the large `x` is node 0 of the third graph.
-# - Some take the number of nodes from the largest entry of `edge_index`. Ask what happens to a node without edges.

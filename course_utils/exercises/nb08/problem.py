@@ -1,7 +1,6 @@
-"""Constants to normalize photographs, the cost of augmentation for training jobs, and graphs."""
+"""Constants to normalize photographs, and the cost of augmentation for training jobs."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
@@ -29,10 +28,3 @@ JOBS = {
     "large model": AugmentJob(16, 40, 80, 200, 15, 900, 9_000),
     "full device": AugmentJob(2, 40, 80, 30, 3, 900, 400),
 }
-
-
-class Graph(NamedTuple):
-    """A graph. The names are those of PyTorch Geometric."""
-
-    x: torch.Tensor  # features of the nodes, float32 (nodes, features)
-    edge_index: torch.Tensor  # from and to which node each edge goes, int64 (2, edges)
