@@ -153,12 +153,8 @@ class Site:
             step,
         )
         copy = path.read_bytes()
-        expect(
-            copy == wanted,
-            f"{story} Then {path.name!r} has {len(copy):,} of {len(wanted):,} bytes, or wrong or "
-            "old ones.",
-            step,
-        )
+        sizes = f"{len(copy):,} of {len(wanted):,}" if len(copy) != len(wanted) else "wrong or old"
+        expect(copy == wanted, f"{story} Then {path.name!r} has {sizes} bytes.", step)
         self.expect_tidy(story, step, copies=1)
 
     def expect_tidy(self, story: str, step: str, *, copies: int) -> None:

@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -53,7 +54,7 @@ def main(
     for stream in 1, 2:  # output would appear in the notebook, even that of programs
         os.dup2(null, stream)
     os.chdir(folder)
-    os.environ["TMPDIR"] = folder
+    os.environ["TMPDIR"] = tempfile.tempdir = folder  # for programs, and for Python
     _shorten_timeouts()
     with suppress(BaseException):  # the call below reports this error
         importlib.import_module(stage[0])

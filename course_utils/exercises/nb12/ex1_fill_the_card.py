@@ -15,8 +15,6 @@ NUMBERS = (
         "Multiply the tokens of a step by the steps per second.",
         {
             BATCH: "These are the tokens of a step, but a step takes two seconds.",
-            BATCH / STEPS_PER_SECOND: "You divided by the steps per second. A step takes two "
-            "seconds, so one second takes half of its tokens.",
         },
     ),
     Number(
@@ -26,8 +24,6 @@ NUMBERS = (
         {
             2 * NEED / 1e6: "This is 2 bytes per token, or one batch. uint16 ends at 65,535, so "
             "half of this vocabulary would wrap around.",
-            TOKEN * BATCH / 1e6: "This is what a step reads, or int64. On disk a token takes 4 "
-            "bytes, and a step takes two seconds.",
         },
     ),
     Number(
@@ -37,18 +33,13 @@ NUMBERS = (
         {
             2 * DAYS: "Many would say this. But the GPUs take 500,000 tokens/s anyway, so they do "
             "not wait for the loader.",
-            DAYS / 2: "This is one step per second, but a step takes two. No loader makes the GPUs "
-            "faster.",
         },
     ),
     Number(
         "tripling_cap",
         NEED / 3,
         "The days triple if the loader gives a third of what the GPUs take.",
-        {
-            NEED: "The GPUs take exactly this, so it costs nothing.",
-            NEED / 2: "With this limit the days only double.",
-        },
+        {NEED: "The GPUs take exactly this, so it costs nothing."},
     ),
 )
 

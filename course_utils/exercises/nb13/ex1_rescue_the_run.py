@@ -165,11 +165,6 @@ def _ledger(job: LearningRun, epoch: int, task: str) -> Iterator[tuple[str, obje
     noted = job.noted[epoch] if epoch < len(job.noted) else ("", [], [])
     yield "number of epochs in job.note", len(job.noted), len(PLAN)
     yield "number of events in its steps", len(job.steps[epoch]), len(job.ids)
-    yield (
-        "number of different events in its steps",
-        len({*job.steps[epoch]} & job.ids),
-        len(job.ids),
-    )
     seen = len({*job.looks[epoch]} & job.held_out_ids)
     yield "number of events in the evaluation", seen, len(job.held_out)
     yield "task in job.note", noted[0], task
