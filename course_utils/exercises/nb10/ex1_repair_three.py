@@ -52,15 +52,11 @@ WANTED: dict[str, dict[str, Any]] = {
 }
 
 
-def _repeats(text: str) -> bool:
-    """Return whether a description counts more samples than different ones."""
-    count, _, different, *_ = (*text.split(), "", "", "")
-    return count.isdigit() and different.isdigit() and int(count) > int(different)
-
-
 SLIPS = (
     Slip(
-        lambda case, got, _: case == "epoch" and (got[FIRST] == ENDLESS or _repeats(got[FIRST])),
+        lambda case, got, _: (
+            case == "epoch" and (got[FIRST] == ENDLESS or "different" in got[FIRST])
+        ),
         "`epoch` serves {got[the first pass]}. resampled=True draws shards with replacement, "
         "forever. with_epoch ends the draws, but they are still draws with replacement.",
         "Use WebDataset(urls, shardshuffle=100, detshuffle=True).",

@@ -21,7 +21,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 Mix = Callable[[list[int], Callable[[int], Indices], int, int, np.random.Generator], Iterable[Any]]
 
-AGAIN, UNREAD = "clusters read again", "events served unread"
+AGAIN = "clusters read again"
 BEYOND, UNUSED, APART = "events beyond the memory", "places of the memory unused", "scatter"
 EPOCHS, MOST_SCATTER = 20, 1.9  # on average; a memory that is emptied and filled again gives 2.1
 
@@ -78,7 +78,7 @@ def mix_clusters(mixed_batches: Mix) -> Verdict:
 
 
 def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
-    batches, reads, least, held = _run(mixed_batches, case, 0)
+    batches, reads, held = _run(mixed_batches, case, 0)
     scatter = 0.0
     if case is SORTED:  # one epoch scatters by a quarter
         epochs = [_run(mixed_batches, case, seed)[0] for seed in range(EPOCHS)]
@@ -87,7 +87,6 @@ def _epoch(mixed_batches: Mix, case: ClusterCase) -> dict[str, Any]:
         **ledger(batches, np.arange(sum(case.sizes)), case.batch_size),
         AGAIN: len(reads) - len({*reads}),
         BEYOND: max(0, held - case.memory),
-        UNREAD: max(0, -least),
         UNUSED: case.memory - held if case is SORTED and held < 0.8 * case.memory else 0,
         APART: scatter if scatter > MOST_SCATTER else 0,
     }
@@ -106,12 +105,10 @@ def _order(mixed_batches: Mix, case: ClusterCase, seed: int) -> list[int]:
     return [*chain.from_iterable(batch.tolist() for batch in _run(mixed_batches, case, seed)[0])]
 
 
-def _run(
-    mixed_batches: Mix, case: ClusterCase, seed: int
-) -> tuple[list[Indices], list[int], int, int]:
-    """Return the batches of an epoch, the clusters it read, and the least and most events held."""
+def _run(mixed_batches: Mix, case: ClusterCase, seed: int) -> tuple[list[Indices], list[int], int]:
+    """Return the batches of an epoch, the clusters it read, and the most events held."""
     edges, sizes = np.cumsum([0, *case.sizes]), [*case.sizes]
-    reads, batches, kept, held, least, most = list[int](), list[Any](), list[Any](), 0, 0, 0
+    reads, batches, kept, held, most = list[int](), list[Any](), list[Any](), 0, 0
 
     def read(cluster: int) -> Indices:
         nonlocal held, most
@@ -124,7 +121,7 @@ def _run(
         for batch in call(mixed_batches, sizes, read, case.batch_size, case.memory, rng):
             batches.append(batch)
             kept.append(np.array(batch))
-            least = min(least, held := held - np.size(batch))
+            held -= np.size(batch)
             expect(
                 len(batches) <= edges[-1],
                 f"With {case}, there are more batches than events.",
@@ -135,4 +132,4 @@ def _run(
         f"With {case}, a batch changes after you have yielded it.",
         "Yield a new array, not a part of a buffer that you write again.",
     )
-    return read_batches(batches, np.arange(edges[-1])), reads, least, most
+    return read_batches(batches, np.arange(edges[-1])), reads, most
