@@ -123,9 +123,9 @@ def test_teacher_and_phone_follow_each_other(
         page.set_viewport_size(PHONE)
     teacher.goto(wall.teacher)
     teacher.get_by_text("For the teacher").click()
-    teacher.get_by_label("Question").select_option("02f")
+    teacher.get_by_label("Question").select_option("03c")
     phone.goto(wall.page)
-    expect(phone.locator("h1")).to_contain_text("does not expose")
+    expect(phone.locator("h1")).to_contain_text("gets the time now")
     choice = wall.shown()["choices"][0]
     phone.get_by_role("button", name=choice).click()
     expect(phone.get_by_role("status")).to_contain_text(f"Saved: {choice}")

@@ -68,7 +68,7 @@ def test_wall_knows_all_questions_of_the_notebooks() -> None:
     assert own == asked
     assert len(own) > 80
     assert questions["02a"].unit == "%"
-    assert "a larger model" in questions["02f"].choices
+    assert "none, it is gone" in questions["03c"].choices
     assert questions["09a"].choices[0] == "none"  # in a variable
     for question in questions.values():
         assert question.text
