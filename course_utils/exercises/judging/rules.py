@@ -31,14 +31,12 @@ def judge_rule(
     slips: Slips[Case, Answer],
     answer: Kind[Case, Answer],
     praise: str,
-    otherwise: Callable[[Case, Answer, Answer], tuple[str, str]] | None = None,
     call: Show[Case] | None = None,
 ) -> Verdict:
     """Judge the learner's `rule` by what it answers in all the cases, shown and hidden.
 
     The first of the `slips` that agrees in every case is the misconception. If no slip agrees,
-    `otherwise` receives the first case that differs, the answer and the true one, and returns a
-    misconception and a next step. By default, the message shows these three, and the code that
+    the message shows the first case that differs, the answer and the true one, and the code that
     `call` returns for the case.
     """
     answers = [(case, answer.read(case, rule(case))) for case in cases]
@@ -52,8 +50,6 @@ def judge_rule(
         if any(map(agrees, rules)):
             return wrong(misconception, next_step)
     case, said = next(row for row in answers if not answer.same(row[1], truth(row[0])))
-    if otherwise:
-        return wrong(*otherwise(case, said, truth(case)))
     shown = call(case) if call else case
     return wrong(
         f"For {shown}, your function returns {_short(said)}, but it must return "

@@ -84,22 +84,12 @@ class Served(Generic[Item]):
         return sum(not those.isdisjoint(items) for items in self.by_place.values())
 
 
-def expect_the_same_in_real_workers(
-    stream: Any,
-    read: Callable[[Iterable[Any]], list[Item]],
-    things: str,
-    because: str,
-    next_step: str,
-) -> None:
-    """Refuse a stream of rank 1 of 2 that two real workers divide differently.
+def expect_the_same_in_real_workers(stream: Any) -> None:
+    """Refuse a stream of numbers for rank 1 of 2 that two real workers divide differently."""
 
-    Args:
-        stream: The stream of rank 1.
-        read: Returns the items of one epoch.
-        things: The name of the items in the message.
-        because: The cause of a difference.
-        next_step: The next step of the message.
-    """
+    def read(epoch: Iterable[Any]) -> list[int]:
+        return [*map(int, epoch)]
+
     try:
         pickle.dumps(stream)
     except RuntimeError:  # a lock that workers share is one for those who start them
@@ -114,7 +104,7 @@ def expect_the_same_in_real_workers(
     served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=WAIT_S))
     expect(
         Counter(served) == Counter(wanted),
-        f"Two real workers of rank 1 serve {len(served)} {things} instead of {len(wanted)}, "
-        f"because {because}.",
-        next_step,
+        f"Two real workers of rank 1 serve {len(served)} events instead of {len(wanted)}, "
+        "because get_worker_info() returns something else there.",
+        "Call get_worker_info() inside __iter__, because only __iter__ runs in the worker.",
     )

@@ -84,12 +84,6 @@ def where_to_augment(where: Callable[[AugmentJob], Answer]) -> Verdict:
             answer=Kind(_read, _same),
             praise=f"{len(cases)} jobs, each with the smaller time. The GPU helps only where "
             "it waits.",
-            otherwise=lambda job, answer, _: (
-                f"For {job}, you return {answer[0]} and {answer[1]:.4g} ms. A step takes "
-                f"{on_cpu(job):.4g} ms in the workers, and {on_gpu(job):.4g} ms on the device if "
-                "the memory is enough.",
-                _TIMES,
-            ),
         )
 
 
