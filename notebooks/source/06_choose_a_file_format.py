@@ -3,14 +3,14 @@
 #
 # {here: read, decode}
 #
-# **You will do:** count what seven file formats request from a storage, and turn a slow loader into a fast one.
+# **You will do:** count what seven file formats ask of a storage system, then turn a slow loader into a fast one.
 #
 # **You will learn:**
 #
-# - to ask of any format how much must be read to get one event; <!-- 06a -->
+# - to ask of any format how much you must read to get one event; <!-- 06a -->
 # - what npz, HDF5, Parquet, SQLite, tar and ROOT are good and bad at; <!-- 06b 6.1 -->
 # - to choose the chunks of an HDF5 file for the way you read it; <!-- 6.2 -->
-# - what makes one loader hundreds of times faster than another. <!-- 06c 06d -->
+# - why one loader is so much faster than another with the same data. <!-- 06c 06d -->
 #
 # **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** {minutes}.
 
@@ -24,8 +24,8 @@ cu.ready("06")
 #
 # **Script.**
 #
-# - *10 min* **How much must be read?** Prediction 06a, then the picture: the squares first, then the
-#   circles. `course demo formats` shows the same on the wall.
+# - *10 min* **How much must be read?** Prediction 06a, then the picture: the squares first, then the circles.
+#   `course demo formats` puts the same on the wall.
 # - *5 min* **Columns.** Prediction 06b. Ask for the minimum and the maximum of 256 random ids.
 # - *8 min* **Exercise 6.1.** In pairs.
 # - *22 min* **HDF5.** Draw the four chunk shapes, then exercise 6.2.
@@ -34,29 +34,29 @@ cu.ready("06")
 #
 # **Leave out.** Exercise 6.1. Let the room name the four formats.
 #
-# **Board.** Draw a rectangle, with events from top to bottom and columns from left to right. Cut the
-# rectangle into rows, into columns, and into tiles. Ask for one event, then for one column, and shade
-# what must be read. This picture is the whole notebook.
+# **Board.** Draw a rectangle, events from top to bottom, columns from left to right. Cut it into rows, then into
+# columns, then into tiles. Each time, ask for one event and for one column, and shade what you'd have to read. This
+# picture is the whole notebook.
 #
 # **Goes wrong.**
 #
-# - On a shared machine the measured times scatter, but the counts do not. Talk about the counts.
-# - Time is short. Do the units and the four steps only.
+# - On a shared machine the measured times scatter, but the counts don't. Talk about the counts.
+# - Time is short? Do the units and the four steps only.
 
 # %% [markdown]
 # ## How much must be read to get one event?
 #
-# Every format has a **unit**, the smallest amount that can be read. You may want less, but the storage
-# delivers whole units.
+# Every format has a **unit**, the smallest amount that can be read: you may want less, but you get whole units. Each
+# row has its reason, and its price in the last column.
 #
-# | Format | One event is stored in | The unit |
-# |---|---|---|
-# | **npz** per event | its own file, with a number | the file |
-# | **npy**, and **HDF5** in one piece | one large table | the rows of the event |
-# | **tar shards** | a tar file of 250 events, with an index | the event |
-# | **Parquet** | a row group: 256 events, column by column | the row group |
-# | **SQLite** | a tree of pages, sorted by event | a page of 4 KiB <!-- given --> |
-# | **ROOT** | one basket per column, with hundreds of events | the basket |
+# | Format | Why you'd try it | One event is stored in | The unit |
+# |---|---|---|---|
+# | **npz** per event | it's one line of Python | its own file, with a number | the file |
+# | **npy**, and **HDF5** in one piece | no open per event any more | one large table | the rows of the event |
+# | **tar shards** | a few large files, easy to copy and stream | a tar file of 250 events, with an index | the event |
+# | **Parquet** | you often want one column | a row group: 256 events, column by column | the row group |
+# | **SQLite** | you want one id out of a million | a tree of pages, sorted by event | a page of 4 KiB <!-- given --> |
+# | **ROOT** | your experiment already writes it | one basket per column, with hundreds of events | the basket |
 
 # %%
 cu.predict(
@@ -67,9 +67,9 @@ cu.predict(
 )
 
 # %% [markdown]
-# We write the same 1,000 events in all seven formats and read them in two ways: 256 events **in order**, and
-# **one event** from anywhere. <!-- given --> Times on this disk are measured. Lustre, the storage of many
-# clusters, and S3, a storage in the cloud, are emulated.
+# We write the same 1,000 events in all seven formats and read them in two ways: 256 events **in order**, and **one
+# event** from anywhere. <!-- given --> Times on this disk are measured, while Lustre, the storage system of many
+# clusters, and S3, in the cloud, are emulated.
 
 # %%
 from course_utils.stories.formats_compared import compare_formats
@@ -87,16 +87,16 @@ cu.reveal("06a", npz / npy)
 # %% [markdown]
 # The units explain the picture.
 #
-# **In order** (squares), nearly all formats are good. A unit that was read for one event also contains the
-# next events. *Read whole units, and any format is fast.* The exceptions have very small units: npz opens a
-# file for each event, and SQLite reads one page after another.
+# **In order** (squares), nearly all formats are good, because a unit that you read for one event also contains the
+# next ones. *Read whole units, and any format is fast.* The exceptions have very small units: npz opens a file for
+# each event, and SQLite reads one page after another.
 #
-# **One event** (circles) is what training in random order reads. In a terabyte of data, two random events
-# hardly ever share a unit. Look at the last panel. Parquet and ROOT read about a hundred bytes for every byte
-# that you need. A single reader on Lustre hardly notices, because it mostly waits. A cluster does notice: one
-# epoch over a terabyte would move about a hundred terabytes.
+# **One event** (circles) is what training in random order reads, and there it gets expensive. In a terabyte of data,
+# two random events hardly ever share a unit, so you pay a whole unit for each. In the last panel, Parquet and ROOT
+# read about a hundred bytes for every byte that you need. A single reader on Lustre hardly notices, because it
+# mostly waits, but your cluster does: one epoch over a terabyte would move about a hundred terabytes.
 #
-# The table contains the counts, which are the same on every machine.
+# Times depend on the machine, but counts don't. Here they are.
 
 # %%
 formats
@@ -104,8 +104,8 @@ formats
 # %% [markdown]
 # ## Columns are for questions about columns
 #
-# What is Parquet good at? It stores each column separately, with the minimum and the maximum of each row
-# group. A *filter* can therefore skip row groups that cannot contain an answer. This is called push-down.
+# So what's Parquet good at? It stores each column separately, with the minimum and the maximum of each row group, so
+# a *filter* can skip row groups that can't contain an answer. This is called push-down. Is it the cure?
 
 # %%
 cu.predict(
@@ -140,17 +140,15 @@ for name, question in questions.items():
 cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
-# Reading one column costs only this column. Parquet is best at this. The filter on the charge skips
-# groups, because this file is sorted by energy. The filter on the id skips none, because every group
-# contains small and large ids. (The end of the file, its directory, is even read twice.) *Push-down is
-# not random access.* Random access needs an **index**, a tree that leads from an id to its page. SQLite
-# has one.
+# Reading one column costs only this column, and that's what Parquet is best at. The filter on the charge skips
+# groups, because this file is sorted by energy. The filter on the id skips none, because every group contains small
+# and large ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* For that
+# you need an **index**, a tree that leads from an id to its page, and SQLite has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
-# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files have
-# the units of the table above. The check reads them, and compares requests (including opens) and bytes with a
-# good choice.
+# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files have the
+# units of the table above. The check compares your requests (opens included) and bytes with a good choice.
 #
 # - `training`: single events at random, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
@@ -159,7 +157,7 @@ cu.reveal("06b", shares["one event"])
 #
 # <details><summary>Hint</summary>
 #
-# There are four kinds of units: an event, a column, a page of a tree, a long piece. Several formats may be right.
+# There are four kinds of units: an event, a column, a page of a tree, a long piece. More than one may be right.
 #
 # </details>
 
@@ -176,22 +174,22 @@ cu.check("06.1", training, histogram, display, one_pass)
 #
 # **Guesses.**
 #
-# - **06a** Tempting: 2 to 10. It is hundreds of times. Let somebody compute it: one file costs an open and a
-#   request per event, and in one large file requests merge.
+# - **06a** Tempting: 2 to 10, because both read the same bytes. It's hundreds of times. Let somebody compute it: one
+#   file per event costs an open and a request per event, but in one large file requests merge.
 # - **06b** Tempting: "less than one", because a filter is called push-down. The answer is the whole file,
 #   because every group contains small and large ids.
 #
 # **Goes wrong.**
 #
-# - In 6.1 many choose HDF5 for everything, because it "is the standard". Ask for its unit. For `one_pass`
-#   nearly every answer is right. Point this out.
-# - In 6.2 people fit a chunk to the slab alone. Shade the chunks that a cube then has to read.
+# - In 6.1 it's tempting to choose HDF5 for everything, because it "is the standard". Ask for its unit. For
+#   `one_pass` nearly every answer is right, so point this out.
+# - In 6.2 it's easy to fit a chunk to the slab alone. Shade the chunks that a cube then has to read.
 
 # %% [markdown]
 # ## HDF5: choose chunks for your reads
 #
-# HDF5 stores a table in one piece, or in **chunks** of a shape that you choose. A chunk with compression or a
-# checksum can only be read as a whole. We read 200 random events with four chunk shapes.
+# With HDF5, you choose the unit: one piece, or **chunks** of a shape that you pick. A chunk with compression or a
+# checksum can only be read as a whole, so which shape is good? We read 200 random events with four of them.
 
 # %%
 import tempfile
@@ -229,27 +227,28 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 
 # %% [markdown]
 # Chunks of a few events are fine. Large chunks are read, decompressed and thrown away for every event. With one
-# column per chunk, an event needs four chunks. h5py chooses the last shape for `chunks=True`: it cuts across the events.
+# column per chunk, an event needs four. h5py chooses the last shape for `chunks=True`: it doesn't know what you'll
+# read, so it cuts across the events.
 #
 # ### Exercise 6.2 · 10 min · ●●○
 #
-# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighboring planes, `volume[z : z + 4]`.
-# Another reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and the chunk cache
-# of HDF5 is off. Choose a chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
+# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighboring planes, `volume[z : z + 4]`,
+# and another reads **cubes** of 48 voxels along each axis, from anywhere. The chunk cache of HDF5 is off. Choose a
+# chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that it needs, <!-- given -->
 # - and take at most 400 requests. A chunk is one request.
 #
-# `try_chunks` measures a few places. The check computes the mean over all of them.
+# `try_chunks` measures only a few places, but the check computes the mean over all of them.
 #
 # <details><summary>Hint 1</summary>
 #
-# Along one axis, chunks of c and a read of r touch about (r + c) / r times the bytes. Along three axes the factors multiply.
+# Along one axis, chunks of c and a read of r touch about (r + c) / r times the bytes. Along three, multiply.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Start with the slab. How many planes may a chunk have? Then make y and x as large as the cube allows.
+# Start with the slab: how many planes may a chunk have? Then make y and x as large as the cube allows.
 #
 # </details>
 
@@ -267,15 +266,13 @@ cu.check("06.2", chunks)
 # %% [markdown]
 # ## Four steps to a fast loader
 #
-# We have 40,000 events of 128 pulses, shuffled, and warm in the page cache, so nothing waits for storage. We start
-# where most people begin, with one npz per event (1,000 of them). The data stay the same. Each step changes the
-# unit, or how often Python runs.
+# So far the storage was to blame, so let's take it away: 40,000 events of 128 pulses, shuffled, are warm in the page
+# cache. What can still be slow? We start where it's easiest to start, with one npz per event (1,000 of them). The
+# data stay the same, but each step changes the unit, or how often Python runs.
 
 # %%
 cu.predict(
-    "06c",
-    "How many times as fast can one process load them, compared with npz per event?",
-    unit="times",
+    "06c", "How many times as fast as npz per event can one process load them?", unit="times"
 )
 
 # %%
@@ -315,8 +312,8 @@ def measure(name, loader):
 
 
 # %% [markdown]
-# Each speed is shown with its ledger. If an event is served twice, the speed does not count. Step 1 reads one file
-# per event.
+# Each speed is shown with its ledger, because a speed doesn't count if an event is served twice. Step 1 reads one
+# file per event.
 
 # %%
 # %%worker_module loader_npz
@@ -342,8 +339,8 @@ from torch.utils.data import DataLoader
 measure("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=True))
 
 # %% [markdown]
-# Step 2 has one `.npy` file per field, mapped into memory. No event needs an open, and there is no zip. Each process
-# opens its own map, as in notebook 04.
+# Where did the time go? Each event opens a file and takes four arrays out of a zip, so step 2 has one `.npy` file
+# per field, mapped into memory: no open per event, no zip. Each process opens its own map, as in notebook 04.
 
 
 # %%
@@ -372,7 +369,8 @@ mapped = Mapped(here, [*fields], 40_000)
 measure("npy, mapped", DataLoader(mapped, 1024, shuffle=True))
 
 # %% [markdown]
-# In step 3, Python runs once per batch and not once per event. Nothing is left to collate.
+# Better, but Python still runs for each event. The sampler knows all indices of a batch, so why ask for them one by
+# one? In step 3, `__getitems__` gets the whole list, so Python runs once per batch and nothing is left to collate.
 
 
 # %%
@@ -396,9 +394,9 @@ options = {"batch_size": 1024, "shuffle": True, "collate_fn": as_it_is}
 measure("whole batches", DataLoader(whole_batches, **options))
 
 # %% [markdown]
-# Step 4 needs no DataLoader, which makes a list of Python numbers for each batch. Three lines are left: map, shuffle,
-# gather. `index_select` is torch's fastest way to gather rows. (The map has the mode "c", because torch wants
-# writable memory. Changes stay in this process.)
+# What's left to remove? The DataLoader itself, which makes a list of Python numbers for each batch. In step 4 three
+# lines remain: map, shuffle, gather. `index_select` is torch's fastest way to gather rows. (The map has the mode
+# "c", because torch wants writable memory. Changes stay in this process.)
 
 
 # %%
@@ -437,9 +435,7 @@ cu.reveal("06c", speeds["three lines"] / speeds["npz per event"])
 
 # %%
 cu.predict(
-    "06d",
-    "Step 3 gets two workers. How many times as many events/s does it load?",
-    unit="times",
+    "06d", "Step 3 gets two workers. How many times as many events/s does it load?", unit="times"
 )
 
 # %%
@@ -447,27 +443,26 @@ measure("two workers", DataLoader(whole_batches, num_workers=2, persistent_worke
 cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 
 # %% [markdown]
-# It loads fewer. Moving a batch between processes costs more than building it. Workers pay if a batch takes long to
-# build, for example because of decoding, or if the storage is slow. So choose the format first, and then count the
-# work that is left for workers.
+# It loads fewer. The batch is ready almost at once, but it's in the wrong process, and moving a batch between
+# processes costs more than building it. Workers pay if a batch takes long to build, for example because of decoding,
+# or if the storage is slow. So choose the format first, then count the work that's left for workers.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **06c** Tempting: 10 to 50, because each step sounds like a detail. It is hundreds of times.
-# - **06d** Tempting: 2, "as in notebook 00". It is far less than 1. Ask what a worker must do with a batch that
-#   is ready.
+# - **06c** Tempting: 10 to 50, because each step sounds like a detail. It's hundreds of times.
+# - **06d** Tempting: 2, "as in notebook 00". It's far less than 1. Ask what a worker must do with a ready batch.
 
 # %% [markdown]
 # ## You now can
 #
-# - name the unit of a format, and count the cost of an access;
+# - name the unit of a format and count the cost of an access;
 # - choose a format, or the chunks of an HDF5 file, for the way you read;
 # - load events hundreds of times faster, and say when workers do not help.
 #
-# Next comes [notebook 07](07_cache_and_stage.ipynb), about the place of the bytes: page cache, memory or /dev/shm.
+# Next: [07 Cache and stage to /dev/shm](07_cache_and_stage.ipynb), because no format helps bytes in the wrong place.
 
 # %% [markdown]
 # # Extra
@@ -476,7 +471,8 @@ cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 #
 # ## And the GPU?
 #
-# We emulate a GPU that takes 20 ms for a batch of 128, as for a small model. We feed it from step 1 and from step 4. <!-- given -->
+# Events per second are fine, but does a GPU care? We emulate one that takes 20 ms for a batch of 128, as for a small
+# model, and feed it from step 1 and from step 4. <!-- given -->
 
 # %%
 from itertools import islice
@@ -497,13 +493,13 @@ fast = train(Columns(here, [*fields], 128))
 Timeline({"npz per event": npz, "three lines": fast})
 
 # %% [markdown]
-# With step 4, the gaps between the GPU's steps are hardly visible, without any worker and without prefetching.
+# With step 4, you hardly see the gaps between the GPU's steps, and there's no worker and no prefetching.
 #
 # ## What threads do to a gather
 #
-# `cu.ready` gives torch one thread. By default, torch uses one thread per core. `index_select` divides its rows among
-# the threads, but indexing in NumPy never does. Is this good? We try both, on a quiet machine and while two other
-# programs compute.
+# `cu.ready` gives torch one thread, though by default torch uses one per core. Isn't that a waste? `index_select`
+# divides its rows among the threads, which indexing in NumPy never does. Let's try both, on a quiet machine and
+# while two other programs compute.
 
 # %%
 NUMBERS = ["one thread", "two threads", "no difference"]
@@ -557,15 +553,15 @@ gain = rates[2, 2] / rates[2, 1]
 cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 
 # %% [markdown]
-# A gather ends with its slowest thread. If another program runs on a core, all threads wait for the thread on this core.
-# On our two cores, one thread costs 40 % of the rate while nothing else runs. While two busy programs ran, two threads
-# were three times as slow as one. And in training something else always runs: your own loop, or your workers.
+# A gather ends with its slowest thread, so if another program runs on a core, all threads wait for the one on this
+# core. On our two cores, one thread costs 40 % of the rate while nothing else runs. While two busy programs ran, two
+# threads were three times as slow as one. And in training something else always runs: your loop, or workers.
 #
 # ## What records buy
 #
-# Four fields in four files mean four gathers per batch, and four places on the disk per event. A structured array
-# stores all fields of an event together, as one *record*. The three lines stay the same: a column is now a view of the
-# one file.
+# Four fields in four files mean four gathers per batch, and four places on the disk per event. Why not keep them
+# together? A structured array stores all fields of an event as one *record*. The three lines stay the same, because
+# a column is now a view of the one file.
 
 # %%
 kinds = [(name, values.dtype, values.shape[1:]) for name, values in fields.items()]
@@ -581,8 +577,8 @@ records.columns = {name: torch.from_numpy(table[name]) for name in fields}
 measure("records", records)
 
 # %% [markdown]
-# With a warm cache, records gain nothing. On emulated Lustre, the data are so large that nothing is in memory when the
-# next event is read:
+# With a warm cache, records gain nothing. On emulated Lustre, the data are so large that nothing is in memory when
+# the next event is read:
 
 # %%
 from course_utils.hardware.storage import VirtualClock, slow_storage
@@ -602,13 +598,12 @@ for names in ["records"], [*fields]:
     print(f"{slow.counters().requests} requests, {(clock() - start) / 1e9:.2f} s")
 
 # %% [markdown]
-# Records pay if an event has many fields and its storage is slow.
-
-# %% [markdown]
+# So records pay if an event has many fields and its storage system is slow.
+#
 # ## Container, codec, layout, access
 #
-# Some tables compare formats for training like this: *tar shards: high performance. Raw JPEG: not suitable.* Can these
-# two be compared at all?
+# One lecture compares formats for training like this: *tar shards: high performance. Raw JPEG: not suitable.* Can
+# these two be compared at all?
 #
 # | | The question | Some answers |
 # |---|---|---|
@@ -617,8 +612,8 @@ for names in ["records"], [*fields]:
 # | **layout** | What is stored next to what? | event by event, column by column, in chunks; sorted or mixed |
 # | **access** | What do you request? | one event, a random batch, all in order, one column |
 #
-# No. A tar file is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
-# the requests on a storage that only counts, and time the decoding.
+# No. A tar file is a container and JPEG is a codec, so it's like asking whether a suitcase is better than folding.
+# We read the same photographs as files and from a tar file, count the requests and time the decoding.
 
 # %%
 import io
@@ -650,20 +645,20 @@ for name, ms in fastest.items():
     print(f"decoding, from {name}: {ms:.2f} ms a picture")
 
 # %% [markdown]
-# The tar file saves the opens, which are expensive on a cluster. The decoding takes the same time. If
-# decoding is your bottleneck, no container will help.
+# The tar file saves the opens, which are expensive on a cluster. The decoding takes the same time, so if decoding is
+# your bottleneck, no container will help.
 #
-# Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, do not read single
-# events. Either convert the file once, or read whole clusters of events and mix them in a buffer, as in
-# [notebook 14](14_feed_physicists_data.ipynb). Simulations and telescopes use [HDF5](https://www.hdfgroup.org), and
-# climate research uses [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
-# [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from start to end like a
-# tar file. Tables from anywhere come as [Parquet](https://parquet.apache.org).
+# Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, don't read single
+# events. Either convert the file once, or read whole clusters of events and mix them in a buffer, as in [notebook
+# 14](14_feed_physicists_data.ipynb). Simulations and telescopes use [HDF5](https://www.hdfgroup.org), and climate
+# research uses [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
+# [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from start to end
+# like a tar file. Tables from anywhere come as [Parquet](https://parquet.apache.org).
 #
 # ## np.load and its small pieces
 #
-# npz is often called inefficient, because a volume of 150 MiB is read in pieces of 256 KiB, while HDF5 takes one read.
-# Is npz the cause?
+# One lecture calls npz inefficient, because a volume of 150 MiB is read in pieces of 256 KiB, while HDF5 takes one
+# read. Is npz the culprit?
 
 # %%
 CULPRITS = ["npz", "np.load", "both"]
@@ -700,12 +695,11 @@ whole = asked["npz, read as a whole first"] > 10
 cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
-# The cause is `np.load`, not npz. From a path on a local disk, `np.load` reads `.npy` in one piece. From
-# a Python file object, such as a file on a remote storage or a member of a zip file, it reads in pieces
-# of 256 KiB. On a remote storage, each piece is a request. Read the complete file first. HDF5 takes a few
-# requests for its directory, and one for the numbers.
+# It's `np.load`. From a path on a local disk, it reads `.npy` in one piece. From a Python file object, such as a
+# remote file or a member of a zip file, it reads in pieces of 256 KiB, and if the file is remote, each piece is a
+# request. So read the whole file first. HDF5 takes a few requests for its directory, and one for the numbers.
 #
-# Now somebody needs one plane of the volume.
+# Now you need only one plane of the volume.
 
 
 # %%
@@ -727,7 +721,7 @@ for ending, read in PLANES.items():
     print(f"{ending}, a plane: {storage.counters()}")
 
 # %% [markdown]
-# In npz, one plane costs the whole volume. Can we map it?
+# In npz, one plane costs the whole volume. Can't we map it?
 
 # %%
 from_npz = np.load(folder / f"{number}.npz", mmap_mode="r")["volume"]
@@ -735,13 +729,13 @@ from_npy = np.load(folder / f"{number}.npy", mmap_mode="r")
 print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 
 # %% [markdown]
-# No. `np.load` ignores `mmap_mode` for npz, without a warning. Every `["volume"]` reads the whole array again. Do not
-# write this in a `__getitem__` that needs one plane.
+# No. `np.load` ignores `mmap_mode` for npz, without a warning. Every `["volume"]` reads the whole array again. So
+# don't write this in a `__getitem__` that needs one plane, because it works and you'll never ask why it's slow.
 #
 # ## The same formats, written differently
 #
-# There are five variants: npz and HDF5 with compression, HDF5 with **chunks** of a few events, HDF5 with **misfit chunks**
-# (one column of hundreds of events), and Parquet with all events in **one large group**.
+# Let's write five variants: npz and HDF5 with compression, HDF5 with **chunks** of a few events, HDF5 with **misfit
+# chunks** (one column of hundreds of events), and Parquet with all events in **one large group**.
 
 # %%
 from course_utils.stories.formats_compared import VARIANTS
@@ -749,7 +743,7 @@ from course_utils.stories.formats_compared import VARIANTS
 compare_formats(events, VARIANTS).picture()
 
 # %% [markdown]
-# Compare the HDF5 files in the last panel. The container is the same, and the unit decides.
+# Compare the HDF5 files in the last panel. The container is the same, so the unit decides.
 #
 # Many ranks can read one HDF5 file without MPI, but some parallel file systems refuse its lock (`unable to lock file`).
 # If no program writes the file, pass `locking=False` to `h5py.File`, or set
@@ -757,7 +751,7 @@ compare_formats(events, VARIANTS).picture()
 #
 # ## Events of different lengths
 #
-# Formats like rectangles, but events have different lengths. What if we pad all of them to the longest?
+# Formats like rectangles, but events have different lengths. What if we pad them all to the longest?
 
 # %%
 lengths = np.diff(offsets)
@@ -766,15 +760,15 @@ print(f"longest event: {lengths.max():,} pulses, median: {np.median(lengths):.0f
 print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 
 # %% [markdown]
-# It is better to store all pulses one after the other, with **offsets** that contain the start of each event. Our npy,
-# HDF5 and tar files do this. Parquet and ROOT do it internally.
+# That's a lot of zeros. Instead, store all pulses one after the other, with **offsets** that contain the start of
+# each event. Our npy, HDF5 and tar files do this, and Parquet and ROOT do it internally.
 #
-# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that gives local disks,
-# S3 and HTTP the same interface. `fs.open(path)` returns a file that can `seek` and `read`, wherever its bytes are.
+# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that gives local
+# disks, S3 and HTTP the same interface: `fs.open(path)` returns a file that can `seek` and `read`, wherever it is.
 #
 # ### Exercise 6.3 · 20 min · ●●●
 #
-# Write a format.
+# Write your own format.
 #
 # - `write_shards` writes 100 events into each file of a folder that exists. The last file may have fewer. A second call
 #   overwrites the files.
@@ -834,7 +828,7 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Compressed data have fewer bytes. Therefore they arrive sooner, but then the CPU must decompress them.
+# Compressed data have fewer bytes, so they arrive sooner, but then the CPU must decompress them. Who wins?
 
 # %%
 cu.predict(
@@ -873,11 +867,12 @@ answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "
 cu.reveal("06g", answers[tuple(faster)])
 
 # %% [markdown]
-# Each curve crosses 1 at the bandwidth where decoding takes as long as reading the saved bytes. So compress if the
-# storage is slower than that. On a fast SSD, and for data in the page cache, do not compress, or use a fast codec.
+# Each curve crosses 1 at the bandwidth where decoding takes as long as reading the saved bytes. So compress if your
+# storage system is slower than that. On a fast SSD, and for data in the page cache, don't compress, or use a fast
+# codec.
 #
-# The best compression comes before any codec: **the right type**. A sensor number as int64 takes eight bytes, but two
-# are enough for 5,160 sensors. Nothing must be decoded. A wrong conversion, however, ruins your result.
+# The best compression comes before any codec: **the right type**. A sensor number as int64 takes eight bytes, but
+# two are enough for 5,160 sensors, and nothing must be decoded. A wrong type, though, ruins your result at full speed.
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]
@@ -922,15 +917,16 @@ cu.check("06.4", to_uint16)
 #
 # **Guesses.**
 #
-# - **06e** Tempting: "two threads", because there are two cores. The answer is one, because a gather ends
-#   with its slowest thread. Run it during a video call to show this.
-# - **06f** Tempting: npz. It is `np.load`.
-# - **06g** Faster on the network only. Ask for the reason before you show the picture.
+# - **06e** Tempting: "two threads", because there are two cores. It's one, because a gather ends with its slowest
+#   thread. Run it during a video call to show this.
+# - **06f** Tempting: npz, because it has the zip. It's `np.load`.
+# - **06g** Tempting: both, because there are fewer bytes to read. It's faster on the network only. Ask for the
+#   reason before you show the picture.
 # - **06h** Ask who expects an error. The result is another number, without a warning.
 #
 # **Goes wrong.**
 #
-# - In 6.3 somebody reads the whole list of offsets for one event. Two of its numbers are enough.
-# - In 6.4 NaN passes, or an empty array does not. Compare the output with the input.
+# - In 6.3 it's easy to read the whole list of offsets for one event. Two of its numbers are enough.
+# - In 6.4 NaN passes, or an empty array doesn't. Compare the output with the input.
 #
 # **Extra.** All of it is good homework, especially exercise 6.3.
