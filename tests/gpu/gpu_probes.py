@@ -79,32 +79,6 @@ def probe_waiting(gpu: Accelerator, clock: HostClock) -> Figures:
     return shares
 
 
-def probe_memory(gpu: Accelerator, clock: HostClock) -> Figures:
-    """Return MB allocated, active and reserved while a step reads a dropped batch."""
-    uploaded, figures = _on_the_copy_stream(gpu, gpu.pin(noise(64))), {}
-    gpu.step(uploaded, ms=200)
-    uploaded.record_stream(gpu.current_stream())
-    figures["held"] = _memory(gpu)
-    del uploaded
-    figures["dropped, step still reads"] = _memory(gpu)
-    gpu.synchronize()
-    figures["dropped, step is done"] = _memory(gpu)
-    return figures
-
-
-def probe_streams(gpu: Accelerator, clock: HostClock) -> Figures:
-    """Return MB reserved after 40 epochs, with one copy stream and with one per epoch."""
-    batch, figures = gpu.pin(noise(16)), {}
-    for name, anew in (("one copy stream", False), ("a stream for each epoch", True)):
-        before = gpu.memory_reserved()
-        for _ in range(40):
-            with gpu.stream(gpu.Stream() if anew else gpu.copy_stream):
-                gpu.upload(batch)
-            gpu.synchronize()
-        figures[name] = round((gpu.memory_reserved() - before) / 1e6)
-    return figures
-
-
 def probe_anchors(gpu: Accelerator, clock: HostClock) -> Figures:
     """Return the round trip of an anchor in µs, idle and busy, and the drift of the clocks."""
     if gpu.emulated:
@@ -171,8 +145,6 @@ PROBES: tuple[Callable[[Accelerator, HostClock], Figures], ...] = (
     probe_small_copies,
     probe_pinning,
     probe_waiting,
-    probe_memory,
-    probe_streams,
     probe_anchors,
     probe_power,
     probe_launches,
@@ -190,20 +162,6 @@ def _ms(gpu: Accelerator, clock: HostClock, work: Callable[[], Any]) -> float:
     gpu.synchronize()
     del done
     return max((clock() - begun) / 1e6, 1e-6)
-
-
-def _on_the_copy_stream(gpu: Accelerator, batch: torch.Tensor) -> Any:
-    with gpu.stream(gpu.copy_stream):
-        uploaded = gpu.upload(batch, non_blocking=True)
-    gpu.current_stream().wait_stream(gpu.copy_stream)
-    return uploaded
-
-
-def _memory(gpu: Accelerator) -> Figures:
-    figures = {"active": gpu.memory_allocated(), "reserved": gpu.memory_reserved()}
-    if not gpu.emulated:
-        figures["allocated"] = torch.cuda.memory_allocated(gpu.device)  # type: ignore[attr-defined]
-    return {name: round(value / 1e6, 1) for name, value in figures.items()}
 
 
 def _products(gpu: Accelerator) -> Figures:

@@ -91,18 +91,6 @@ def test_files_and_parts_of_them_are_sent(store: ObjectStore) -> None:
         assert (got, body) == (404, b"There is no such file here. Check the name.\n"), path
 
 
-def test_unchanged_file_is_not_sent_again(store: ObjectStore, folder: Path) -> None:
-    changing = folder / "changing"
-    changing.write_bytes(b"first")
-    _, first, _ = ask(store.url, "/changing", method="HEAD", token=store.token)
-    for content, status, sent in ((None, 304, b""), (b"second version", 200, b"second version")):
-        if content:
-            changing.unlink()
-            changing.write_bytes(content)
-        again = ask(store.url, "/changing", token=store.token, If_None_Match=first["Etag"])
-        assert again[::2] == (status, sent)
-
-
 def test_parallel_downloads_are_correct_and_counted_once(store: ObjectStore) -> None:
     store.reset_counters()
     cuts = np.sort(np.random.default_rng(1).integers(0, SIZE, (80, 2)))

@@ -75,7 +75,14 @@ def ragged(number=0.0):
     return Ragged.join([torch.full((2, 3), number), torch.full((1, 3), number)])
 
 
-OBJECTS = [ragged, geometric, tensordict, encoding, dgl, instances]
+OBJECTS = [
+    ragged,
+    pytest.param(geometric, marks=pytest.mark.full),
+    tensordict,
+    encoding,
+    dgl,
+    instances,
+]
 
 
 @pytest.mark.parametrize("make", OBJECTS)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_utils.hardware.storage import shared_state as storage_state
-from course_utils.hardware.storage import slow_storage, storage_preset
+from course_utils.hardware.storage import storage_preset
 from course_utils.hardware.storage.calendar import attach, make_state
 
 PRESET = storage_preset("laptop SSD")
@@ -176,17 +176,3 @@ def test_small_memory_is_left_to_batches(tmp_path, monkeypatch):
         folder = storage_state.create({}, 5 * 10**6)
         assert Path(folder).is_relative_to(place)
         shutil.rmtree(folder)
-
-
-@pytest.mark.slow
-def test_processes_share_counters_and_cache(tmp_path, start_method):
-    (tmp_path / "data").write_bytes(bytes(1_000_000))
-    fs = slow_storage(tmp_path, "laptop SSD")
-    context = multiprocessing.get_context(start_method)
-    readers = [context.Process(target=fs.cat_file, args=("data",)) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    assert [ending(reader) for reader in readers] == [0, 0]
-    seen = fs.counters()
-    assert (seen.opens, seen.bytes_used, seen.bytes_read) == (2, 2_000_000, 1_000_000)
-    assert seen.hit_share == 0.5

@@ -16,7 +16,7 @@ PIECE, PIECES, PROCESSES = 2**18, 19, 4
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_processes_together_do_not_exceed_the_link(tmp_path, start_method):
+def test_processes_share_the_link_the_counters_and_the_cache(tmp_path, start_method):
     fs = slow_storage(tmp_path, replace(LUSTRE, mb_s=40, stream_mb_s=40))
     for index in range(PROCESSES):
         (tmp_path / f"part-{index}").write_bytes(bytes(PIECES * PIECE))
@@ -32,6 +32,10 @@ def test_processes_together_do_not_exceed_the_link(tmp_path, start_method):
         reader.join()
     rate = PROCESSES * PIECES * PIECE / (max(ends) - min(starts)) * 1e9
     assert 0.7 < rate / 40e6 < 1.05
+    counters = fs.counters()
+    assert (counters.opens, counters.bytes_used) == (PROCESSES, PROCESSES * PIECES * PIECE)
+    fs.cat_file("part-0")  # another process has read it into the common page cache
+    assert fs.counters().bytes_read == counters.bytes_read
 
 
 def read(fs, index, barrier, times):
