@@ -70,7 +70,9 @@ def test_uproot_reads_a_cluster_of_a_ttree_at_once_but_pages_one_by_one(paths: l
     fs.reset_counters()
     for cluster in files.clusters:
         files.read(cluster)
-    requests = fs.counters().requests / len(files.clusters)
+    requests, tree = fs.counters().requests / len(files.clusters), files._files[0].file
+    ClusterStream(files).close()
+    assert tree.file.closed
     assert requests == 1 if paths[0].parent.name.startswith("ttree") else requests > 5
     assert fs.counters().opens == 0
 

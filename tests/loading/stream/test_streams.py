@@ -36,6 +36,9 @@ def test_chunk_is_one_request_and_events_equal_the_dataset(events_folder: Path) 
     assert storage.counters().requests == 600 / 20
     truth = [MemmapEvents(events_folder)[index] for index in (0, 17, 599)]
     assert all(torch.equal(seen[event["event_id"]], event["pulses"]) for event in truth)
+    file = stream.events.file
+    stream.close()
+    assert file.closed
 
 
 def test_worker_reads_ahead_no_further_than_documented(events_folder: Path) -> None:
