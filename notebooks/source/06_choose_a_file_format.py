@@ -460,7 +460,7 @@ cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 #
 # - name the unit of a format and count the cost of an access;
 # - choose a format, or the chunks of an HDF5 file, for the way you read;
-# - load events hundreds of times faster, and say when workers do not help.
+# - load events hundreds of times faster, and say when workers don't help.
 #
 # Next: [07 Cache and stage to /dev/shm](07_cache_and_stage.ipynb), because no format helps bytes in the wrong place.
 
