@@ -10,7 +10,6 @@ import pytest
 from course_utils import paths
 from course_utils.command import cli, installation, lab
 from course_utils.command.installation import Checkup
-from course_utils.hardware.machine import facts
 from course_utils.teaching import notebook
 
 
@@ -97,18 +96,17 @@ def test_check_shows_the_machine_and_tells_what_is_wrong_by_its_exit_code(
     monkeypatch, tmp_path, capsys
 ):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "not" / "there"))
-    tried = []
-    monkeypatch.setattr(facts, "_disk_speed", lambda place: tried.append(place) or ("", ""))
     findings = [Checkup("python", "fine"), Checkup("widget", "broken", "mend it")]
     monkeypatch.setattr(installation, "findings", lambda: findings)
     assert cli.main(["check"]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
     assert lines[0].startswith("system")
     assert lines[-2:] == [
         "wrong  widget     broken -> mend it",
         "Problems: 1. Each line above says how to fix one.",
     ]
-    assert tried == [tmp_path]
+    assert f"(in {tmp_path})" in " ".join(printed.split())
 
 
 def test_no_command_prints_the_help_within_60_columns(monkeypatch, capsys):
@@ -128,7 +126,6 @@ def test_old_name_of_a_command_leads_to_its_new_name(capsys):
 
 
 def test_output_fits_the_terminal_and_keeps_words_whole(monkeypatch, capsys):
-    monkeypatch.setattr(facts, "_disk_speed", lambda place: ("write 318 MB/s", "one file"))
     monkeypatch.setattr(installation, "findings", lambda: [Checkup("data", "a b " * 50)])
     for command in ["check"], ["demo"], ["demo", "x"]:
         texts = []
