@@ -3,17 +3,19 @@
 #
 # {here: read, compute}
 #
-# **You will do:** train in three processes (*ranks*) at once, serve every sample once, find the rank that delays the
-# others, and end an epoch without a hang.
+# **You will do:** train one model in two processes (*ranks*) with DDP, serve every sample once, find the rank that
+# delays the others, end an epoch without a hang, and continue after a kill.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - which rank serves which sample, and what `DistributedSampler` does silently, <!-- 11a 11b 11c 11.1 -->
-# - why the slowest rank sets the pace, and how to find it, <!-- 11d -->
-# - why ranks wait forever at the end of an epoch, and how to prevent it, <!-- 11.2 -->
+# - how ranks train one model with DDP, and what `DistributedSampler` does silently; <!-- 11a 11b 11c -->
+# - why the slowest rank sets the pace, and how to find it; <!-- 11d -->
+# - why ranks wait forever at the end of an epoch, and how to prevent it; <!-- 11.2 -->
 # - how a training continues after a restart. <!-- 11r 11.3 -->
 #
-# **You need:** notebooks 05 and 07. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** notebooks 05 and 07. A CPU is enough.
+#
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -25,33 +27,102 @@ cu.ready("11")
 #
 # **Script.**
 #
-# - *8 min* **One script, many processes.** `torchrun` starts several processes, so run the cell first.
-#   Then ask for prediction 11a.
-# - *6 min* **Who serves what.** Ask for predictions 11b and 11c before you run the cells.
-# - *15 min* **Exercise 11.1.** In pairs.
-# - *5 min* **The slowest rank.** Ask for prediction 11d, then show the timeline of all ranks. Ask what a
-#   faster disk in rank 0 would gain.
-# - *5 min* **Uneven ends.** The cell hangs until its time limit. Announce this before you run it, and
-#   ask who waits for whom.
+# - *9 min* **One script, many processes.** Run the cell with `torchrun` first, because ranks take seconds to begin.
+#   Read the loop while they do. Where are the gradients averaged?
+# - *8 min* **Who serves what.** Ask for 11a, 11b and 11c before you run their cells.
+# - *5 min* **The slowest rank.** Prediction 11d, then the timeline. What would a faster disk in rank 0 gain?
+# - *5 min* **Uneven ends.** The cell hangs until its time limit, so announce it. Who waits for whom?
 # - *16 min* **Exercise 11.2.** In pairs.
-# - *8 min* **Survive a restart.** Ask for prediction 11r.
+# - *8 min* **Survive a restart.** Prediction 11r.
+# - *15 min* **Exercise 11.3.** In pairs.
 #
 # **Leave out.** Exercise 11.2. Let the cell hang, and give the exercise as homework.
 #
-# **Board.** Draw a row for each of three ranks, and a box for each batch. Draw a vertical line where the
-# ranks synchronize. Make one box of the third row long, so that everybody waits at its line. Then give
-# the first row one more box than the others, and ask what happens at its line.
+# **Board.** Draw a row for each of three ranks, and a box for each batch. Draw a vertical line where the ranks
+# synchronize. Make one box of the third row long, so that everybody waits at its line. Then give the first row one more
+# box than the others, and ask what happens at its line.
 
 # %% [markdown]
 # ## One script, many processes
 #
-# To train one model on many GPUs, you start the same script once per GPU. Each of these processes is a **rank**. It
-# has its own copy of the model and its own loader. After each step the ranks *synchronize*: they average their
-# gradients, so all copies of the model stay equal. Three ranks with batches of 16 train on a **global batch** of
-# 48. <!-- given -->
+# To train one model on many GPUs, you start the same script once per GPU. Each of these processes is a **rank**, with
+# its own copy of the model and its own loader. So what keeps the copies equal? In each step the ranks *synchronize*,
+# which means that they average their gradients, so all of them take the same step. Two ranks with batches of 32 train
+# on a **global batch** of 64. <!-- given -->
 #
-# This is the loop of a rank. On GPUs, ranks communicate through NCCL, which needs
-# its tensors on the GPU. On CPUs they use Gloo.
+# Wrap the model in `DistributedDataParallel` (DDP), and `backward()` does the averaging. This is the loop that you'll
+# write at work:
+
+
+# %%
+# %%worker_module ddp_loop
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(loader, epochs):
+    model = DistributedDataParallel(nn.Linear(1, 1))  # on GPUs: nn.Linear(1, 1).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
+            light = batch["n_pulses"].log10()[:, None]
+            loss = nn.functional.mse_loss(model(light)[:, 0], batch["energy"])
+            loss.backward()  # averages the gradients of all ranks
+            optimizer.step()
+            optimizer.zero_grad()
+    return [loss.item(), *(weight.item() for weight in model.parameters())]
+
+
+# %% [markdown]
+# The script around it joins the group of ranks. On CPUs they talk through Gloo, on GPUs through NCCL, which needs its
+# tensors there, so before anything else touches a GPU, you'd call
+# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`.
+
+# %%
+# %%worker_module train_ddp
+import sys
+
+import torch
+from ddp_loop import train
+from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
+
+from course_utils.loading.events import MemmapEvents, pad_collate
+
+if __name__ == "__main__":
+    distributed.init_process_group("gloo")  # on GPUs: "nccl"
+    rank = distributed.get_rank()
+    torch.manual_seed(rank)  # draws other first weights on each rank
+    events = MemmapEvents(sys.argv[1])
+    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
+    print(f"rank {rank}: last loss, weight and bias:", *train(loader, epochs=2))
+    distributed.destroy_process_group()
+
+# %% [markdown]
+# In a terminal, `torchrun --nproc-per-node 2 train_ddp.py EVENTS` starts the script twice, and environment variables
+# give each process its rank. Our function `torchrun()` does the same. Now each rank draws its own first weights and
+# sees its own half of the events. How far apart will they end?
+
+# %%
+import tempfile
+
+from course_utils.teaching.notebook import torchrun
+
+events = cu.data_path("events", "S")  # the small set: 2,000 events
+results = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+torchrun("train_ddp", events, ranks=2)
+
+# %% [markdown]
+# They agree to the last digit: DDP copied the weights of rank 0 before the first step, and since then equal gradients
+# have kept them equal. The losses differ, because each rank computes the loss of its own batch.
+#
+# ## Who serves what
+#
+# That was too easy, so let's forget something. The sampler, for example: who would notice? To *watch* the ranks, the
+# next loop records everything and trains nothing. Its emulated GPU takes 20 ms for a step, <!-- given --> and an
+# `all_reduce` of zeros takes the place of DDP.
 
 # %%
 # %%worker_module rank_loop
@@ -70,15 +141,10 @@ def train(loader, traces):
         for batch in trace.batches(loader, ids="event_id"):
             gpu.step(gpu.upload(batch)).item()
             with cu.stage("wait", lane="other ranks"):
-                dist.all_reduce(gradients)  # DistributedDataParallel does this in backward()
+                dist.all_reduce(gradients)
                 gpu.synchronize()
     save_rank(trace, traces)
 
-
-# %% [markdown]
-# The next script calls this loop. In a terminal, `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES` starts it
-# three times. Environment variables give each process its rank and the number of ranks. The function `torchrun()` below
-# does the same.
 
 # %%
 # %%worker_module train_all
@@ -105,13 +171,8 @@ cu.predict(
 )
 
 # %%
-import tempfile
-
-from course_utils.teaching.notebook import torchrun
 from keepfed.measure.ranks import load_ranks
 
-events = cu.data_path("events", "S")  # the small set: 2,000 events
-results = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 torchrun("train_all", events, f"{results.name}/all", ranks=3)
 
 # %%
@@ -120,12 +181,9 @@ print(ranks)
 cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 
 # %% [markdown]
-# Every rank reads everything. Nothing fails, but three GPUs need as long for an epoch as one.
-#
-# ## Who serves what
-#
-# `DistributedSampler` gives each rank a share of the samples. It takes the rank from torch, or as an argument. With the
-# argument you can look at all shares in one process.
+# Every rank reads everything. Nothing fails, but three GPUs need as long for an epoch as one. So `DistributedSampler`
+# gives each rank its own share. It takes the rank from torch, or as an argument, which lets us look at all shares in
+# one process.
 
 # %%
 cu.predict("11b", "Four ranks share 10 samples. How many are served in an epoch?", unit="samples")
@@ -154,36 +212,360 @@ print("without set_epoch:", *without, "\nwith set_epoch:   ", *with_set_epoch)
 cu.reveal("11c", len(set(map(tuple, without))))
 
 # %% [markdown]
-# The sampler does two things silently:
+# So the sampler does two things without telling you:
 #
-# - **It pads.** All ranks need the same number of batches (see below), so it serves the first samples again. In
-#   training, this does no harm. In an evaluation, some samples count twice. (`drop_last=True` drops some instead.)
-# - **It repeats the order.** It uses epoch 0 until you call `set_epoch`, and many repositories never call it. It
+# - **It pads.** All ranks need the same number of batches (you'll see why), so it serves the first samples again. In
+#   training that does no harm, but in an evaluation some samples count twice. (`drop_last=True` drops some instead.)
+# - **It repeats the order.** It stays in epoch 0 until you call `set_epoch`, and many repositories never call it. It
 #   shuffles with `seed + epoch`, so epoch 1 of seed 0 is also epoch 0 of seed 1.
 #
-# A sampler stays in the main process of its rank, so it can ignore workers. But a *stream* is copied into every worker
-# of every rank, and must deal its shards to all of them, as in exercise 5.1.
+# A sampler lives in the main process of its rank and can ignore workers. A *stream* can't, because every worker of
+# every rank gets a copy, so it must deal its shards to all of them, as in exercise 5.1.
 #
-# On GPUs, each rank also selects its device, and only one rank saves the model (not run here):
+# ## The slowest rank sets the pace
 #
-# ```python
-# local_rank = int(os.environ["LOCAL_RANK"])  # set by torchrun
-# torch.cuda.set_device(local_rank)  # before anything uses the GPU
-# distributed.init_process_group("nccl")
-# model = DistributedDataParallel(model.cuda(), device_ids=[local_rank])
-# for epoch in range(epochs):
-#     sampler.set_epoch(epoch)
-#     for batch in loader:
-#         loss(model, batch).backward()  # averages the gradients of all ranks
-#         optimizer.step()
-#         optimizer.zero_grad()
-#     if distributed.get_rank() == 0:
-#         torch.save(model.module.state_dict(), path)
-# ```
+# Now each event is served once, but how fast? Three nodes train together. Two of them have staged the events on their
+# disks (notebook 07), and on the third somebody forgot, so its rank reads from a file server and needs longer for a
+# batch than for a step.
+
+# %%
+# %%worker_module train_shares
+import sys
+
+from rank_loop import train
+from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
+
+import course_utils as cu
+from course_utils.loading.events import MemmapEvents, pad_collate
+
+if __name__ == "__main__":
+    folder, traces = sys.argv[1:]
+    distributed.init_process_group()
+    storage = "NFS" if distributed.get_rank() == 2 else "laptop SSD"
+    events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
+    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
+    train(loader, traces)
+    distributed.destroy_process_group()
+
+# %%
+cu.predict(
+    "11d", "What share of the time does the GPU of a rank with a staged copy compute?", unit="%"
+)
+
+# %%
+torchrun("train_shares", events, f"{results.name}/shares", ranks=3)
+
+# %%
+ranks = load_ranks(f"{results.name}/shares")
+ranks.timeline()
+
+# %%
+cu.reveal("11d", 100 * ranks.traces[0].summary().au)
+
+# %% [markdown]
+# The two fast ranks wait at every synchronization, so faster loaders would gain them nothing. On real GPUs `nvidia-smi`
+# won't show this, because NCCL waits in a running kernel, so a waiting GPU counts as busy (notebook 02).
+#
+# If everybody is slow, who is to blame? Look for the rank that waits *least*, and then for its slow stage:
+
+# %%
+print(ranks)
+
+# %% [markdown]
+# ## Uneven ends
+#
+# So far all ranks had equally many batches, which a stream doesn't promise. Three ranks share seven shards, so one rank
+# has a shard more than the others. At the end of the epoch all ranks synchronize to write a checkpoint (one rank
+# writes, by custom rank 0). What will happen?
+
+# %%
+# %%worker_module train_shards
+import sys
+from datetime import timedelta
+
+from rank_loop import train
+from torch import distributed
+from torch.utils.data import DataLoader
+
+from course_utils.loading.event_shards import EventShards
+from course_utils.loading.events import pad_collate
+
+if __name__ == "__main__":
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not 30 minutes
+    stream = EventShards(sys.argv[1], shards=7, buffer=100)
+    try:
+        train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
+        distributed.barrier()  # before the checkpoint
+    except RuntimeError as error:
+        print(f"rank {distributed.get_rank()}, {stream.count_batches(32)} batches: {error}")
+
+# %%
+torchrun("train_shards", events, f"{results.name}/shards", ranks=3)
+
+# %% [markdown]
+# Only the time limit ends the run. The rank with more batches waits for gradients while the others wait for it at the
+# checkpoint, very politely, forever. Without a checkpoint they'd average gradients of different epochs, which is worse,
+# because nobody would notice.
+#
+# Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. After that Gloo raises an error that you can
+# catch. With NCCL, a watchdog thread ends the whole process, and `except` catches nothing. `TORCH_NCCL_BLOCKING_WAIT=1`
+# makes it an error again.
+#
+# There are four ways out:
+#
+# | Solution | Costs |
+# |---|---|
+# | the same number of equal shards for each worker of each rank (exercise 10.2) | nothing, but sizes are rarely equal |
+# | count the batches of each rank before the epoch, and take as many steps as the smallest count | the last batches, and each rank must know its number |
+# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): a rank that has finished still answers the others | steps with fewer ranks at the end |
+# | ask before every step whether all ranks have a batch | one more small synchronization per step, and the last batches |
+#
+# ### Exercise 11.2 · 10 min · ●●○
+#
+# Write the last one, which works for any stream. `in_step(batches)` yields the batches of this rank, as long as *every*
+# rank has another one. Your targets:
+#
+# - all ranks take as many steps as the rank with the fewest batches, even if it has none,
+# - no rank waits forever, and a rank with many batches leaves the rest unread,
+# - `batches` may be a stream whose `len()` is missing or wrong, so request one batch at a time,
+# - a batch may be any object, and isn't sent to other ranks,
+# - an error of `batches` reaches the loop (the other ranks may run into their time limit).
+#
+# <details><summary>Hint 1: how to ask all</summary>
+#
+# `dist.all_reduce(tensor, dist.ReduceOp.MIN)` leaves the minimum over all ranks in `tensor`, on every rank.
+#
+# </details>
+# <details><summary>Hint 2: how to notice the end</summary>
+#
+# `next(mine, END)` returns `END` when there's no batch left. Compare with `is`.
+#
+# </details>
+# <details><summary>Hint 3: the rank that has none</summary>
+#
+# A rank without a batch must tell the others before it leaves, so it calls `all_reduce` with a 0.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_steps
+import torch
+import torch.distributed as dist
+
+END = object()
+
+
+def in_step(batches):
+    ### BEGIN SOLUTION
+    mine = iter(batches)
+    while True:
+        batch = next(mine, END)
+        have_one = torch.tensor(0 if batch is END else 1)  # on GPUs: device="cuda"
+        dist.all_reduce(have_one, dist.ReduceOp.MIN)
+        if not have_one:
+            return
+        yield batch
+    ### END SOLUTION
+
+
+# %%
+cu.check("11.2", in_step)
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **11a** Tempting: 100, because surely torch deals the events out. It is a third, as each rank serves everything.
+# - **11b** Tempting: 10, because that is what you'd want. It is 12, because the sampler pads.
+# - **11c** Tempting: 3, because it shuffles. It is 1 until somebody calls `set_epoch`.
+# - **11d** Tempting: 80 or so, as for a rank that runs alone. It is about 30, the value of the late rank, because all
+#   ranks synchronize in every step.
+#
+# **Goes wrong.**
+#
+# - In 11.2 the function returns when its own rank has no batch, before it has told the others. Who waits at the line on
+#   the board?
+# - A run of ranks seems to hang. It has a time limit, and then the cell ends with a message.
+
+# %% [markdown]
+# ## Survive a restart
+#
+# A job often ends before its training does. The model is in a checkpoint, but where was the *loader*? If you repeat the
+# epoch, some events come twice, and if you begin the next one, some never come.
+#
+# Let's see how far ahead a loader is. `batches` takes notes of what it asks for, two workers load, and the process dies
+# while the loop has its tenth batch.
+
+# %%
+cu.predict("11r", "How many batches are requested from the workers by then?", unit="batches")
+
+# %%
+from itertools import islice
+
+from torch.utils.data import DataLoader
+
+
+def batches():
+    for index in range(100):
+        requested.append(index)
+        yield [index]
+
+
+requested = []
+loader = DataLoader(range(100), batch_sampler=batches(), num_workers=2)
+taken = [*islice(loader, 10)]
+cu.reveal("11r", len(requested))
+
+# %% [markdown]
+# Each worker runs two batches ahead of the loop, and these batches die with the process, so count a batch when the
+# *loop* takes it. And the order? You needn't save it if you *compute* it from a seed and the epoch. Then two numbers
+# are enough, the epoch and how much of it was taken, and neither depends on workers.
+#
+# ### Exercise 11.3 · 10 min · ●●○
+#
+# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` is a list of lists of indices.
+# `self.load(batches)` returns a `DataLoader` of the batches you give it. Make `OrderedLoader` resumable:
+#
+# - `for batch in loader` serves the rest of an epoch, and the next loop serves the next epoch,
+# - if the loop has its third batch when the state is saved, the state says 3. The state may also be saved after the
+#   last batch, before the next loop,
+# - a loader that gets a state continues with the next batch, even with other workers, or if it's already in use,
+# - it reads only what it serves, one batch at a time.
+#
+# <details><summary>Hint 1: the position</summary>
+#
+# Two numbers, `epoch` and `taken`. A list of batches can be cut before it is loaded.
+#
+# </details>
+# <details><summary>Hint 2: when to count</summary>
+#
+# `yield` passes a batch to the loop and waits there. The code after it doesn't run until the loop requests the next
+# batch, and the state is saved before that.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_resume
+from course_utils.exercises.nb11.problem import OrderedLoader
+
+
+class ResumableLoader(OrderedLoader):
+    epoch = taken = 0
+
+    def __iter__(self):
+        ### BEGIN SOLUTION
+        rest = self.batches(self.epoch)[self.taken :]
+        for batch in self.load(rest):
+            self.taken += 1
+            yield batch
+        self.epoch, self.taken = self.epoch + 1, 0
+        ### END SOLUTION
+
+    def state_dict(self):
+        return {"epoch": self.epoch, "taken": self.taken}  ### SOLUTION
+
+    def load_state_dict(self, state):
+        ### BEGIN SOLUTION
+        self.epoch, self.taken = state["epoch"], state["taken"]
+        ### END SOLUTION
+
+
+# %%
+cu.check("11.3", ResumableLoader)
+
+# %% [markdown]
+# Now let's kill a whole training, whose `ResumableBatches` keeps the same two numbers, and `follow` counts them. What
+# else must the checkpoint contain, so that no loss curve shows the kill?
+#
+# - Model, optimizer and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes it
+#   under another name and then renames it, so a kill while it writes leaves the previous file.
+# - The state of the random numbers, for dropout. Each `for batch in loader` draws one number from torch's generator,
+#   and a restarted run has one more such loop, so its dropout differs. Give the loader its own `generator=`.
+# - Nothing for augmentation, if you create each sample's generator from seed, epoch and index, as `sample_rng` does.
+#   Random numbers drawn from a worker's own generator, even from `worker_rng`, differ after a restart.
+
+
+# %%
+# %%worker_module survivor
+import psutil
+
+from course_utils.stories.small_training import Training
+from keepfed.loaders.resume import load_checkpoint, save_checkpoint
+
+
+def resume(events, path, workers, die_after=None):
+    training = Training(events, workers=workers)  # network, optimizer, loader, ResumableBatches
+    if saved := load_checkpoint(path):
+        training.load_state_dict(saved)
+    while training.batches.epoch.value < 2:
+        for batch in training.batches.follow(training.loader):
+            training.step(batch)
+            save_checkpoint(path, training.state_dict())  # in a real run, every few minutes
+            if len(training.losses) == die_after:
+                psutil.Process().kill()  # SIGKILL, which no process can catch
+
+
+# %%
+from course_utils.teaching.notebook import run_demo
+
+
+def run_until_killed(name, workers, die_after=None):  # in a separate process
+    call = f"resume({str(events)!r}, {f'{results.name}/{name}.pt'!r}, {workers}, {die_after})"
+    program = f"from survivor import resume\nif __name__ == '__main__':\n    {call}"
+    return run_demo(program, seconds=120)
+
+
+# %%
+resume(events, f"{results.name}/whole.pt", workers=0)  # nobody kills this run
+first = run_until_killed("killed", workers=2, die_after=23)
+first
+
+# %%
+from course_utils.stories.figures import curves
+from keepfed.loaders.resume import load_checkpoint
+
+done = len(load_checkpoint(f"{results.name}/killed.pt")["losses"])
+run_until_killed("killed", workers=0)
+
+# %%
+killed, whole = (load_checkpoint(f"{results.name}/{name}.pt") for name in ("killed", "whole"))
+print("the same events in the same order:", killed["events"] == whole["events"])
+print("the same losses, to the last digit:", killed["losses"] == whole["losses"])
+steps = range(1, len(whole["losses"]) + 1)
+resumed = f"{first.ending} after {done} steps, and resumed"
+losses = {"not killed": whole["losses"], resumed: killed["losses"]}
+curves(steps, losses, xlabel="step", ylabel="loss")
+
+# %% [markdown]
+# You see one curve, because the two agree, although the first run had two workers and the second none. (If the legend
+# says "Stopped", your machine was so busy that the time limit came before step 23. It kills with the same signal, so
+# the proof holds.)
+
+# %% [markdown]
+# ## You now can
+#
+# - train one model on several ranks, say which of them serves which sample, and count it;
+# - find the rank that all others wait for, and the stage that makes it late;
+# - end an epoch without a hang, however uneven the shards are;
+# - continue after a kill with the very next batch, and show that it's the same training.
+#
+# Next: [12 Feed a language model](12_feed_a_language_model.ipynb), because tokens come without samples, and somebody
+# has to cut them. The tracks come in any order, so another one is fine, too.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. Each of the following sections needs only this core.
+#
+# ## A sampler that serves every sample once
 #
 # ### Exercise 11.1 · 10 min · ●●○
 #
-# Write a sampler that neither pads nor drops, for evaluations. With exercise 11.2 it also works for training. Your
+# Write a sampler for evaluations, which neither pads nor drops. With exercise 11.2 it works for training, too. Your
 # targets:
 #
 # - all ranks together serve each sample exactly once, for any number of samples,
@@ -193,7 +575,7 @@ cu.reveal("11c", len(set(map(tuple, without))))
 #
 # <details><summary>Hint 1: one order for all</summary>
 #
-# Every rank shuffles *all* samples. Use a new generator with a seed that all ranks share:
+# Every rank shuffles *all* samples, with a new generator whose seed all ranks share:
 # `np.random.default_rng([self.seed, self.epoch])`.
 #
 # </details>
@@ -233,298 +615,12 @@ class EverySampleOnce(Sampler):
 # %%
 cu.check("11.1", EverySampleOnce)
 
-# %% [markdown] tags=["instructor"]
-# *For the instructor*
-#
-# **Guesses.**
-#
-# - **11a** Learners who expect a failure say 100. The answer is a third, because each rank serves everything.
-# - **11b** 10 would be desirable. The answer is 12, because the sampler pads.
-# - **11c** The argument `shuffle=True` suggests 3. The answer is 1 until `set_epoch` is called.
-#
-# **Goes wrong.**
-#
-# - In 11.1 a learner shuffles within the share, so a rank always gets the same samples. Ask what rank 0
-#   never sees.
-# - In 11.1 a learner calls `torch.manual_seed`, and the training draws different numbers.
-
-# %% [markdown]
-# ## The slowest rank sets the pace
-#
-# Three nodes train together. Two of them have staged the events on their disks (notebook 07). The rank on the third
-# reads from a file server, and needs longer for a batch than for a step.
-
-# %%
-# %%worker_module train_shares
-import sys
-
-from rank_loop import train
-from torch import distributed
-from torch.utils.data import DataLoader, DistributedSampler
-
-import course_utils as cu
-from course_utils.loading.events import MemmapEvents, pad_collate
-
-if __name__ == "__main__":
-    folder, traces = sys.argv[1:]
-    distributed.init_process_group()
-    storage = "NFS" if distributed.get_rank() == 2 else "laptop SSD"
-    events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
-    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
-    train(loader, traces)
-    distributed.destroy_process_group()
-
-# %%
-cu.predict(
-    "11d", "What share of the time does the GPU of a rank with a staged copy compute?", unit="%"
-)
-
-# %%
-torchrun("train_shares", events, f"{results.name}/shares", ranks=3)
-
-# %%
-ranks = load_ranks(f"{results.name}/shares")
-ranks.timeline()
-
-# %%
-cu.reveal("11d", 100 * ranks.traces[0].summary().au)
-
-# %% [markdown]
-# The two fast ranks wait at every synchronization. Faster loaders on these ranks would gain nothing.
-# On real GPUs `nvidia-smi` does not show this. NCCL waits in a running kernel, so a waiting GPU counts as
-# busy (notebook 02).
-#
-# First find the late rank, which waits least, and then its slow stage:
-
-# %%
-print(ranks)
-
-# %% [markdown]
-# ## Uneven ends
-#
-# Now the ranks read a stream. Three ranks share seven shards, so one rank has a shard more than the others. At the
-# end of the epoch all ranks synchronize to write a checkpoint.
-
-# %%
-# %%worker_module train_shards
-import sys
-from datetime import timedelta
-
-from rank_loop import train
-from torch import distributed
-from torch.utils.data import DataLoader
-
-from course_utils.loading.event_shards import EventShards
-from course_utils.loading.events import pad_collate
-
-if __name__ == "__main__":
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not 30 minutes
-    stream = EventShards(sys.argv[1], shards=7, buffer=100)
-    try:
-        train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
-        distributed.barrier()  # before the checkpoint
-    except RuntimeError as error:
-        print(f"rank {distributed.get_rank()}, {stream.count_batches(32)} batches: {error}")
-
-# %%
-torchrun("train_shards", events, f"{results.name}/shards", ranks=3)
-
-# %% [markdown]
-# Only the time limit ends the run. The rank with more batches waits for gradients, while the others wait for it at the
-# checkpoint. Without a checkpoint, they would average gradients of different epochs.
-#
-# Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. After that, Gloo raises an error. With NCCL,
-# a watchdog thread ends the whole process, and `except` catches nothing. Set
-# `TORCH_NCCL_BLOCKING_WAIT=1` to get an error that you can catch.
-#
-# There are four solutions:
-#
-# | Solution | Costs |
-# |---|---|
-# | the same number of equal shards for each worker of each rank (exercise 10.2) | nothing, but sizes are rarely equal |
-# | count the batches of each rank before the epoch, and take as many steps as the smallest count | the last batches, and each rank must know its number |
-# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): a rank that has finished still answers the others | steps with fewer ranks at the end |
-# | ask before every step whether all ranks have a batch | one more small synchronization per step, and the last batches |
-#
-# ### Exercise 11.2 · 10 min · ●●○
-#
-# Write the last solution. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one.
-# Your targets:
-#
-# - all ranks take as many steps as the rank with the fewest batches, even if it has none,
-# - no rank waits forever, and a rank with many batches leaves the rest unread,
-# - `batches` may be a stream whose `len()` is missing or wrong. Request one batch at a time,
-# - a batch may be any object, and is not sent to other ranks,
-# - an error of `batches` reaches the loop (the other ranks may run into their time limit).
-#
-# <details><summary>Hint 1: how to ask all</summary>
-#
-# `dist.all_reduce(tensor, dist.ReduceOp.MIN)` leaves the minimum over all ranks in `tensor`, on every rank.
-#
-# </details>
-# <details><summary>Hint 2: how to notice the end</summary>
-#
-# `next(mine, END)` returns `END` when there is no batch left. Compare with `is`.
-#
-# </details>
-# <details><summary>Hint 3: the rank that has none</summary>
-#
-# A rank without a batch must tell the others before it leaves. It calls `all_reduce` with a 0.
-#
-# </details>
-
-
-# %%
-# %%worker_module my_steps
-import torch
-import torch.distributed as dist
-
-END = object()
-
-
-def in_step(batches):
-    ### BEGIN SOLUTION
-    mine = iter(batches)
-    while True:
-        batch = next(mine, END)
-        have_one = torch.tensor(0 if batch is END else 1)  # on GPUs: device="cuda"
-        dist.all_reduce(have_one, dist.ReduceOp.MIN)
-        if not have_one:
-            return
-        yield batch
-    ### END SOLUTION
-
-
-# %%
-cu.check("11.2", in_step)
-
-# %% [markdown] tags=["instructor"]
-# *For the instructor*
-#
-# **Guesses.**
-#
-# - **11d** The tempting answer is 80 or so, as for a rank that runs alone. It is about 30, the value of
-#   the late rank, because all ranks synchronize in every step.
-#
-# **Goes wrong.**
-#
-# - In 11.2 the function returns when its own rank has no batch, before it has told the others. Ask who
-#   waits at the line on the board.
-# - A run of ranks seems to hang. It has a time limit, and the cell ends with a message.
-
-# %% [markdown]
-# ## Survive a restart
-#
-# A job often ends before its training does. The model is in a checkpoint, but where was the *loader*? If you repeat the epoch, some events come twice. If you begin the next one, some events never come.
-#
-# Two workers load. The process dies while the loop has its tenth batch.
-
-# %%
-cu.predict("11r", "How many batches are requested from the workers by then?", unit="batches")
-
-# %%
-from itertools import islice
-
-from torch.utils.data import DataLoader
-
-
-def batches():
-    for index in range(100):
-        requested.append(index)
-        yield [index]
-
-
-requested = []
-loader = DataLoader(range(100), batch_sampler=batches(), num_workers=2)
-taken = [*islice(loader, 10)]
-cu.reveal("11r", len(requested))
-
-# %% [markdown]
-# The workers are ahead of the loop by two batches each, and these batches die with the process. So count a batch when
-# the *loop* takes it.
-#
-# You need not save the order if you *compute* it from a seed and the epoch. A position is then two numbers, the epoch
-# and the samples served. Neither depends on workers. `ResumableBatches` stores both, and its `follow` counts.
-
-
-# %%
-# %%worker_module survivor
-import psutil
-
-from course_utils.stories.small_training import Training
-from keepfed.loaders.resume import load_checkpoint, save_checkpoint
-
-
-def resume(events, path, workers, die_after=None):
-    training = Training(events, workers=workers)  # network, optimizer, loader, ResumableBatches
-    if saved := load_checkpoint(path):
-        training.load_state_dict(saved)
-    while training.batches.epoch.value < 2:
-        for batch in training.batches.follow(training.loader):
-            training.step(batch)
-            save_checkpoint(path, training.state_dict())  # in a real run, every few minutes
-            if len(training.losses) == die_after:
-                psutil.Process().kill()  # SIGKILL, which no process can catch
-
-
-# %%
-from course_utils.teaching.notebook import run_demo
-
-
-def run_until_killed(name, workers, die_after=None):  # in a separate process
-    return run_demo(
-        f"""
-        from survivor import resume
-        if __name__ == "__main__":
-            resume({str(events)!r}, {f"{results.name}/{name}.pt"!r}, {workers}, {die_after})
-        """,
-        seconds=60,
-    )
-
-
-# %%
-resume(events, f"{results.name}/whole.pt", workers=0)  # this run is not killed
-run_until_killed("killed", workers=2, die_after=23)
-
-# %%
-run_until_killed("killed", workers=0)
-
-# %%
-from course_utils.stories.figures import curves
-from keepfed.loaders.resume import load_checkpoint
-
-killed, whole = (load_checkpoint(f"{results.name}/{name}.pt") for name in ("killed", "whole"))
-print("the same events in the same order:", killed["events"] == whole["events"])
-print("the same losses, to the last digit:", killed["losses"] == whole["losses"])
-steps = range(1, len(whole["losses"]) + 1)
-losses = {"not killed": whole["losses"], "killed after 23 steps, and resumed": killed["losses"]}
-curves(steps, losses, xlabel="step", ylabel="loss")
-
-# %% [markdown]
-# The first run had two workers and the second none, but the curve does not show it. The optional section *Resume
-# exactly* has exercise 11.3.
-
-# %% [markdown]
-# ## You now can
-#
-# - say which rank serves which sample, and count it,
-# - find the rank that all others wait for, and the stage that makes it late,
-# - end an epoch without a hang, however uneven the shards are,
-# - continue after a kill with the very next batch, and show that it is the same training.
-#
-# Next: [notebook 12](12_feed_a_language_model.ipynb).
-
-# %% [markdown]
-# # Extra
-#
-# The core ends here. Each of the following sections needs only this core.
-
 # %% [markdown]
 # ## A batch too large for the GPU
 #
 # Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the
-# optimizer. This works because `backward()` *adds* to the gradients. All other loops need
-# `zero_grad()` for this reason.
+# optimizer. That works because `backward()` *adds* to the gradients. All other loops need `zero_grad()` for this
+# reason. What if you forget it?
 
 # %%
 import torch
@@ -576,13 +672,13 @@ cu.reveal("11e", error(forgotten) / error(large))
 
 # %% [markdown]
 # Four small batches do what one large one does. On three ranks the global batch would now have 192 samples. Only the
-# last small batch of a step needs a synchronization. Put the others into `with model.no_sync():`. The mean of the ranks'
-# means is the mean over all samples only if all batches have the same size.
+# last small batch of a step needs a synchronization, so put the others into `with model.no_sync():`. And keep the
+# batches equally large, or the mean of the ranks' means isn't the mean over all samples.
 #
 # ## Ranks that must see the same batch
 #
-# If a model is too large for one GPU, tensor and pipeline parallelism put parts of it on several ranks. These ranks work
-# together on *the same* samples.
+# A model too large for one GPU is cut up: tensor and pipeline parallelism put parts of it on several ranks. These ranks
+# work together on *the same* samples, so how many batches do you need?
 
 # %%
 cu.predict(
@@ -600,120 +696,31 @@ for rank in range(8):
 cu.reveal("11f", len(first_batches))
 
 # %% [markdown]
-# Count copies, not ranks. `DistributedSampler` without arguments, `split_by_node` and our streams use the rank of
-# the process. They give each GPU different data, but here four GPUs need the same data.
-# PyTorch calls such a grid of ranks a
-# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and
+# Count copies, not ranks. `DistributedSampler` without arguments, `split_by_node` and our streams use the rank of the
+# process, so they'd give each GPU different data, but here four GPUs need the same. PyTorch calls such a grid of ranks
+# a [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and
 # `mesh["data"].get_local_rank()` returns the number of the copy. Random augmentation must agree as well.
 #
 # ## Diagnose the late rank
 #
-# `diagnose` (notebook 03) also works in a rank. It runs the loop for a fixed time, so each rank takes a different number
-# of steps. Give it the step *without* the synchronization, or it hangs. Diagnose only the late rank, which `print(ranks)`
-# named above. The other loaders are fast enough.
-
-# %%
-# %%worker_module diagnose_ranks
-import multiprocessing
-import sys
-
-from torch import distributed
-from torch.utils.data import DataLoader, DistributedSampler
-
-import course_utils as cu
-from course_utils.hardware.gpu import rank_accelerator
-from course_utils.loading.events import MemmapEvents, pad_collate
-
-if __name__ == "__main__":
-    multiprocessing.set_forkserver_preload(["torch"])  # workers start faster on Python 3.14
-    distributed.init_process_group()
-    if distributed.get_rank() == 2:  # the late rank
-        gpu, storage = rank_accelerator(step_ms=20), cu.slow_storage(sys.argv[1], "NFS", cache_mb=0)
-        events = MemmapEvents(sys.argv[1], fs=storage)
-        loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
-        print(cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6))
-
-# %%
-torchrun("diagnose_ranks", events, ranks=3)
-
-# %% [markdown]
-# ## Resume exactly
+# `cu.diagnose(loader, step)` (notebook 03) works in a rank, too. It runs the loop for a fixed time, so each rank takes
+# a different number of steps, and you know by now how that ends. So give it the step *without* the synchronization, and
+# only on the late rank, which `print(ranks)` named above, because the other loaders are fast enough.
 #
-# What must a checkpoint contain, so that no loss curve shows the kill?
+# ## Resume on more ranks, or with other loaders
 #
-# - Model, optimizer and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes
-#   this file under another name and then renames it. A kill while it writes leaves the previous file.
-# - The state of the random numbers, for dropout. Each `for batch in loader` draws one number from torch's generator. A
-#   restarted run has one more such loop, so its dropout differs. Give the loader its own `generator=`.
-# - Nothing for augmentation, if you create each sample's generator from seed, epoch and index, as `sample_rng` does.
-#   Random numbers drawn from a worker's own generator, even from `worker_rng`, differ after a restart.
-#
-# The position is the same on all ranks, so rank 0 saves it and all ranks load it. It is also valid for another number
-# of ranks, because `ResumableBatches` deals the rest of *one* order.
+# The position is the same on all ranks, so rank 0 saves it and all ranks load it. It's even valid for another number of
+# ranks, because `ResumableBatches` deals the rest of *one* order.
 #
 # Well-known libraries got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate`
-# skipped the right number of batches, but in the order of epoch 0. Some samples came twice. The Trainer
-# [was fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
+# skipped the right number of batches, but in the order of epoch 0. So some samples came twice, until the Trainer [was
+# fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
 #
-# ### Exercise 11.3 · 10 min · ●●○
-#
-# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` is a list of lists of indices.
-# `self.load(batches)` returns a `DataLoader` of the batches you give it. Make `OrderedLoader` resumable:
-#
-# - `for batch in loader` serves the rest of an epoch, and the next loop serves the next epoch,
-# - if the loop has its third batch when the state is saved, the state says 3. The state may also be saved after the last
-#   batch, before the next loop,
-# - a loader that gets a state continues with the next batch, even with other workers, or if it is already in use,
-# - it reads only what it serves, one batch at a time.
-#
-# <details><summary>Hint 1: the position</summary>
-#
-# Two numbers, `epoch` and `taken`. A list of batches can be cut before it is loaded.
-#
-# </details>
-# <details><summary>Hint 2: when to count</summary>
-#
-# `yield` passes a batch to the loop and waits there. The code after it runs when the loop requests the next batch. The
-# state is saved before that.
-#
-# </details>
-
-
-# %%
-# %%worker_module my_resume
-from course_utils.exercises.nb11.problem import OrderedLoader
-
-
-class ResumableLoader(OrderedLoader):
-    epoch = taken = 0
-
-    def __iter__(self):
-        ### BEGIN SOLUTION
-        rest = self.batches(self.epoch)[self.taken :]
-        for batch in self.load(rest):
-            self.taken += 1
-            yield batch
-        self.epoch, self.taken = self.epoch + 1, 0
-        ### END SOLUTION
-
-    def state_dict(self):
-        return {"epoch": self.epoch, "taken": self.taken}  ### SOLUTION
-
-    def load_state_dict(self, state):
-        ### BEGIN SOLUTION
-        self.epoch, self.taken = state["epoch"], state["taken"]
-        ### END SOLUTION
-
-
-# %%
-cu.check("11.3", ResumableLoader)
-
-# %% [markdown]
 # ### `StatefulDataLoader`
 #
 # This loader of [torchdata](https://github.com/meta-pytorch/data) gets the state of its workers with each batch. With
-# torchdata 0.11.0 and torch 2.15.0 we stopped a loop with two workers over 60 samples after 5 batches of 4.
-# <!-- given -->
+# torchdata 0.11.0 and torch 2.15.0 we stopped a loop with two workers over 60 samples after 5 batches of 4, and then
+# asked it to continue. <!-- given -->
 #
 # | What resumes | What happens |
 # |---|---|
@@ -724,45 +731,46 @@ cu.check("11.3", ResumableLoader)
 # | random numbers that workers draw | differ from the run without a restart |
 # | a state that was saved with the last batch of an epoch | one empty epoch comes first |
 #
-# The last line has cost people an epoch, because they count epochs by loops. `ResumableBatches` has this empty loop too,
-# so our training uses `epoch.value`. Also, this loader calls a function of torch, `set_vital`,
-# which is deprecated.
+# The last line has cost people an epoch, because they count epochs by loops. `ResumableBatches` has this empty loop
+# too, so our training asks `epoch.value`. One more warning for new versions of torch: this loader calls a function of
+# torch, `set_vital`, which is deprecated.
 #
 # ### And a stream?
 #
-# Our streams do not resume, they start the epoch again. With another number of workers, shards go to other workers, so
-# other events share a batch. A shuffle buffer also holds events that are not yet served. If you can request samples by
-# index, you need no stream. `ResumableBatches(n, 64,
-# block=256)` reads blocks of neighbors, mixes a few of them as `BlockSampler` does (notebook 05), and has a position.
-# [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance, for shards in
-# remote storage.
+# Our streams don't resume, they start the epoch again. With another number of workers, shards go to other workers, so
+# other events share a batch, and a shuffle buffer holds events that nobody has been served yet. But if you can request
+# samples by index, you don't need a stream. `ResumableBatches(n, 64, block=256)` reads blocks of neighbors, mixes a few
+# of them as `BlockSampler` does (notebook 05), and has a position. For shards in remote storage, [MosaicML
+# Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **11e** Some say 1, because gradients "only add up", and others say that it explodes. It is about 1.5.
-#   The model still learns, and nobody notices. Each step repeats all gradients before it.
-# - **11f** 8, one for each GPU. It is 2, one for each copy of the model.
-# - **11r** Learners who say 10 think that workers wait for a request. Learners who say 12 count one batch
-#   for each worker. It is 14. Ask what happens to the four.
-# - **11s** Learners who count the writes say 2 or 3. It is 1. A complete file is renamed, and replaces the
-#   other one.
+# - **11e** Tempting: 1, because gradients "only add up", or a thousand, because that must explode. It is about 1.5.
+#   Each step repeats all gradients before it, the model still learns, and nobody notices.
+# - **11f** Tempting: 8, one for each GPU. It is 2, one for each copy of the model.
+# - **11r** Tempting: 10, if workers wait for a request, or 12, if each is one batch ahead. It is 14. What happens to
+#   the four?
+# - **11s** Tempting: 2 or 3, one for each write. It is 1, because a whole file is renamed and replaces the other one.
 #
 # **Goes wrong.**
 #
+# - In 11.1 a learner shuffles within the share, so a rank always gets the same samples. What does rank 0 never see?
+# - In 11.1 a learner calls `torch.manual_seed`, and the training draws different numbers.
 # - In 11.3 a learner counts after `yield`. Let them say aloud which line runs when.
 #
-# **Extra.** Accumulation with 11e (3 minutes), ranks that share a batch with 11f (3), resume exactly
-# with 11.3 (15), and the part on Ray and Slurm for learners who have a cluster.
+# **Extra.** A sampler for evaluations, 11.1 (10 minutes), accumulation with 11e (3), ranks that share a batch with 11f
+# (3), and the part on Ray and Slurm for learners who have a cluster.
 
 # %% [markdown]
 # ## Beyond one machine
 #
 # ### Convert on many nodes
 #
-# Without MPI, only one process can write an HDF5 file. Many processes can write a format with one file per part.
+# Without MPI, only one process can write an HDF5 file. So if many nodes convert your data, pick a format with one file
+# per part. Which ones are there?
 
 # %%
 from course_utils.loading.events import FORMATS, EventArrays, Parts
@@ -774,7 +782,7 @@ for name, form in FORMATS.items():
 
 # %% [markdown]
 # `python -m data_scripts.convert_events FOLDER --to npz tar --engine ray` makes each part a task of
-# [Ray](https://docs.ray.io) (after `pip install -e ".[cluster]"`). If a node dies, its tasks run again.
+# [Ray](https://docs.ray.io) (after `pip install -e ".[cluster]"`). If a node dies, its tasks run again, maybe twice.
 
 # %%
 cu.predict(
@@ -797,13 +805,14 @@ print(sorted(path.name for path in half.parent.iterdir()))
 cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 
 # %% [markdown]
-# A task writes to its own file name, and renames the file when it is complete. If a task
-# dies, the result is still the same as without Ray. Small data do not need Ray.
+# A task writes to its own file name and renames the file when it's whole, so whoever dies, the result is the same as
+# without Ray. (If your data are small, you don't need Ray at all.)
 #
 # ### Feed trainers with Ray Data
 #
-# With Ray Data, other nodes read: `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`. A
-# trainer loops over `share.iter_batches()`:
+# With Ray Data, other nodes read for you:
+# `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and a trainer loops over
+# `share.iter_batches()`. Does each of two trainers get its half?
 
 # %%
 import os
@@ -824,12 +833,14 @@ else:
     ray.shutdown()
 
 # %% [markdown]
-# One trainer got all 2,000 events of the file and the other got none, in both epochs and in the same order. Shuffle, and
-# pass `equal=True`. The trainers take `num_cpus=0`. With a core each, they would leave none for reading.
+# When we tried it, no. One trainer got all 2,000 events of the file and the other got none, in both epochs and in the
+# same order. So shuffle, and pass `equal=True`. The trainers take `num_cpus=0`, because with a core each they'd leave
+# none for reading.
 #
 # ### Run on Slurm
 #
-# `data_scripts/slurm` has scripts that stage, convert and train (for HTCondor: `data_scripts/htcondor`). `train.sh` requests:
+# `data_scripts/slurm` has scripts that stage, convert and train (for HTCondor: `data_scripts/htcondor`). This is what
+# `train.sh` requests:
 
 # %%
 import re
@@ -841,11 +852,11 @@ print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]
 # - **Cores.** Without `--cpus-per-task` a task has one core for all its workers. Since Slurm 22.05 `srun` does not
-#   inherit this value from `sbatch`. Pass it to both. `--hint=nomultithread` binds the task to cores. Do not add
-#   `--cpu-bind=cores`.
+#   inherit this value from `sbatch`, so pass it to both. `--hint=nomultithread` already binds the task to cores, so
+#   don't add `--cpu-bind=cores`.
 # - **Memory.** `--mem` limits each node. Workers and staged files in `/dev/shm` count too.
 # - **torchrun** is one task. In `train_ranks.sh` each rank is a task.
 # - **GPUs.** With `--gpus-per-task=1` a task sees one GPU, number 0, so `set_device(LOCAL_RANK)` fails on other ranks.
-# - **The time limit.** The script gets a signal 120 s before it. <!-- given --> It queues the job again, at most
-#   20 times, <!-- given --> and the next run continues from the checkpoint. The training gets no signal, so it loses
-#   what it has learned since its last checkpoint.
+# - **The time limit.** The script gets a signal 120 s before it. <!-- given --> It queues the job again, at most 20
+#   times, <!-- given --> and the next run continues from the checkpoint. The training gets no signal, so it loses what
+#   it has learned since its last checkpoint.
