@@ -3,8 +3,8 @@
 #
 # {here: read, decode, collate, transfer, compute}
 #
-# In this picture, red is time in which the GPU waits for data. You pay for this time, too. Remove the
-# red with the switches. They work before you run anything.
+# In this picture, red is time in which the GPU waits for data, and you pay for it all the same. Can you make the red
+# disappear? Flip the switches: they work before you've run anything.
 
 # %% jupyter={"source_hidden": true} tags=["stored"]
 import course_utils as cu
@@ -12,21 +12,27 @@ import course_utils as cu
 cu.explorer()
 
 # %% [markdown]
-# **You will do:** watch a GPU wait for physics events, find the switches that feed it, and speed up a
-# training loop by changing one argument.
+# **You will do:** watch a GPU wait for physics events, find the switches that feed it, and feed it with your own loader.
 #
 # **You will learn:**
+#
 # - to read the timeline, the main picture of this course; <!-- 0.1 -->
 # - the habit of the course: predict, measure, explain; <!-- 00a 00b -->
+# - how many workers it takes to feed a GPU; <!-- 0.2 -->
 # - what your own machine has to offer.
 #
-# **You need:** any laptop. You need no GPU and no network.
+# **You need:** any laptop. You don't need a GPU or a network.
 #
 # **Minutes:** {minutes}.
 #
-# This notebook explains what the switches do, and then feeds a GPU in a real training loop.<!-- notebook --> To
-# run a cell, click into it and press Shift + Enter. (If the picture above is missing, run its cell.) Begin
-# with this one, as in every notebook:<!-- end -->
+# Notebooks 00 to 09 and the rescue (13) are **one story**: a GPU starves, you take away one cause after another, and in
+# the end you save a training run that somebody else has made slow. After 09, the **tracks** come in any order you like:
+# shards and libraries (10, B), many GPUs (11), tokens (12), physics (14). The line **You are here** on top of each
+# notebook is a batch's way from the file to the GPU, and the colored squares mark the part we're working
+# on.<!-- notebook -->
+#
+# To run a cell, click into it and press Shift + Enter. (If the picture above is missing, run its cell.) Begin with this
+# one, as in every notebook:<!-- end -->
 
 # %%
 import course_utils as cu
@@ -36,9 +42,9 @@ cu.ready("00")
 # %% [markdown]
 # ## Your machine
 #
-# The machine decides how fast you can load data. Look for three things in this list: the cores, the
-# memory and the GPU. If you have no GPU, the course emulates one. Copies and training steps then take
-# as long as they would on a real GPU, and every picture is labeled as emulated.
+# Your machine decides how fast you can load data, so let's see what it has. Look for three things in this list: the
+# cores, the memory and the GPU. No GPU? Then the course emulates one: copies and training steps take as long as they
+# would on a real GPU, and every picture is labeled as emulated.
 
 # %%
 from course_utils.hardware.machine import probe
@@ -48,13 +54,12 @@ print(probe())
 # %% [markdown]
 # ## A loop that reads neutrino events
 #
-# The data are simulated events of a neutrino telescope, one small file per event. The course also
-# emulates the file system of a busy computing center, where the files are stored. Opening a file there
-# takes some milliseconds, and reading it takes about twice as long.
+# Our data are simulated events of a neutrino telescope, one small file per event, on the file system of a busy computing
+# center. The course emulates that too, because your own disk is much too fast to teach you patience. Opening a file
+# there takes some milliseconds, and reading it takes about twice as long.
 #
-# A `Dataset` returns one event, and a `DataLoader` collects events into batches. You will write both
-# in notebook 1; today we use finished ones. We draw 768 events at random, which makes 24 batches
-# of 32. <!-- given -->
+# A `Dataset` returns one event, and a `DataLoader` collects events into batches. You'll write both in notebook 1; today
+# we use finished ones. We draw 768 events at random, which makes 24 batches of 32. <!-- given -->
 
 # %%
 import random
@@ -71,9 +76,9 @@ gpu = cu.get_accelerator("RTX 3090", step_ms=100)
 print(len(dataset), "events on", storage.preset)
 
 # %% [markdown]
-# This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step.
-# Python continues while the GPU computes, and `synchronize` waits for the last step. `cu.record()`
-# records when Python works, when the copy runs, and when the GPU computes.
+# This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step. Python doesn't
+# wait while the GPU computes, until `synchronize` makes it wait for the last step. `cu.record()` records when Python
+# works, when the copy runs, and when the GPU computes.
 
 
 # %%
@@ -86,7 +91,7 @@ def train(loader):
 
 
 # %% [markdown]
-# Make a guess before you measure. A wrong guess is fine, because you remember surprises.
+# Now make a guess before you measure. It's fine to be wrong, because you remember surprises.
 
 # %%
 cu.predict("00a", "For how much of the time will the GPU compute?", unit="%")
@@ -102,30 +107,29 @@ cu.reveal("00a", 100 * naive.summary().utilization)
 # %% [markdown]
 # ### How to read the timeline
 #
-# Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of
-# them. Each row shows one part of the machine: `main` is your Python program, `copy` moves batches to
-# the GPU, and `gpu` computes. Each color is a stage. **Hatched red is time in which the GPU waits and
-# costs money.**
+# Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of them. Each row shows
+# one part of the machine: `main` is your Python program, `copy` moves batches to the GPU, and `gpu` computes. Each
+# color is a stage. **Hatched red is time in which the GPU waits and costs money.**
 #
-# Follow one batch. `main` *reads* its 32 files one at a time, and then *collates* them into one
-# tensor. Only then can the GPU compute, and it finishes long before the next batch is ready.
+# Let's follow one batch. `main` *reads* its 32 files one at a time, and then it *collates* them into one tensor. Only
+# then can the GPU compute, and it finishes long before the next batch is ready. So the most expensive part of the
+# machine waits for the cheapest one.
 
 # %% [markdown]
 # ## Switch the strategy
 #
-# To feed the GPU, do several things at the same time. The next timeline is *predicted*: a simulation
-# computes it, so you see the effect of a switch at once. The simulated loop is a different one. A batch
-# takes 80 ms to load, and a step takes 50 ms. <!-- given --> Each strategy in this list adds one idea
-# to the strategy above it:
+# How do you feed a GPU? You do several things at the same time. The next timeline is *predicted*: a simulation computes
+# it, so you see at once what a switch does. Its loop is a different one, in which a batch takes 80 ms to load and a
+# step takes 50 ms. <!-- given --> Each strategy in this list adds one idea to the strategy above it:
 #
 # - **naive**: the main program does everything, one thing after the other;
 # - **workers**: other processes load the batches, one batch ahead each;
 # - **prefetch**: each worker loads four batches ahead (PyTorch's default is two); <!-- given -->
-# - **pinned**: batches wait in *pinned* memory, which the system never moves, so the GPU can copy them
-#   faster (`pin_memory=True` in a loader);
+# - **pinned**: batches wait in *pinned* memory, which the system never moves, so the GPU can copy them faster
+#   (`pin_memory=True` in a loader);
 # - **CUDA prefetch**: the next batch is copied while the GPU computes;
-# - **streaming**: the workers read a few large files instead of many small ones. The simulation
-#   assumes that reading then takes a quarter of the time. <!-- given -->
+# - **streaming**: the workers read a few large files instead of many small ones. The simulation assumes that reading
+#   then takes a quarter of the time. <!-- given -->
 
 # %%
 box = cu.explorer(start={"strategy": "naive", "workers": 1})
@@ -134,8 +138,8 @@ box
 # %% [markdown]
 # ### Exercise 0.1 · 5 min · ●○○
 #
-# Bring the idle time below **5 %**. Use only the switches *Strategy* and *Workers*. <!-- given -->
-# Which change saves the most, and which one almost nothing? Decide, then run the check.
+# Bring the idle time below **5 %**, and touch only the switches *Strategy* and *Workers*. <!-- given --> Which change
+# saves the most, and which one almost nothing? Decide, then run the check.
 
 # %% tags=["solution"]
 box.state = {**box.state, "strategy": "CUDA prefetch", "workers": 2}
@@ -156,7 +160,7 @@ cu.check("00.1", box)
 #
 # </details>
 #
-# <details><summary>The switches do not react?</summary>
+# <details><summary>The switches don't react?</summary>
 #
 # Some editors show no widgets. Set the switches in a new cell instead:
 # `box.state = {**box.state, "strategy": "prefetch", "workers": 2}`.
@@ -166,8 +170,8 @@ cu.check("00.1", box)
 # %% [markdown]
 # ## Measure it in the real loop
 #
-# Back to our own loop. With `num_workers=2`, the loader starts two processes that load batches. This
-# argument is the only change.
+# That was a simulation, and simulations have no bad days. Let's go back to our own loop and change one argument: with
+# `num_workers=2`, the loader starts two processes that load batches.
 
 # %%
 cu.predict("00b", "How many times as fast will the loop be with two workers?", unit="times")
@@ -185,90 +189,18 @@ print("NAIVE", naive.summary(), sep="\n", end="\n\n")
 print("TWO WORKERS", fed.summary(), sep="\n")
 
 # %% [markdown]
-# The first step starts late, because the workers have to start first. **AU**, accelerator utilization,
-# is the share of time in which the GPU computes *after* the first step. In the benchmark
-# [MLPerf Storage](https://mlcommons.org/benchmarks/storage/), a run counts only if its AU is high
-# enough.
+# Why does the first step start so late? Because the workers have to start first. **AU**, accelerator utilization,
+# doesn't count that: it's the share of time in which the GPU computes *after* the first step. In the benchmark [MLPerf
+# Storage](https://mlcommons.org/benchmarks/storage/), a run counts only if its AU is high enough.
 #
-# The last line is the **ledger**. It says how many samples were served, and how many of them were
-# distinct. A loader that repeats or drops samples is not faster, so this course shows the ledger with
-# every speed.
-#
-# ## How the course works
-#
-# 1. **Predict** before you measure.
-# 2. **Measure** on your own machine. Trust ratios more than milliseconds, because your neighbor's
-#    milliseconds differ.
-# 3. **Explain** what you see in the timeline before you change anything.
-#
-# Below every exercise is a check. A wrong answer never stops the notebook. Click on a hint to open it.
-# Solved notebooks are in `notebooks/solutions`. If you interrupt a cell, its workers may keep running.
-# This call stops them:
-
-# %%
-cu.cleanup_workers()
+# The last line is the **ledger**. It says how many samples were served, and how many of them were distinct. A loader
+# that repeats or drops samples isn't faster, so this course shows the ledger with every speed.
 
 # %% [markdown]
-# ## You now can
-#
-# - read a timeline: who works, who waits, and for what;
-# - say why a naive loop starves a GPU: one process loads more slowly than the GPU computes;
-# - make a loop faster with workers, and show with the ledger that no sample was lost or repeated.
-#
-# The GPU still waits. To feed it completely today, continue below. Otherwise, continue with notebook 1,
-# in which you build the dataset and the loader yourself.
-
-# %% [markdown] tags=["instructor"]
-# *For the instructor*
-#
-# **Script.**
-#
-# - *3 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
-#   who has the most cores, who has a GPU? Show `course demo wait` on the projector for people whose
-#   laptop is still installing. If your class uses the wall, first everybody opens its address and runs the
-#   line `cu.ready("00", wall="ADDRESS")` below the question in a new cell.
-# - *5 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
-#   naive timeline without a comment, and ask what the red means. Explain the rows afterwards.
-# - *10 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do
-#   exercise 0.1.
-# - *5 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
-#   which shows that nothing was lost.
-#
-# **Leave out.** Exercise 0.1 in pairs. Do it together, on the projector.
-#
-# **Board.** Draw two rows, *load* and *compute*. Draw three batches with one loader, one after the
-# other. Then draw two loaders, one above the other, and gaps between the steps that are half as long.
-#
-# **Guesses.**
-#
-# - **00a** Tempting: 60 to 90, because "the GPU does the work". The answer is about a fifth.
-# - **00b** Tempting: 2. The answer is a little less, because the workers have to start first. A guess
-#   of 1.2 takes workers for programs that share the cores, but these wait for a storage and hardly
-#   compute.
-#
-# **Goes wrong.**
-#
-# - Somebody changes the load time or the step time in exercise 0.1. The check says why this changes the
-#   job. Set both back, and use only *Strategy* and *Workers*.
-# - In exercise 0.2 some choose `prefetch_factor=16` with two workers, and nothing changes. Ask how many
-#   batches two workers finish in a second.
-# - On a busy laptop, exercise 0.2 may miss its target with eight or more workers, because starting them
-#   takes CPU time from the workers that already load. Six are enough.
-# - Somebody has no data yet. `course check` finds what is missing within seconds and prints how to fix
-#   it.
-#
-# **Extra.** Exercise 0.2 is for people who finish early. Notebook 04 shows how many workers are enough.
-
-# %% [markdown]
-# # Extra
-#
-# The core ends here. No later notebook's core needs the sections below, and each section needs only
-# the core.
-#
 # ## Feed the GPU with your own loader
 #
-# Two workers load twice as fast as one, and that is not enough. How long does one process need for a
-# batch?
+# Two workers load twice as fast as one, and yet the GPU still waits. Now it's your turn. How long does one process need
+# for a batch, and how many batches does the GPU want in that time?
 
 # %%
 waits = [span.duration_ns / 1e6 for span in naive.spans if span.stage == "wait"]
@@ -277,9 +209,9 @@ print(f"One batch takes {sum(waits) / len(waits):.0f} ms to load, one step {gpu.
 # %% [markdown]
 # ### Exercise 0.2 · 5 min · ●○○
 #
-# Give the loader below what it needs, so that the GPU is idle less than **5 %** of the time once all
-# workers run. Do not change the dataset, the shuffling, the batch size or the GPU. The check ignores
-# the first 8 of the 24 steps, because workers may still be starting then. <!-- given -->
+# Give the loader below what it needs, so that the GPU is idle less than **5 %** of the time once all workers run. Leave
+# the dataset, the shuffling, the batch size and the GPU as they are. The check ignores the first 8 of the 24 steps,
+# because workers may still be starting then. <!-- given -->
 
 # %%
 # This is the naive loader again. What does it need?
@@ -315,3 +247,69 @@ cu.check("00.2", my_loader, naive, mine, storage)
 # Divide the load time by the step time. That many workers are just enough, so take one more.
 #
 # </details>
+
+# %% [markdown]
+# So your own loader did it: once its workers run, the GPU hardly waits. Why, then, is there so much red at the start?
+# Each worker has to start and to load its first batch. That's a large part of a run of seconds, but in a training of
+# hours you'd never notice.
+
+# %% [markdown]
+# ## How the course works
+#
+# 1. **Predict** before you measure.
+# 2. **Measure** on your own machine. Trust ratios more than milliseconds, because your neighbor's milliseconds differ.
+# 3. **Explain** what you see in the timeline before you change anything.
+#
+# Below every exercise is a check, and a wrong answer never stops the notebook. If you're stuck, click on a hint; solved
+# notebooks are in `notebooks/solutions`. When you interrupt a cell, its workers may keep running. This call stops them:
+
+# %%
+cu.cleanup_workers()
+
+# %% [markdown]
+# ## You now can
+#
+# - read a timeline: who works, who waits, and for what;
+# - say why a naive loop starves a GPU: one process loads more slowly than the GPU computes;
+# - feed a GPU with a loader of your own, and show with the ledger that no sample was lost or repeated.
+#
+# Next: [01 Build a Dataset and feed it to a DataLoader](01_build_a_dataset.ipynb), because today's dataset was a
+# finished one, and nobody will have finished yours.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Script.**
+#
+# - *3 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares: who has the
+#   most cores, who has a GPU? Show `course demo wait` on the projector for people whose laptop is still installing. If
+#   your class uses the wall, first everybody opens its address and runs the line `cu.ready("00", wall="ADDRESS")` below
+#   the question in a new cell.
+# - *5 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the naive timeline
+#   without a comment, and ask what the red means. Only then explain the rows.
+# - *10 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do exercise 0.1.
+# - *5 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger, which shows that
+#   nothing was lost.
+# - *7 min* **Feed the GPU with your own loader.** Do the division together, then exercise 0.2 alone: it's the first line
+#   of code that they'll take home. Notebook 04 shows how many workers are enough.
+#
+# **Leave out.** Exercise 0.1 in pairs. Do it together, on the projector.
+#
+# **Board.** Draw two rows, *load* and *compute*. Draw three batches with one loader, one after the other. Then draw two
+# loaders, one above the other, and gaps between the steps that are half as long.
+#
+# **Guesses.**
+#
+# - **00a** Tempting: 60 to 90, because "the GPU does the work". The answer is about a fifth.
+# - **00b** Tempting: 2. The answer is a little less, because the workers have to start first. A guess of 1.2 takes
+#   workers for programs that share the cores, but these wait for a storage system and hardly compute.
+#
+# **Goes wrong.**
+#
+# - Somebody changes the load time or the step time in exercise 0.1. The check says why that's another job. Set both
+#   back, and use only *Strategy* and *Workers*.
+# - In exercise 0.2 some choose `prefetch_factor=16` with two workers, and nothing changes. Ask how many batches two
+#   workers finish in a second.
+# - On a busy laptop, exercise 0.2 may miss its target with eight or more workers, because starting them takes CPU time
+#   from the workers that already load. Six are enough.
+# - Somebody has no data yet. `course check` finds what's missing within seconds and prints how to fix it.
