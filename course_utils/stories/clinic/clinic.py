@@ -56,6 +56,7 @@ class Patient:
     def __init__(self, name: str, loop: Loop):
         self.name, self._loop = name, loop
         self._asked: dict[str, ClinicRun] = {}  # the last run of each probe
+        self.said: dict[str, str] = {}  # what that run showed
 
     def __repr__(self) -> str:
         return f"<training loop {self.name}>"
@@ -94,7 +95,7 @@ class Patient:
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all worker time appears as "read"."""
-        run = self._asked["timeline"] = self._recording()
+        self._result("timeline", run := self._recording(), "See its picture.")
         return run.trace.timeline()
 
     def _recording(self) -> ClinicRun:
@@ -110,9 +111,9 @@ class Patient:
 
     def _result(self, probe: str, run: ClinicRun, sentence: str, **numbers: Any) -> ProbeResult:
         """Record the use of a probe, and return its result."""
-        self._asked[probe] = run
+        self._asked[probe], self.said[probe] = run, sentence + BUSY * run.disturbed
         about = f"{self.name}, {probe.replace('_', ' ')}"
-        return ProbeResult(about=about, sentence=sentence + BUSY * run.disturbed, **numbers)
+        return ProbeResult(about=about, sentence=self.said[probe], **numbers)
 
 
 def cpu_use(by_worker: Sequence[Sequence[Fetch]], cores: int) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def cpu_use(by_worker: Sequence[Sequence[Fetch]], cores: int) -> dict[str, Any]:
 
 
 class Clinic:
-    """Six loops, and a list of the probes used on each."""
+    """Six loops, and a table of what the probes on each have shown."""
 
     def __init__(self, seed: int, folder: Path):
         """Create the loops in the order given by `seed`; they read from `folder`."""
@@ -164,9 +165,8 @@ class Clinic:
 
     def __repr__(self) -> str:
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
-        asked = [f"\n  {p.name}: {', '.join(p._asked)}" for p in self if p._asked]
-        used = plural(self.probes, "probe")
-        return f"Six loops, {used} used. Causes: {causes}.{''.join(asked)}"
+        rows = [f"\n{p.name}  {probe:12}  {said}" for p in self for probe, said in p.said.items()]
+        return f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}.{''.join(rows)}"
 
     def second_opinion(self, name: str) -> Diagnosis | ProbeResult:
         """Return the result of `cu.diagnose` for a loop, after exercise 3.1 was answered."""
