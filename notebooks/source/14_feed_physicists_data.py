@@ -3,13 +3,14 @@
 #
 # {here: read, decode}
 #
-# **You will do:** read jets from ROOT files over a network in three ways, mix signal and background, and use event weights.
+# **You will do:** read jets from ROOT files over a network in several ways, mix signal and background, and use event
+# weights.
 #
 # **You will learn:**
 #
-# - what it costs to read one event of a ROOT file, and a whole *cluster* of events; <!-- 14a -->
+# - what it costs to read one jet of a ROOT file, and a whole *cluster* of jets; <!-- 14a -->
 # - to predict how well clusters mix, from their number in memory; <!-- 14b 14.1 -->
-# - when conversion pays; <!-- 14c -->
+# - when copying or conversion pays; <!-- 14c -->
 # - which changes of event weights are allowed. <!-- 14d 14.3 -->
 #
 # **You need:** notebooks 05 and 06. A CPU is enough.
@@ -27,12 +28,12 @@ cu.ready("14")
 # **Script.**
 #
 # - *4 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
-# - *4 min* **One event or a cluster.** Prediction 14a.
-# - *18 min* **Mix clusters.** Prediction 14b, then the formula on the board, then exercise 14.1.
-# - *6 min* **Convert once.** Prediction 14c, then the picture.
+# - *4 min* **One jet or a cluster.** Prediction 14a.
+# - *18 min* **Mix clusters.** Prediction 14b, then the two variances on the board, then exercise 14.1.
+# - *6 min* **Copy or convert once.** Prediction 14c, then the picture.
 # - *11 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
 #
-# **Leave out.** *Convert once*. Say that conversion costs one epoch of reading, and show the picture.
+# **Leave out.** *Copy or convert once*. Say that both cost about one epoch of reading, and show the picture.
 #
 # **Board.** Draw eight files as bars, two red and six blue, and cut them into clusters. Let somebody draw lots for eight
 # clusters. How many are red? This scatter is the subject of the notebook.
@@ -41,10 +42,15 @@ cu.ready("14")
 # ## Your files
 #
 # Suppose your data are in files of [ROOT](https://root.cern), the framework of particle physics. Signal and background
-# are in separate files, and each event has a weight. The files are at a computing center on another continent, and you
-# read them over [XRootD](https://xrootd.org), a protocol for remote files. Each of our events is a *jet*, a narrow bundle
-# of particles. It has a few numbers and a list of particles, whose length varies. The jets imitate
-# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set. The Python library uproot reads such files:
+# are in separate files, each event has a weight, and it all sits in a computing center on another continent. So you read
+# it over [XRootD](https://xrootd.org), a protocol for remote files.
+#
+# Let's sort out three words before they ruin your split. Two protons meet in a *collision*, an *event* is what the
+# detector records of it, and a *jet* is a narrow bundle of particles in it, so an event can have several jets. Our files imitate
+# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set, and have one row per jet: a few numbers, and a list
+# of particles whose length varies. If you split your own data into training and test, split by *event number* (such as
+# `event % 10 == 0` for the test), because jets of one event have too much in common. Don't split by file, because a file
+# holds one process. The Python library uproot reads such files:
 
 # %%
 import uproot
@@ -56,10 +62,11 @@ for path in sorted(folder.glob("*.root")):
 print(*tree.keys(), sep=", ")
 
 # %% [markdown]
-# A ROOT file contains a table of events, called a **TTree**. Each column of the table is cut into **baskets**. A basket
-# is compressed and can only be read completely. The baskets of all columns begin and end together at certain events. The
-# events in between form a **cluster**. The course's `RootFiles` reads clusters, and only the columns that you name. Here
-# it reads from an emulated storage that takes 100 ms per request. <!-- given -->
+# A ROOT file contains a table, called a **TTree**. Each column is cut into **baskets**, which are compressed, so you read
+# a basket as a whole or not at all. At certain rows the baskets of all columns begin and end together, and the rows in
+# between form a **cluster**. Remember this word, because most of the notebook is about it. The course's `RootFiles` reads
+# clusters, and only the columns that you name. Here it reads from an emulated storage system that takes 100 ms per
+# request. <!-- given -->
 
 # %%
 from course_utils.hardware.storage import VirtualClock
@@ -73,8 +80,11 @@ jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight"], fs=storage)
 print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
 
 # %% [markdown]
-# uproot returns *awkward arrays*, whose rows have different lengths. A model needs two ordinary arrays instead: the *flat
-# values* of all particles, and the *offsets* at which the jets begin.
+# uproot returns *awkward arrays*, whose rows have different lengths, and torch doesn't accept them. Which form does your
+# model want? With variable-length attention or scatter operations, it takes two ordinary arrays: the *flat values* of all
+# particles, and the *offsets* at which the jets begin. ParT and ParticleNet take padded arrays with a mask, cut at the 128
+# (or 40) particles of highest pT, <!-- given --> and ParT's bias for pairs of particles works only in that form. Store
+# values and offsets anyway. You can still pad each batch, as in notebook 01.
 
 # %%
 import awkward as ak
@@ -86,18 +96,17 @@ offsets = np.cumsum([0, *ak.num(energy)])
 print(energy.type, "->", flat.dtype, flat.shape, "offsets", offsets)
 
 # %% [markdown]
-# ## One event or a whole cluster
+# ## One jet or a whole cluster
 #
 # A shuffled `DataLoader` asks for one jet after another. `ClusterStream` reads whole clusters in random order, and
-# serves their jets from a shuffle buffer (notebook 05). Both read in one process. `RaggedCollate` makes a batch of flat
-# values and offsets.
+# serves their jets from the shuffle buffer that you know from notebook 05. Both read in one process here, and
+# `RaggedCollate` makes a batch of flat values and offsets. The first way looks slow, but can't you just add workers?
 
 # %%
 cu.predict(
     "14a",
-    "A random epoch reads jet by jet. How many times as many requests does it send as an epoch "
-    "that reads each cluster once?",
-    unit="times",
+    "A step takes 20 ms for 64 jets. How many workers must read jet by jet, so that no step waits?",
+    unit="workers",
 )
 
 # %%
@@ -128,22 +137,24 @@ for name, way in {"jet by jet": alone, "cluster by cluster": one}.items():
     print(f"{name}: {way.requests:,.0f} requests, {way.seconds:,.1f} s")
 
 # %%
-cu.reveal("14a", alone.requests / one.requests)
+steps_s = 0.020 * len(jets) / 64  # in an epoch
+cu.reveal("14a", alone.seconds / steps_s)
 
 # %% [markdown]
-# Each jet costs a request, and the storage sends its whole cluster. So the factor is the number of jets in a
-# cluster. In real files, it is often thousands.
+# You'd need a whole cluster of computers to avoid reading clusters. Each jet costs a request, and for each one the storage
+# system sends a whole cluster, of which you use one row. Reading by cluster saves a factor that is the number of jets in a
+# cluster, and in real files that's often thousands.
 #
 # ## Mix clusters
 #
-# Both ways serve every jet exactly once. But signal and background are in different files, so a cluster contains only
-# one of them.
+# Both ways serve every jet exactly once, so are we done? Signal and background are in different files, so a cluster
+# contains only one of them.
 
 # %%
 cu.predict(
     "14b",
-    "A batch has 64 jets from one or two clusters. Its share of signal scatters as much as the share "
-    "in how many independent jets?",
+    "Read cluster by cluster, 64 jets come from one or two clusters, each all signal or all background. The share "
+    "of signal in a batch varies as if you had drawn how many jets singly?",
     unit="jets",
 )
 
@@ -152,18 +163,43 @@ print(one.mixing)
 cu.reveal("14b", one.mixing.worth)
 
 # %% [markdown]
-# Suppose that a batch of B jets is drawn from k clusters, each of one class. Its share of signal scatters √(1 + B/k)
-# times as much as in a full shuffle, because two variances add: p(1 − p)/k for the clusters, and about p(1 − p)/B for the
-# jets (p: share of signal). So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many
-# clusters as it can hold, because it still contains jets of older clusters.
+# Suppose that a batch of B jets is drawn from k of K clusters, each of one class, and that p is the share of signal. Two
+# things vary, and their variances add:
+#
+# - *which clusters* you hold: p(1 − p)/k · (1 − k/K), because no cluster is drawn twice in an epoch;
+# - *which of their jets* you draw: about p(1 − p)/B, which is all that a full shuffle has.
+#
+# Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much as
+# in a full shuffle. So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many clusters as it
+# can hold, because it still contains jets of older clusters. Let's test this, and not with one epoch, because chance moves
+# its scatter by 10 to 25 %. We draw twenty epochs, without reading anything.
 
 # %%
-buffered = {memory: read(memory) for memory in (500, 1000, 2000)}
-for memory, way in buffered.items():  # a short epoch, so a few per cent are chance
-    k = 2 * memory / 125  # a cluster has 125 jets
-    print(f"{memory:5} jets: scatter {way.mixing.ratio:.2f}, predicted {(1 + 64 / k) ** 0.5:.2f}")
+from keepfed.loaders.stream import buffer_shuffle
+
+classes = np.array([entry["label_Hbb"][0] for entry in entries])  # of each cluster
+
+
+def scatter(memory, seed):
+    rng = np.random.default_rng(seed)
+    arriving = np.repeat(rng.permutation(classes), 125)  # a cluster has 125 jets
+    batches = np.reshape([*buffer_shuffle(arriving, memory, rng)], (-1, 64))
+    return batches.mean(axis=1).std() / (signal.std() / 64**0.5)
+
+
+# %%
+for memory in (500, 1000, 2000):
+    epochs, k = [scatter(memory, seed) for seed in range(20)], 2 * memory / 125
+    predicted = (1 + 64 / k * (1 - k / len(classes))) ** 0.5
+    found = f"{np.mean(epochs):.2f} ± {np.std(epochs):.2f}"
+    print(f"{memory:5} jets: scatter {found}, predicted {predicted:.2f}")
 
 # %% [markdown]
+# [weaver](https://github.com/hqucms/weaver-core), the training program of JetClass's authors, mixes in another way. It
+# reads the same slice of *every* file, by default a hundredth, and shuffles these slices in memory. Every class is then
+# present by construction, so this mixes better than as many random clusters. (Make the slices whole clusters, or you read
+# the cut ones twice.) With random clusters, you need a shuffle like this one:
+#
 # ### Exercise 14.1 · 10 min · ●●○
 #
 # Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and cluster
@@ -205,11 +241,15 @@ def mixed_batches(sizes, read, batch_size, memory, rng):
 cu.check("14.1", mixed_batches)
 
 # %% [markdown]
-# ## Convert once
+# ## Copy or convert once
 #
-# The third way is conversion. Read everything once, and write it to your disk as flat values and offsets. `RaggedLoader`
-# then draws every batch from all jets. Suppose that a step takes 20 ms. <!-- given --> Steps overlap with reading, but
-# not with the conversion.
+# Should you read across an ocean in each epoch? First try to **copy the ROOT files** to a disk nearby with `xrdcp` or
+# rucio, or let your site's XCache keep them. `keepfed stage` (notebook 07) then copies them from there into memory. A copy
+# costs about one epoch of reading and keeps the format, but you still decompress and mix clusters in each epoch.
+#
+# If that's too slow, convert: read everything once, and write it to your disk as flat values and offsets. `RaggedLoader`
+# then draws every batch from all jets. A step takes 20 ms again. <!-- given --> Steps overlap with reading, but not with the
+# conversion.
 
 # %%
 cu.predict(
@@ -236,34 +276,34 @@ once_s = (clock() - start) / 1e9
 # %%
 local = RaggedLoader(Path(room.name) / "values.npy", ends, 64, fields=fields)
 converted = read_epoch(storage, local, signal, memory=64)
+buffered = read(memory=2000)
 ways = {
     "random jets": alone,
     "cluster by cluster": one,
-    "buffer of 2,000": buffered[2000],
+    "buffer of 2,000": buffered,
     "converted": converted,
 }
-steps_s = 0.020 * len(jets) / 64  # in an epoch
 
 # %%
 from course_utils.stories.figures import drawing
 
 with drawing(9, 3.4, columns=2) as (figure, (left, right)):
     for (name, way), mark in zip(ways.items(), "osD^", strict=True):
-        size, epochs = 20 + 0.25 * way.mixing.memory, np.arange(1, 6)
-        left.scatter(way.requests, way.mixing.ratio, size, marker=mark, alpha=0.7)
+        key, epochs = f"{name} ({way.mixing.memory:,} jets in memory)", np.arange(5)
+        (dot,) = left.plot(way.seconds, way.mixing.ratio, mark, label=key)
         total = once_s * (name == "converted") + epochs * max(way.seconds, steps_s)
-        right.plot(epochs, total, f"{mark}-", label=name, markersize=4)
-    left.set_xscale("symlog", linthresh=10)
-    left.set(xlim=-2, ylim=0, xlabel="requests in an epoch (area: jets in memory)")
+        right.plot(epochs, total, f"{mark}-", color=dot.get_color(), markersize=4)
+    left.set(xscale="log", xlabel="seconds of reading in an epoch (log)", ylim=0)
     left.set(ylabel="scatter of the signal share\n(1 = full shuffle)")
-    right.set(xlabel="epochs", xticks=epochs, ylabel="seconds in total", yscale="log")
-    right.legend()
+    left.legend()
+    right.set(xlabel="epochs", xticks=epochs, ylim=(0, 5 * one.seconds))
+    right.set(ylabel="seconds in total")
 figure
 
 
 # %%
 def break_even(workers):
-    with_buffer = max(buffered[2000].seconds / workers, steps_s)  # a buffer in each
+    with_buffer = max(buffered.seconds / workers, steps_s)  # a buffer in each
     saved_s = with_buffer - max(converted.seconds, steps_s)  # in each epoch
     return int(once_s // saved_s) + 1 if saved_s > 0 else "never"
 
@@ -272,17 +312,21 @@ print("with 1 worker:", break_even(1), "  with 4 workers:", break_even(4))
 cu.reveal("14c", break_even(1))
 
 # %% [markdown]
-# The left panel shows that random jets mix ideally, but need thousands of requests. Clusters need few requests, and mix
-# better with more memory. The converted file mixes ideally without any request. The right panel shows that conversion costs
-# about one epoch of reading, so it pays from the second epoch. It never pays if enough workers overlap all reading with the
-# steps, as four workers do here. It is also a bad choice if your disk is too small, or if your selection changes every day.
+# Look at the left panel first. Random jets mix ideally and take forever, clusters are quick and mix better with more
+# memory, and the converted file has both. The price is in the right panel: the converted line starts higher, by about one
+# epoch of reading, and crosses the clusters during the second epoch. (Random jets are the line at the left edge.)
+#
+# With four workers, all reading overlaps with the steps, so the lines never cross and conversion doesn't pay by this clock.
+# But your cores then decompress the same jets in every epoch, the site and the network carry them every time, and in a week
+# of reading something fails. It's a bad choice if your disk is too small, or if your selection changes every day.
 #
 # ## Weights
 #
-# The weight of a simulated event is proportional to how often such events occur in real data. Event generators that
-# calculate beyond the leading order of perturbation theory also produce negative weights,
-# [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x). Negative weights subtract what other events count
-# twice.
+# The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw. Here
+# w is the generator's weight, and Σw the sum over *all generated* events of the process. If you sum only over the events
+# that passed your selection, each process comes out too large. Event generators that calculate beyond the leading order of
+# perturbation theory also produce negative weights, [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x),
+# which subtract what other events count twice.
 #
 # The sum of n equal weights has a relative error of 1/√n. For other weights, the **effective sample size** is
 # (Σw)² / Σw²: the number of equal weights whose sum has the same relative error.
@@ -302,10 +346,12 @@ print(f"negative: {(background < 0).mean():.0%}")
 cu.reveal("14d", 100 * effective / len(background))
 
 # %% [markdown]
-# If all weights have the same size and a share f of them is negative, a share (1 − 2f)² of the sample size remains.
+# If all weights have the same size and a share f of them is negative, a share (1 − 2f)² of the sample size remains. Negative
+# weights are expensive.
 #
-# A training uses weights in one of two places: in the loss ΣwL / Σw, where L is the loss of one event, or in the sampler,
-# which draws an event in proportion to its weight. A sampler cannot draw an event with a negative probability.
+# A training uses weights in one of two places. One is the loss ΣwL / Σw, where L is the loss of one event and Σw is the sum
+# over the epoch. (In a small batch, Σw can come close to zero.) The other is the sampler, which draws an event in proportion
+# to its weight. But try to draw an event with a negative probability.
 #
 # ### Exercise 14.3 · 5 min · ●○○
 #
@@ -342,30 +388,37 @@ changes["h"] = "changed"  ### SOLUTION
 cu.check("14.3", changes)
 
 # %% [markdown]
-# Change d is a good choice if weights differ widely, because few draws are wasted on small weights. Change f is the usual
-# way to show a rare signal more often.
+# Change a is the same only on paper: a constant factor multiplies SGD's learning rate, shifts what gradient clipping clips,
+# competes with Adam's eps and can leave the range of float16. So scale your weights to a mean of 1 first. Change d is good
+# if weights differ widely, because few draws are wasted on small weights, and f is the usual way to show a rare signal more
+# often. Another common change, scaling Σw of signal to that of background, does change the expectation, but the ideal
+# classifier still ranks events in the same order.
 #
 # ## You now can
 #
-# - count what one event and one cluster cost in a ROOT file;
+# - count what one jet and one cluster cost in a ROOT file;
 # - predict how well clusters mix, and write a reader that mixes them in limited memory;
-# - decide when to convert;
+# - decide when to copy or to convert;
 # - tell which changes of event weights are allowed.
+#
+# Next: [13 Rescue a training run](13_capstone_rescue_a_training_run.ipynb), because your colleagues' scripts wait for data
+# too, or another track (10, 11 or 12).
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **14a** Tempting: 10 to 1,000. It is the number of jets in a cluster, 125.
-# - **14b** People who trust random order say 64. It is between 1 and 2.
+# - **14a** Tempting: 4 to 16, like in other notebooks. It is more than 300: a jet costs 100 ms, and a step needs 64 of them
+#   every 20 ms.
+# - **14b** Tempting: 64, if you trust the random order of clusters. It is between 1 and 2.
 # - **14c** Tempting: 5 or 10. It is 2, because conversion is one epoch of reading. Ask what four workers change.
-# - **14d** People who subtract say 60 or 80. It is 36.
+# - **14d** Tempting: 60 or 80, by subtraction. It is 36.
 #
 # **Goes wrong.**
 #
-# - In 14.1, some learners fill the memory, serve only full batches, and lose the rest. Ask what `len(held) % 64` is.
-# - In 14.3, h is hard. Let learners write down two batches, one with a small sum of weights.
+# - In 14.1, a solution fills the memory, serves only full batches, and loses the rest. Ask what `len(held) % 64` is.
+# - In 14.3, h is hard. Write down two batches, one with a small sum of weights.
 
 # %% [markdown]
 # # Extra
@@ -374,8 +427,8 @@ cu.check("14.3", changes)
 #
 # ## A fixed share of signal in each batch
 #
-# Even a full shuffle leaves the number of signal jets in a batch to chance. You can also give each batch the same share
-# of signal as the data. Then no event is repeated or dropped.
+# Even a full shuffle leaves the number of signal jets in a batch to chance. Why not give each batch the same share of
+# signal as the data? You don't have to repeat or drop a single event.
 #
 # ### Exercise 14.2 · 10 min · ●●○
 #
@@ -426,13 +479,14 @@ in_batches = (turns == 0).reshape(-1, 64).sum(axis=1)
 print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in_batches.sum())
 
 # %% [markdown]
-# If a batch must have *more* signal than the data, either signal is repeated or background is left out. To keep the
-# expectation, divide the weights of the signal by the same factor, as in change f of exercise 14.3.
+# If a batch must have *more* signal than the data, you either repeat signal or leave out background. To keep the
+# expectation, divide the weights of the signal by the same factor, as in change f of exercise 14.3. Taggers of jets are
+# often sampled so that pT and mass have the same spectrum in all classes, which works in the same way.
 #
 # ## Weighted sampling on several ranks
 #
-# `DistributedSampler` accepts no weights, so many scripts use a `WeightedRandomSampler` on each rank. It accepts at most
-# [2²⁴ weights](https://github.com/pytorch/pytorch/issues/2576), about 17 million.
+# `DistributedSampler` accepts no weights, so it's tempting to put a `WeightedRandomSampler` on each rank. It accepts at most
+# [2²⁴ weights](https://github.com/pytorch/pytorch/issues/2576), about 17 million. And it has a nastier surprise:
 
 # %%
 import torch
@@ -444,9 +498,9 @@ for seeds in ((0, 0), (0, 1)):
     print(f"seeds {seeds}: {len(ranks[0] & ranks[1]):,} of {len(ranks[0]):,} jets on both ranks")
 
 # %% [markdown]
-# With the same seed, all ranks draw the same jets. With different seeds, they draw independently. This is right on
-# average, but the result depends on the number of ranks. Draw *all* jets on all ranks with the same seed, and let each
-# rank take its part:
+# With the same seed, all ranks draw the same jets, so you pay for two GPUs and train on one. With different seeds, they draw
+# independently, which is right on average, but now the result depends on the number of ranks. So draw *all* jets on all
+# ranks with the same seed, and let each rank take its part:
 
 
 # %%
@@ -463,13 +517,13 @@ for world_size in (1, 2, 4):
 print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
 
 # %% [markdown]
-# Drawing with replacement is not an epoch: some jets were drawn more than once, and other jets were never drawn.
+# Drawing with replacement isn't an epoch: it takes some jets more than once, and never gets to others.
 #
 # ## Vector reads
 #
-# You rarely need all columns. The baskets of two columns are usually not next to each other in the file, so the reader
-# needs several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*. <!-- given -->
-# S3 needs a request for each range. uproot merges ranges with small gaps between them, so we read two columns of eight
+# You rarely need all columns. But the baskets of two columns usually aren't neighbors in the file, so the reader needs
+# several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*, <!-- given --> while
+# S3 needs a request for each range. uproot merges ranges with small gaps between them, so let's read two columns of eight
 # clusters at once:
 
 # %%
@@ -491,9 +545,14 @@ for ranges in (1, 1024):
 # ## TTree or RNTuple, `RootFiles` or uproot
 #
 # RNTuple, the successor of TTree, has *pages* instead of baskets. By default, the cluster of an RNTuple has
-# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html). `RootFiles` reads both formats in the same way.
+# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html) after compression, and that of a TTree 30 MB.
+# `tree.Print("clusters")` shows the clusters of a TTree, and you change their size when you write the file, with
+# `SetAutoFlush` or with `fAutoFlush` of `RSnapshotOptions`. Files that `hadd` merged fast keep their small clusters, and with
+# AutoFlush 0 `RootFiles` takes a whole file as one cluster, so look at `len(jets.clusters)`.
+#
+# `RootFiles` reads both formats in the same way.
 # [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) also reads both. But it
-# reads the files one after another and does not shuffle, so it suits an analysis, but not a training. How many requests
+# reads the files one after another and doesn't shuffle, so for a training you have to mix what it gives. How many requests
 # does each format need?
 
 # %%
@@ -506,25 +565,29 @@ for kind in ("ttree", "rntuple"):
     print(f"{kind:8} {rows:,} particles, {fs.counters()}")
 
 # %% [markdown]
-# The particles are the same. But uproot 5.7 requests each page of an RNTuple separately, and reads the next cluster, too.
-# ROOT itself merges the pages of a cluster. If you read over a network, count the requests before you convert files to
-# RNTuple.
+# The particles are the same, the bill isn't: uproot 5.7 requests each page of an RNTuple separately, and reads the next
+# cluster, too. ROOT itself merges the pages of a cluster. So if you read over a network, count the requests before you
+# convert files to RNTuple.
 #
 # ## Your own files
 #
 # `RootFiles(paths, rows, fields)` reads any TTree or RNTuple. `rows` are ragged columns of one collection, such as
 # `["Muon_pt", "Muon_eta"]`, and `fields` are columns with one number for each event. We tried it with files of NanoAOD
 # (CMS), PHYSLITE (ATLAS) and Delphes. Paths may be `root://` addresses, for which uproot needs
-# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several workers, each worker reads its own clusters:
+# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several
+# workers, each one reads its own clusters:
 #
 # ```python
 # files = RootFiles(paths, ["Muon_pt", "Muon_eta"], ["genWeight"], tree="Events")
 # loader = DataLoader(ClusterStream(files, buffer=10_000), 256, num_workers=4, collate_fn=RaggedCollate("values"))
 # ```
 #
-# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) offers a `DataLoader` for ROOT and HDF5 that selects
-# events, too. ROOT's own [RDataLoader](https://github.com/root-project/root/pull/21888) also reads whole clusters in
-# random order into a buffer. But it shuffles each filling of the buffer separately.
+# ROOT's own [RDataLoader](https://root.cern/doc/v640/release-notes.html), since ROOT 6.40, also reads whole clusters in
+# random order into a buffer, and shuffles each filling of the buffer separately. It takes weights as a column and can sample
+# rare classes more often. But it pads lists to `max_vec_sizes`, so batches can't be ragged. Who else helps?
+# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) has a `DataLoader` for ROOT and for HDF5, the format from
+# which ATLAS trains its taggers, [coffea](https://github.com/scikit-hep/coffea) with dask selects events and derives columns
+# on many machines, and [ServiceX](https://github.com/ssl-hep/ServiceX) sends you only the columns that you ask for.
 
 # %%
 room.cleanup()
