@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
@@ -51,15 +51,6 @@ def reading_speed_up() -> float:
         for count in (1, 4)
     )
     return four.batches_per_s / one.batches_per_s
-
-
-def rows_slow_down() -> float:
-    """Measure the slow-down of small samples with two workers."""
-    start_workers()
-    torch.set_num_threads(1)
-    rows = TensorDataset(torch.randn(100_000, 16))
-    alone, two = (steady_rate(DataLoader(rows, 512, num_workers=w), seconds=1) for w in (0, 2))
-    return alone.samples_per_s / two.samples_per_s
 
 
 class SomeGiants(Dataset[int]):

@@ -5,13 +5,15 @@
 #
 # **You will do:** ask workers where they are, find out how many of them help, and fix what goes wrong.
 #
-# **You will learn**
+# **You will learn:**
 #
-# - what a worker knows about your dataset, and what its start costs, <!-- 04a -->
-# - how many workers a loader needs, and what limits them, <!-- 04b 04c 04d 4.1 -->
+# - what a worker knows about your dataset, and what its start costs; <!-- 04a -->
+# - how many workers a loader needs, and what limits them; <!-- 04b 04c 04d 4.1 -->
 # - how to open files in workers, and how to read the message of a failing worker. <!-- 4.2 04e -->
 #
-# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** notebooks 01 and 02. A CPU is enough.
+#
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -24,26 +26,25 @@ cu.ready("04")
 # **Script.**
 #
 # - *4 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
-# - *4 min* **What a start costs.** Point at the empty beginning of the first epoch. The second epoch has
-#   no such gap.
-# - *21 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall.
-#   Explain the three lines of the table, then do exercise 4.1.
-# - *4 min* **Pinned to one core.** Prediction 04d. Ask who has checked the CPU binding of their own job.
-# - *16 min* **Files.** Show the wrong rows, ask why nobody would notice, then do exercise 4.2.
-# - *3 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader
-#   line by line.
+# - *4 min* **What a start costs.** Point at the empty beginning of the first epoch, which the second one doesn't have.
+# - *21 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall. Explain the
+#   three lines of the table, then do exercise 4.1.
+# - *4 min* **Pinned to one core.** Prediction 04d. Who writes `num_workers=os.cpu_count()`? Who has checked the CPU
+#   binding of their own job?
+# - *16 min* **Files.** Show the wrong rows, ask how anybody would notice, then do exercise 4.2.
+# - *3 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader line by line.
 #
 # **Leave out.** Exercise 4.2. Show the wrong rows, and give the exercise as homework.
 #
-# **Board.** Draw a box *notebook* and two boxes *worker*. Each worker has its own small box *dataset*. Draw
-# one arrow with indices to each worker, and one arrow with batches back. Every question of this notebook is
-# about that picture: in which box does it happen, and which arrow does it take?
+# **Board.** Draw a box *notebook* and two boxes *worker*, each with its own small box *dataset*. Draw one arrow with
+# indices to each worker, and one arrow with batches back. Every question of this notebook is about that picture: in
+# which box does it happen, and which arrow does it take?
 
 # %% [markdown]
 # ## A worker is a process
 #
-# `num_workers=2` starts two processes. Each has a copy of your dataset in its own memory, and a
-# queue with the indices of its next samples. Finished batches come back through another queue.
+# `num_workers=2` starts two processes, and each gets a copy of your dataset in its own memory and a queue with the
+# indices of its next samples. Finished batches come back through another queue.
 #
 # ```
 #               0, 1, 2, 3 ->  worker 0, with a copy of the dataset  -> batch 0
@@ -51,8 +52,7 @@ cu.ready("04")
 #               4, 5, 6, 7 ->  worker 1, with a copy of the dataset  -> batch 1
 # ```
 #
-# Each sample contains the ID of its process.
-
+# Let's ask the workers who they are: each sample contains the ID of its process.
 
 # %%
 # %%worker_module who
@@ -91,15 +91,14 @@ for epoch in (1, 2):
 cu.reveal("04a", who.calls)
 
 # %% [markdown]
-# Each worker counted in its own copy. Your dataset was never changed. The second epoch has new processes,
-# which count from 1 again. The old copies are gone, including any cache that `__getitem__` filled. Data
-# that all processes share must be in **shared memory** before they start:
-# `torch.zeros(1000).share_memory_()`.
+# Each worker counted in its own copy, so yours never changed. The second epoch has new processes, and they count from
+# 1 again: the old copies are gone, along with any cache that `__getitem__` filled. If all processes are to share data,
+# put them into **shared memory** before the workers start: `torch.zeros(1000).share_memory_()`.
 #
 # ## What a start costs
 #
-# A **spawned** worker is a new Python process. It imports torch, which takes seconds. Here one spawned
-# worker reads events from an emulated, busy Lustre, for two short epochs.
+# A **spawned** worker is a new Python process, and it imports torch, which takes seconds. Here one spawned worker
+# reads events from an emulated, busy Lustre for two short epochs.
 
 # %%
 from torch.utils.data import Subset
@@ -129,13 +128,13 @@ spawned = DataLoader(Subset(reading, range(64)), 4, collate_fn=pad_collate, **ho
 Timeline({"first epoch": one_epoch(spawned), "second epoch": one_epoch(spawned)})
 
 # %% [markdown]
-# The second epoch does not wait, because `persistent_workers=True` kept the worker. A persistent worker
-# also keeps its copy of the dataset, so it does not see your later changes.
+# Why doesn't the second epoch wait? Because `persistent_workers=True` kept the worker, and with it the worker's copy
+# of the dataset, which won't see anything that you change later.
 #
 # ## How many workers?
 #
-# Our first workers *wait* for the emulated Lustre, which serves 8 requests at a time. The next workers
-# *compute*, because they decode photographs.
+# Our first workers *wait* for the emulated Lustre, which serves 8 requests at a time, and the next ones *compute*,
+# because they decode photographs. Do you expect the same gain from both?
 
 # %%
 from torch.utils.data import Dataset, RandomSampler
@@ -168,8 +167,8 @@ decode_rates = {w: rate(decoding, 16, w) for w in (1, 2, 4)}
 cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %% [markdown]
-# The model of notebook 02 says min(W, P) / L batches per second. For reading, P is 8. For decoding, P is
-# the number of cores.
+# The model of notebook 02 says min(W, P) / L batches per second. For reading, P is 8, but for decoding it's the number
+# of cores.
 
 # %%
 from course_utils.hardware.machine import usable_cores
@@ -187,35 +186,35 @@ with drawing(9, 2.6, columns=2) as (figure, panels):
 figure
 
 # %% [markdown]
-# Many workers can wait at the same time, but only one worker per core can compute. The notebook itself
-# also needs some CPU time.
+# Many workers can wait at the same time, but only one worker per core can compute, and the notebook wants some CPU
+# time, too.
 #
 # <details><summary>With a real GPU it needs a whole core</summary>
 #
-# A program that waits for our emulated GPU sleeps. With CUDA, the program asks the GPU again and again
-# whether it has finished, which keeps one core busy. With a real GPU, leave one core for it (but not in the
-# exercise below).
+# A program that waits for our emulated GPU sleeps. With CUDA it doesn't: it asks the GPU again and again whether it
+# has finished, which keeps one core busy. So leave one core for it if you have a real GPU (but not in the exercise
+# below).
 #
 # </details>
 #
-# Most batches do both: a worker waits `read_ms` for the storage **and** computes for `cpu_ms` on a core.
-# Then one P is not enough, because there are three limits:
+# Most batches do both: a worker waits `read_ms` for the storage system **and** computes for `cpu_ms` on a core. One P
+# isn't enough then, because there are three limits:
 #
 # | Limit | Batches per ms, at most |
 # |---|---|
 # | W workers, each busy with a batch for L = `read_ms` + `cpu_ms` | W / L |
-# | the storage, which serves `streams` batches at a time | `streams` / `read_ms` |
+# | the storage system, which serves `streams` batches at a time | `streams` / `read_ms` |
 # | the cores | `cores` / `cpu_ms` |
 #
-# The smallest number decides. The GPU needs 1 / C batches per ms, where C is `step_ms`. The first line
-# reaches this with **W = ceil(L / C)** workers. If the storage or the cores give less than 1 / C, more
-# workers do not help.
+# The smallest number decides. The GPU needs 1 / C batches per ms, where C is `step_ms`, and the first line reaches
+# this with **W = ceil(L / C)** workers. If the storage system or the cores give less than 1 / C, you can add workers
+# all day and nothing gets faster.
 
 # %% [markdown]
 # ### Exercise 4.1 · 10 min · ●●○
 #
-# Times are for one batch, and memory is in MB. A worker needs `worker_mb` of memory and keeps
-# `prefetch_factor` batches ready. The loop holds one more batch, which is in use.
+# Times are for one batch, and memory is in MB. A worker needs `worker_mb` of memory and keeps `prefetch_factor`
+# batches ready, and the loop holds one more batch, which is in use.
 
 # %%
 from course_utils.exercises.nb04.problem import MACHINES, Machine, table
@@ -223,19 +222,18 @@ from course_utils.exercises.nb04.problem import MACHINES, Machine, table
 print(table(MACHINES))
 
 # %% [markdown]
-# Return the smallest W that keeps the GPU busy and fits into `free_mb`. Return `None` if there is no such W.
-# Times may be fractions of a millisecond.
+# Return the smallest W that keeps the GPU busy and fits into `free_mb`, or `None` if there's no such W. Times may be
+# fractions of a millisecond.
 #
 # <details><summary>Hint 1: enough workers</summary>
 #
-# One worker needs L = `read_ms + cpu_ms` for a batch, so W workers deliver one every L / W. Round up with
-# `math.ceil`.
+# One worker needs L = `read_ms + cpu_ms` for a batch, so W workers deliver one every L / W: round up with `math.ceil`.
 #
 # </details>
 # <details><summary>Hint 2: the limits</summary>
 #
-# With any number of workers, the cores need `cpu_ms / cores` for each batch, and the storage needs
-# `read_ms / streams`. Neither may be longer than `step_ms`.
+# However many workers you have, the cores need `cpu_ms / cores` for each batch, and the storage system needs `read_ms
+# / streams`. Neither may be longer than `step_ms`.
 #
 # </details>
 # <details><summary>Hint 3: the memory</summary>
@@ -265,34 +263,35 @@ cu.check("04.1", choose_workers)
 #
 # **Guesses.**
 #
-# - **04a** People who know it say 0. The others say the number of samples.
-# - **04b** About 4.
-# - **04c** Tempting: "four workers, four times". The answer is at most the number of cores, so 2 or less on
-#   two cores. On a machine with 8 cores it *is* nearly four. Let them increase the number of workers until
-#   the curve bends.
-# - **04d** Tempting: "four workers, so four times". The answer is about the number of cores that the
-#   workers had before.
+# - **04a** Tempting: 16, the number of samples, or 8 if you know that there are two workers. It's 0.
+# - **04b** About 4, and it should be: waiting is easy to share.
+# - **04c** Tempting: 4, because it just worked. The answer is at most the number of cores, so 2 or less on two cores.
+#   On a machine with 8 cores it *is* nearly four, so let them add workers until the curve bends.
+# - **04d** Tempting: 1, because the worker has only one core. But `os.cpu_count()` counts the cores of the machine.
 # - **04e** Tempting: "raises an error", because that would be useful. In fact, the loop waits forever.
 #
 # **Goes wrong.**
 #
-# - In 4.1: "never more workers than cores". The cluster node has 4 cores and needs 8 workers, because they
-#   wait most of the time.
-# - In 4.1, some take the P of the plot, the smaller of cores and streams. Some forget that None is an
+# - In 4.1: "never more workers than cores". The cluster node has 4 cores and needs 8 workers, because they wait most
+#   of the time.
+# - In 4.1: the P of the plot, the smaller of cores and streams, for all machines; or no thought of None, which is an
 #   answer.
-# - In 4.2, the file is opened in `__init__`, or once for all datasets in a class attribute. Ask in which
-#   box of the board that line runs.
+# - In 4.2, the file is opened in `__init__`, or once for all datasets in a class attribute. Ask in which box of the
+#   board that line runs.
 
 # %% [markdown]
 # ## Pinned to one core
 #
-# A batch system **binds** your job to some cores, and the workers inherit this. With a wrong option, all
-# workers share one core, as here:
-
+# A batch system **binds** your job to some cores, and the workers inherit this, so with one wrong option they all
+# share a single core. Would you notice? Let's bind a worker and ask it how many cores it sees:
 
 # %%
 # %%worker_module binding
 import os
+
+from torch.utils.data import Dataset
+
+from course_utils.hardware.machine import usable_cores
 
 
 def to_one_core(worker: int) -> None:
@@ -301,33 +300,40 @@ def to_one_core(worker: int) -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-# %%
-cu.predict("04d", "How many times slower do four workers decode on one core?", unit="times")
+class Cores(Dataset):
+    def __getitem__(self, index: int) -> tuple[int | None, int]:
+        return os.cpu_count(), usable_cores()
+
 
 # %%
-bound = rate(decoding, 16, 4, worker_init_fn=to_one_core)
-slower = decode_rates[4] / bound
-cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Linux only")
+cu.predict("04d", "A worker is bound to one core. What does os.cpu_count() return?", unit="cores")
+
+# %%
+bound = DataLoader(Cores(), None, sampler=[0], num_workers=1, worker_init_fn=to_one_core)
+counted, usable = next(iter(bound))
+slower = decode_rates[4] / rate(decoding, 16, 4, worker_init_fn=to_one_core)
+print(f"usable: {usable}. Bound to one core, four workers decode {slower:.1f} times slower.")
+cu.reveal("04d", counted)
 
 # %% [markdown]
-# Your ratio cannot exceed your number of cores. The supercomputing center
-# [ALCF](https://www.alcf.anl.gov) measured 6 s of reading when each thread had its own core, and 30 s when
-# all threads shared one. Preprocessing took 19 s and 89 s.
-#
-# Count your cores inside a job: `len(os.sched_getaffinity(0))` on Linux. To get more, use
-# `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF. <!-- given -->
-#
-# A container may have fewer cores than this number. With `docker run --cpus=2` or in Kubernetes, it sees
-# all cores. But in each 0.1 s it may use 0.2 s of core time, and then stops until the next 0.1 s.
-# PyTorch's warning about too many workers ignores such a limit, but `usable_cores()` above respects it.
+# `os.cpu_count()` counts the machine's cores, whoever may use them, so `num_workers=os.cpu_count()` starts 64 workers
+# on your one core of a node with 64. Ask `len(os.sched_getaffinity(0))` instead (on Linux, and inside the job), and if
+# it's too small, try `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF.
 # <!-- given -->
+#
+# And the price? Your ratio cannot exceed your number of cores, but a big node has many of them. The supercomputing
+# center [ALCF](https://www.alcf.anl.gov) measured 6 s of reading when each thread had its own core, and 30 s when all
+# threads shared one, while preprocessing went from 19 s to 89 s.
+#
+# A container can fool this call as well. With `docker run --cpus=2` or in Kubernetes, it sees all cores, but in every
+# 0.1 s it may use 0.2 s of core time; then it stands still until that tenth is over. PyTorch's warning about too many
+# workers ignores such a limit, but `usable_cores()` above respects it. <!-- given -->
 #
 # ## Files
 #
-# A **forked** worker is a copy of the running Python process. It has the same open files, not new ones, and
-# an open file has one *position*. If two workers seek at the same time, one of them reads at the wrong
-# position. Here each row holds its own index. Two forked workers read all rows, and count the rows with
-# another index:
+# A **forked** worker is a copy of the running Python process. It doesn't get new open files, it gets the same ones,
+# and an open file has one *position*. If two workers seek at the same time, one of them reads at the other's position.
+# Here each row holds its own index. Two forked workers read all rows, and we count those with a wrong one:
 
 # %%
 from course_utils.stories.worker_traps import show
@@ -336,26 +342,26 @@ one_handle = show("one_handle")
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
-# There is no error, and nobody would notice so few wrong rows in training. Under spawn you get
-# `TypeError: cannot pickle`. The fix for both is to open the file in the process that reads it.
+# There's no error, and would you have noticed so few wrong rows in training? Under spawn you'd at least get a
+# `TypeError: cannot pickle`. The fix is the same for both: open the file in the process that reads it.
 
 # %% [markdown]
 # ### Exercise 4.2 · 10 min · ●●○
 #
-# Write a dataset that reads a file. A row of the file has 8 numbers (int64). The notebook uses the dataset
-# first, then workers use it, with every start method. Target: each of these processes opens the file once to
-# read rows, no row is wrong, and the dataset keeps no rows.
+# Write a dataset that reads a file whose rows have 8 numbers (int64). The notebook uses it first, then workers do,
+# with every start method. Target: each of these processes opens the file once to read rows, no row is wrong, and the
+# dataset keeps no rows.
 #
 # <details><summary>Hint 1: when to open</summary>
 #
-# Open the file on first use. Keep the `os.getpid()` of the process that opened it. After a fork,
-# `self._file` exists, but it is the file of another process.
+# Open the file on first use, and keep the `os.getpid()` of the process that opened it. After a fork, `self._file`
+# exists, but it's the file of another process.
 #
 # </details>
 # <details><summary>Hint 2: how it is sent</summary>
 #
-# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None, "_opened_by": None}` leaves the
-# open file out.
+# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None, "_opened_by": None}` leaves the open file
+# out.
 #
 # </details>
 
@@ -399,7 +405,8 @@ cu.check("04.2", Rows)
 #
 # ## When a worker fails
 #
-# An exception in `__getitem__` reaches you with its traceback. But some objects cannot be *sent*.
+# An exception in `__getitem__` reaches you with its traceback, and that's the friendly case. The unfriendly one is an
+# object that can't be *sent*.
 
 # %%
 cu.predict(
@@ -416,23 +423,25 @@ hang
 cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an error")
 
 # %% [markdown]
-# A thread of the worker pickles the batch. It prints its error, drops the batch and continues. The loop
-# gets no message, so it waits forever. With `timeout=60`, the loop raises an error instead. Send only
-# tensors, arrays, numbers and strings. Other failures: <!-- given -->
+# A thread of the worker pickles the batch. It prints its error, drops the batch and carries on, but nobody tells the
+# loop, so the loop waits forever. With `timeout=60` it raises an error instead, and if you send only tensors, arrays,
+# numbers and strings, you won't need it. Other failures: <!-- given -->
 #
-# - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looks for your class in *its*
-#   `__main__`, which is empty. This is why such cells begin with `%%worker_module`.
-# - `exited unexpectedly`, `Segmentation fault`: run your script with `python -X faulthandler` and
-#   `num_workers=0`. The traceback shows the line.
+# - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looks for your class in *its* `__main__`, which
+#   is empty. That's why such cells begin with `%%worker_module`.
+# - `exited unexpectedly`, `Segmentation fault`: run your script with `python -X faulthandler` and `num_workers=0`, and
+#   the traceback shows the line.
 # - Any other message: run `keepfed why "the message"` in a terminal, or `!keepfed why "the message"` in a cell.
-# - You interrupted a loop (■): its workers end, but the traceback keeps their batches in memory. This call
-#   removes them:
+# - You interrupted a loop (■): its workers end, but the traceback keeps their batches in memory. This call removes
+#   them:
 
 # %%
 cu.cleanup_workers()  # also ends the persistent worker from above
 
 # %% [markdown]
 # ## The finished loader
+#
+# Here's all of it in one place, so you can copy it. Cover the comments and try to say what each line is for.
 
 # %%
 from keepfed.loaders.workers import worker_init
@@ -451,31 +460,30 @@ loader = DataLoader(
 print("pinned:", next(iter(loader))["pulses"].is_pinned())
 
 # %% [markdown]
-# `pin_memory=True` copies each batch once more, in a thread of the notebook. Without a GPU nothing is
-# copied, and PyTorch warns that `no accelerator is found` (the course hides this warning).
+# `pin_memory=True` copies each batch once more, in a thread of the notebook; without a GPU nothing is copied, and
+# PyTorch warns that `no accelerator is found` (the course hides this warning).
 #
 # ## You now can
 #
-# - say what a worker knows, and what its start costs,
-# - choose the number of workers, and say what limits them,
+# - say what a worker knows, and what its start costs;
+# - choose the number of workers, and say what limits them;
 # - give each worker its own file, and read the message of a failing worker.
 #
-# Continue with notebook 05, or below.
+# Next: [05 Stream with IterableDataset and shuffle well](05_stream_and_shuffle.ipynb), because not all data have
+# indices that a loop could hand out to its workers.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs the sections below, and each section needs only the
-# core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core.
 #
 # ## Three ways to start a worker
 #
-# - **fork** copies the running Python process. It is fast. But if another thread holds a lock at this
-#   moment, the lock is copied as well. Nobody ever releases the copy, so the worker hangs.
-# - **spawn** starts a new Python process. It is safe, and the only method on Windows. It imports everything
-#   again.
-# - **forkserver** forks from a helper process that does nothing else. It is safe, too, and the default on
-#   Linux since Python 3.14.
+# - **fork** copies the running Python process, which is fast. But if another thread holds a lock at this moment, the
+#   lock is copied as well, nobody ever releases the copy, and the worker hangs.
+# - **spawn** starts a new Python process, which imports everything again. It's safe, and the only method on Windows.
+# - **forkserver** forks from a helper process that does nothing else. It's safe, too, and the default on Linux since
+#   Python 3.14.
 
 # %%
 cu.predict(
@@ -513,38 +521,14 @@ bars(start_s, "seconds to the first batch of a worker")
 cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 
 # %% [markdown]
-# Under spawn the worker imports torch, which takes seconds. The helper of the forkserver has imported torch
-# already, if you call `set_forkserver_preload` before the first worker starts. `cu.ready` does so, and uses
-# this method on every system that has it.
-#
-# ## When workers do not help
-#
-# A batch from a worker is packed, sent and unpacked. For small samples, this takes longer than loading
-# them. Here are rows of 16 numbers:
-
-# %%
-import torch
-from torch.utils.data import BatchSampler, TensorDataset
-
-from course_utils.stories.figures import bars
-
-rows = TensorDataset(torch.randn(100_000, 16))
-batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
-loaders = {
-    "rows": DataLoader(rows, 512, shuffle=True),
-    "rows, 2 workers": DataLoader(rows, 512, shuffle=True, num_workers=2),
-    "whole batches": DataLoader(rows, batch_size=None, sampler=batches),
-}
-speed = {name: steady_rate(one, seconds=0.5).samples_per_s for name, one in loaders.items()}
-bars({name: rate / speed["rows"] for name, rate in speed.items()}, "samples per second, relative")
-
-# %% [markdown]
-# Workers made it slower. Indexing a whole batch at once helps. Lists of dicts and other Python objects are
-# slow for the same reason, because they are pickled one by one. Turn them into arrays before you send them.
+# Under spawn the worker imports torch, which takes seconds. The forkserver's helper has imported it already, if you
+# call `set_forkserver_preload` before the first worker starts. That's what `cu.ready` does, and it uses this method on
+# every system that has it.
 #
 # ## The straggler
 #
-# Batches are delivered in order. If one batch takes long, finished batches behind it have to wait.
+# Batches are delivered in order, as if they stood in a queue at the post office. If one batch takes long, finished
+# batches behind it have to wait.
 
 # %%
 # %%worker_module giants
@@ -582,13 +566,13 @@ def with_giants(in_order: bool) -> Trace:
 Timeline({"in order": with_giants(True), "as they come": with_giants(False)})
 
 # %% [markdown]
-# `in_order=False` delivers batches as soon as they are ready. But then you cannot repeat a run exactly, and
-# the giants must still be loaded. It is better to find them with a histogram, and to cut them.
+# `in_order=False` delivers batches as soon as they're ready. But then you can't repeat a run exactly, and somebody
+# still has to load the giants. It's better to find them with a histogram and cut them.
 #
 # ## Threads inside workers
 #
-# In a worker, torch computes with one thread. The libraries below NumPy and OpenCV do not know that they
-# run in a worker. They use as many threads as there are cores, in *every* worker.
+# In a worker, torch computes with one thread, but the libraries below NumPy and OpenCV don't know where they run. They
+# use as many threads as there are cores, in *every* worker.
 
 # %%
 cu.predict(
@@ -609,15 +593,15 @@ slow, fast = (run.numbers.get("seconds", 12) for run in (before, after))
 cu.reveal("04g", slow / fast)
 
 # %% [markdown]
-# `worker_init_fn=worker_init` fixed this. It is in `keepfed/src/keepfed/loaders/workers/worker.py`, and its most
-# important line is `threadpool_limits(1)` from the package `threadpoolctl`. The gain depends on the machine,
-# and is largest on virtual machines.
+# `worker_init_fn=worker_init` fixed this: it's in `keepfed/src/keepfed/loaders/workers/worker.py`, and its most
+# important line is `threadpool_limits(1)` from the package `threadpoolctl`. How much you gain depends on the machine,
+# and it's most on virtual ones.
 #
 # ## Memory: what grows
 #
-# Under fork, a worker shares all memory with the notebook, page by page, until one of the two writes to a
-# page. But even *reading* a Python object writes: every access increments its reference count and then
-# decrements it.
+# Under fork, a worker shares all memory with the notebook, page by page, until one of the two writes to a page. Your
+# workers only read, so that's fine, isn't it? But even *reading* a Python object writes, because every access
+# increments its reference count and then decrements it.
 
 # %%
 cu.predict(
@@ -639,18 +623,18 @@ bars(grown, "MB by which a worker grows")
 cu.reveal("04h", grown["a list"] if ways["a list"].numbers else "nothing: no fork on this system")
 
 # %% [markdown]
-# Each worker copied the half of the list that it read. With shuffling, each worker would copy nearly all of
-# it. A job then dies after an hour: `DataLoader worker (pid 1234) is killed by signal: Killed`. Instead, keep
-# all names in one array of bytes, and their positions in another. Reading an array changes no reference count.
+# Each worker copied the half of the list that it read, and with shuffling it'd be nearly all of it. Such a job dies
+# after an hour: `DataLoader worker (pid 1234) is killed by signal: Killed`. Instead, keep all names in one array of
+# bytes, and their positions in another. Reading an array changes no reference count, so nothing is copied.
 #
 # Under spawn and forkserver nothing is shared, because each worker gets a pickled copy.
 
 # %% [markdown]
 # ### Exercise 4.3 · 10 min · ●●○
 #
-# Write a class that works like a list of strings, but consists of a few objects. `len(s)`, `s[0]`, `s[-1]`
-# and `for text in s` work as with a list, and an index out of range raises `IndexError`. A string may contain
-# any character, and all strings together may have more than 2 GB. <!-- given -->
+# Write a class that works like a list of strings, but consists of a few objects. `len(s)`, `s[0]`, `s[-1]` and `for
+# text in s` work as with a list, and an index out of range raises `IndexError`. A string may contain any character,
+# and all strings together may have more than 2 GB. <!-- given -->
 #
 # Target: at most 16 bytes per string in addition to its text. Reading a string must stay fast. <!-- given -->
 #
@@ -661,8 +645,7 @@ cu.reveal("04h", grown["a list"] if ways["a list"].numbers else "nothing: no for
 # </details>
 # <details><summary>Hint 2: in and out</summary>
 #
-# `text.encode()` gives bytes, and `.decode()` gives text again. `np.cumsum([0, *lengths])` gives the
-# positions.
+# `text.encode()` gives bytes, and `.decode()` gives text again. `np.cumsum([0, *lengths])` gives the positions.
 #
 # </details>
 # <details><summary>Hint 3: any index</summary>
@@ -707,7 +690,7 @@ cu.check("04.3", MyStrings)
 #
 # ## Memory: what is sent at the start
 #
-# Under spawn and forkserver, the dataset is pickled for every worker. How large is a memory map?
+# Under spawn and forkserver, the dataset is pickled for every worker. So how large is a pickled memory map?
 
 # %%
 import pickle
@@ -720,12 +703,13 @@ for name, kept in {"the map": mapped, "the path of the file": path}.items():
     print(f"{len(pickle.dumps(kept)) / 1e6:8.3f} MB for each worker that gets {name}")
 
 # %% [markdown]
-# The memory map was pickled with all its data. Keep the path, and open the file in the worker.
+# The memory map was pickled with all its data. So keep the path, which costs nothing to send, and open the file in the
+# worker.
 #
 # ## Memory: batches in flight
 #
-# Prefetched batches need memory as well. This dataset sets a mark in shared memory for each sample that
-# was loaded.
+# Prefetched batches need memory as well, but how many of them are there? This dataset sets a mark in shared memory for
+# each sample that was loaded, so we can count.
 
 # %%
 # %%worker_module frames
@@ -767,12 +751,12 @@ for number, _ in enumerate(DataLoader(frames, 8, num_workers=3)):
 cu.reveal("04i", megabytes)
 
 # %% [markdown]
-# W × `prefetch_factor` batches are ready, and one is in use. On Linux, they are stored in `/dev/shm`. A
-# Docker container gets only 64 MB of it, unless you ask for more.
+# W × `prefetch_factor` batches are ready, and one is in use. On Linux they live in `/dev/shm`, and a Docker container
+# gets only 64 MB of it, unless you ask for more.
 #
-# - `unable to allocate shared memory(shm) ...: No space left on device`, or `Bus error`: start the container
-#   with `docker run --shm-size=2g`, or use fewer workers or smaller batches.
-# - `Too many open files`: each batch that you *keep* holds a file open. Keep a `.clone()` instead.
+# - `unable to allocate shared memory(shm) ...: No space left on device`, or `Bus error`: start the container with
+#   `docker run --shm-size=2g`, or use fewer workers or smaller batches.
+# - `Too many open files`: each batch that you *keep* holds a file open, so keep a `.clone()` instead.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -780,29 +764,27 @@ cu.reveal("04i", megabytes)
 # **Guesses.**
 #
 # - **04f** Tempting: 2. The answer is 5 or more, because a spawned worker imports torch.
-# - **04g** Tempting: 1, because "numpy is fast anyway", or 2, the number of workers. The answer depends on
-#   the machine. On virtual machines it can be 10 or more.
-# - **04h** Tempting: 0, because the list is only read. The list itself takes about 30 MB. The answer is about
-#   half of this, because each worker copies the half that it reads.
+# - **04g** Tempting: 1, because "numpy is fast anyway", or 2, the number of workers. The answer depends on the
+#   machine. On virtual machines it can be 10 or more.
+# - **04h** Tempting: 0, because the list is only read. The list itself takes about 30 MB. The answer is about half of
+#   this, because each worker copies the half that it reads.
 # - **04i** Tempting: 24, or better 48. The answer is 56, because one batch is in use.
 #
 # **Goes wrong.**
 #
-# - In 4.3: `np.array(strings)`, which takes four bytes for each character and the length of the longest
-#   string for all; positions counted in characters; keeping the list as well; `for text in s` that never
-#   ends. Ask how many bytes an ß takes.
-# - `Bus error`, or "No space left on device": a Docker container has 64 MB of `/dev/shm`. Start it with
-#   `--shm-size=2g`.
+# - In 4.3: `np.array(strings)`, which takes four bytes for each character and the length of the longest string for
+#   all; positions counted in characters; keeping the list as well; `for text in s` that never ends. Ask how many bytes
+#   an ß takes.
 #
-# **Extra.** Use these sections as homework, or to answer a question. 4.3 is about memory, and 4.4 is about
-# random numbers.
+# **Extra.** Use these sections as homework, or to answer a question. 4.3 is about memory, and 4.4 is about random
+# numbers.
 
 # %% [markdown]
 # ## Random numbers
 #
-# Many people believe that `np.random` repeats in all workers. This is no longer true: PyTorch seeds it in
-# each worker. But NumPy recommends your own generator instead. If you create it in `__init__`, it is copied
-# to every worker, and all copies draw the same numbers.
+# You may have read that `np.random` repeats in all workers. It used to, but PyTorch now seeds it in each worker. NumPy
+# would rather have you use a generator of your own, and that brings the old trouble back if you create it in
+# `__init__`: it's copied to every worker, and all copies draw the same numbers.
 
 # %%
 # %%worker_module shifts
@@ -836,18 +818,18 @@ print(*epochs, sep="\n")
 cu.reveal("04j", len(set(epochs[0])))
 
 # %% [markdown]
-# Every worker gets a copy of the same generator, in this epoch and in the next. PyTorch does not know this
-# generator. It seeds its *own* generator in each worker, with a new seed in each epoch. All seeds follow from
-# `torch.manual_seed` in the notebook. Without workers, the generator of the notebook continues.
+# Every worker gets a copy of the same generator, in this epoch and in the next. PyTorch doesn't know about it. It
+# seeds its *own* generator in each worker, with a new seed in each epoch, and all these seeds follow from
+# `torch.manual_seed` in the notebook. Without workers, the generator of the notebook simply continues.
 
 # %% [markdown]
 # ### Exercise 4.4 · 5 min · ●○○
 #
 # Repair `Shifts`. These are the targets, with workers and without:
 #
-# - all shifts of an epoch differ, even if `ConcatDataset` joins two of your datasets,
-# - the next epoch draws different shifts,
-# - the same dataset draws the same shifts again after the same `torch.manual_seed`,
+# - all shifts of an epoch differ, even if `ConcatDataset` joins two of your datasets;
+# - the next epoch draws different shifts;
+# - the same dataset draws the same shifts again after the same `torch.manual_seed`;
 # - each integer below `below` is equally likely, and other code in the process is not affected.
 #
 # <details><summary>Hint 1: with torch</summary>
@@ -889,13 +871,13 @@ class MyShifts(Dataset):
 cu.check("04.4", MyShifts)
 
 # %% [markdown]
-# Our version is `worker_rng` in `keepfed/src/keepfed/loaders/workers/worker.py`. It returns such a generator wherever you
-# call it.
+# Our version is `worker_rng` in `keepfed/src/keepfed/loaders/workers/worker.py`. It returns such a generator wherever
+# you call it.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **04j** People who trust PyTorch say 8, because it seeds workers. But it does not know this generator,
-#   which was copied. The answer is 4.
+# - **04j** Tempting: 8, because PyTorch seeds its workers. But it doesn't know this generator, which was copied. The
+#   answer is 4.
