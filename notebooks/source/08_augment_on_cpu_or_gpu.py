@@ -802,38 +802,10 @@ bars(search_ms, "ms for a batch of 64 events")
 #
 # ## Join graphs
 #
-# The model needs one graph for each batch. A `Graph` contains `x`, float32 (nodes, features), and `edge_index`, int64
-# (2, edges). A column of `edge_index` contains the two nodes of an edge. Each graph numbers its nodes from 0. So if the
-# first graph has three nodes, node 0 of the second graph is row 3 of the large `x`, and its edges are shifted by 3.
-
-
-# %%
-from typing import NamedTuple
-
-
-class Graph(NamedTuple):
-    x: torch.Tensor
-    edge_index: torch.Tensor
-
-
-def join_graphs(graphs: list[Graph]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the nodes, the edges, and the index of the graph of each node."""
-    nodes = torch.tensor([len(graph.x) for graph in graphs])
-    pairs = zip(graphs, nodes.cumsum(0) - nodes, strict=True)  # with the nodes before each graph
-    edge_index = torch.cat([graph.edge_index + first for graph, first in pairs], 1)
-    index = torch.arange(len(graphs)).repeat_interleave(nodes)
-    return torch.cat([graph.x for graph in graphs]), edge_index, index
-
-
-# %%
-three = Graph(torch.zeros(3, 4), torch.tensor([[0, 1], [1, 2]]))
-two = Graph(torch.zeros(2, 4), torch.tensor([[0], [1]]))
-x, edge_index, index = join_graphs([three, two])
-print(edge_index, index, sep="\n")
-
-# %% [markdown]
-# [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) joins graphs in its `Batch` in the same way.
-# `CudaPrefetcher` (notebook 09) copies a complete `Batch`, and protects its memory.
+# The model needs one graph for each batch, but each graph numbers its nodes from 0. So if the first graph has three
+# nodes, node 0 of the second graph becomes row 3 of the large one, and its edges are shifted by 3. The `Batch` of
+# [PyTorch Geometric](https://pytorch-geometric.readthedocs.io) does this for you, and `CudaPrefetcher` (notebook 09)
+# copies a whole `Batch` and protects its memory.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

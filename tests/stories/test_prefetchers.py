@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from course_utils.stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
+from course_utils.stories.prefetchers import PrefetcherTrial, SideStream, prove_all
 from course_utils.stories.prefetchers.bench import BenchSource, make_pairs
-from course_utils.stories.prefetchers.defects import on_current
+from course_utils.stories.prefetchers.defects import QUEUE, on_current
 from course_utils.stories.prefetchers.trial import Timeouts, TrialRun
 from keepfed.measure.spans import current
 
@@ -33,10 +33,10 @@ def test_ten_defects_are_proven_and_leave_no_threads():
     defects = prove_all()
     assert [defect.number for defect in defects] == list(range(1, 11))
     assert all(defect.proven for defect in defects), defects
-    assert all(defect.notes != defect.ours for defect in defects)
+    assert all(defect.theirs != defect.ours for defect in defects)
     assert defects[3].ours == "then it gets: the error of the loader"
-    assert defects[4].notes == "the loop hangs: True, batches of each epoch: [8, 0]"
-    assert defects[5].notes == (
+    assert defects[4].theirs == "the loop hangs: True, batches of each epoch: [8, 0]"
+    assert defects[5].theirs == (
         "threads left: 1, the loader is open: True, batches left on the GPU: 5"
     )
     for thread in set(threading.enumerate()) - before:
@@ -82,7 +82,8 @@ def test_waiting_loop_does_not_block_tracing_of_threads():
 
 def test_side_stream_needs_a_wait_for_right_results():
     waiting = on_current(SideStream, wait=True)
-    assert all(map(math.isnan, TrialRun(on_current(SideStream), PrefetcherTrial(make_pairs)).found))
-    for count, make in (0, waiting), (1, waiting), (8, waiting), (2, NotesPrefetcher):
-        seen = TrialRun(make, PrefetcherTrial(partial(make_pairs, count)))
-        assert (seen.counts, seen.wrong_epochs, seen.hung) == ([count], 0, False)
+    with closing(TrialRun(on_current(SideStream), PrefetcherTrial(make_pairs))) as seen:
+        assert all(map(math.isnan, seen.found))
+    for count, make in (0, waiting), (1, waiting), (8, waiting), (2, QUEUE):
+        with closing(TrialRun(make, PrefetcherTrial(partial(make_pairs, count)))) as seen:
+            assert (seen.counts, seen.wrong_epochs, seen.hung) == ([count], 0, False)

@@ -1,4 +1,4 @@
-"""Exercise 09.2: a prefetcher to the GPU, checked on emulated GPUs with a virtual clock."""
+"""Exercise 09.2: a prefetcher in torch's own words, checked on emulated GPUs."""
 
 from unittest.mock import patch
 
@@ -7,7 +7,7 @@ from course_utils.exercises.judging.probes import expect_as_fast
 from course_utils.hardware.gpu.streams import EmulatedEvent
 from course_utils.stories.prefetchers import CONTRACT, OURS, RUNS, Clause, Make, run_epoch
 from course_utils.stories.prefetchers.bench import BATCHES
-from course_utils.stories.prefetchers.trial import hidden_thread_tracebacks
+from course_utils.stories.prefetchers.trial import hidden_thread_tracebacks, in_torch
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 SLIPS = (
@@ -28,15 +28,15 @@ SLIPS = (
         differs("steps that read garbage"),
         "For {case}, {got[steps that read garbage]} steps read garbage, because their stream does "
         "not wait for the copies.",
-        "In hand_over, call self.gpu.current_stream().wait_event(arrived).",
+        "In hand_over, call torch.cuda.current_stream().wait_event(arrived).",
     ),
     Slip(
         lambda case, got, _: case.trial.late and got["epochs with wrong checksums"],
         "{got[epochs with wrong checksums]} of 20 epochs are wrong, all with losses that are read "
         "late. When Python drops a batch, the next copy reuses its memory while a step still reads "
         "it.",
-        "In hand_over, call leaf.record_stream(self.gpu.current_stream()) for every leaf that has "
-        "this method. Do not pass the copy stream.",
+        "In hand_over, call leaf.record_stream(torch.cuda.current_stream()) for every leaf that "
+        "has this method. Do not pass the copy stream.",
     ),
 )
 
@@ -44,12 +44,12 @@ SLIPS = (
 @exercise("09.2", title="Repair the prefetcher", seconds=30)
 def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
     """Check one clause of the contract after another, the simple ones first."""
-    first, *rest = CONTRACT.values()
+    make, (first, *rest) = in_torch(prefetcher_class), CONTRACT.values()
     with hidden_thread_tracebacks():
-        _compare(prefetcher_class, [first])
-        expect_as_fast(lambda: run_epoch(prefetcher_class), lambda: run_epoch(OURS), times=5)
-        _compare(prefetcher_class, rest)
-        _expect_no_polling(prefetcher_class)
+        _compare(make, [first])
+        expect_as_fast(lambda: run_epoch(make), lambda: run_epoch(OURS), times=5)
+        _compare(make, rest)
+        _expect_no_polling(make)
     return right(
         f"Right in {RUNS} of {RUNS} epochs, and the copies overlap with the steps. An error "
         "reaches the loop, a second epoch starts, and a break leaves nothing behind. It works for "
@@ -77,5 +77,5 @@ def _expect_no_polling(make: Make) -> None:
         query.call_count <= BATCHES,  # each may be asked once
         f"Your loop asks {query.call_count:,} times whether a copy has arrived. Until then the "
         "program launches nothing, and uses a core.",
-        "Let the stream wait: self.gpu.current_stream().wait_event(arrived).",
+        "Let the stream wait: torch.cuda.current_stream().wait_event(arrived).",
     )

@@ -29,5 +29,5 @@ SYMPTOMS = {
     "g": "Without the prefetcher a batch size fits. With it: OutOfMemoryError.",
     "h": "The copies now have a separate stream. The loss is wrong in every epoch.",
     "i": "Now it waits for its copies. With loss.item() in each step all is right, without it not.",
-    "j": "Now all is right. But upload(batch, non_blocking=True) takes as long as the copy.",
+    "j": "Now all is right. But `.to('cuda', non_blocking=True)` takes as long as the copy.",
 }

@@ -98,7 +98,7 @@ class Kernel(NamedTuple):
 class EmulatedAccelerator:
     """An emulated GPU of the kind `preset`; see `accelerator.Accelerator`."""
 
-    emulated = True
+    emulated, index = True, 0
 
     def __init__(
         self, preset: Preset, *, step_ms: float | None = None, clock: HostClock | None = None
@@ -327,7 +327,7 @@ class DeviceTensor(Handle):
         """
         if not isinstance(stream, EmulatedStream):
             kind = type(stream).__name__
-            raise TypeError(f"record_stream() got a {kind}. Pass a stream: gpu.current_stream().")
+            raise TypeError(f"A {kind} is not a stream. Pass torch.cuda.current_stream().")
         allocation = self.content.allocation
         if stream is not allocation.home:
             allocation.recorded.append(stream)

@@ -57,7 +57,7 @@ def _emulated(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
             return TO(tensor, *args, copy=copy, **kwargs)
         if isinstance(tensor, torch.nn.Parameter):
             raise RuntimeError(MISSING.format("a model"))
-        _check(device)
+        _check(gpu, device)
         kept = {"dtype": dtype or tensor.dtype, "memory_format": layout or torch.preserve_format}
         return gpu.upload(TO(tensor, **kept), non_blocking=non_blocking)
 
@@ -84,10 +84,11 @@ class EmulatedCuda:
     """The module `torch.cuda` in the block. Callers inside torch get the real one."""
 
     def __init__(self, gpu: Any):
-        self.stream, self.is_available, self.current_device = gpu.stream, lambda: True, lambda: 0
+        self.stream, self.is_available = lambda stream: gpu.stream(stream), lambda: True
+        self.current_device = lambda: gpu.index
         self.Event = lambda enable_timing=False, **_: gpu.Event(enable_timing=enable_timing)
         for name in ("Stream", "current_stream", "synchronize", "memory_allocated"):
-            setattr(self, name, _of_device(getattr(gpu, name)))
+            setattr(self, name, _of_device(gpu, name))
 
     def __getattribute__(self, name: str) -> Any:
         caller = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
@@ -97,20 +98,20 @@ class EmulatedCuda:
         raise AttributeError(MISSING.format(f"torch.cuda.{name}"))
 
 
-def _of_device(call: Callable[[], Any]) -> Callable[..., Any]:
-    """Return `call` with an optional device, as in torch."""
+def _of_device(gpu: Any, name: str) -> Callable[..., Any]:
+    """Return a method of `gpu` with an optional device, as in torch."""
 
     def checked(device: Any = None, **_: Any) -> Any:
-        _check(device)
-        return call()
+        _check(gpu, device)
+        return getattr(gpu, name)()
 
     return checked
 
 
-def _check(device: Any) -> None:
+def _check(gpu: Any, device: Any) -> None:
     index = device if isinstance(device, int | None) else torch.device(device).index
-    if index not in (None, 0):
-        raise RuntimeError(f"There is one emulated GPU, cuda:0, but no cuda:{index}.")
+    if index not in (None, gpu.index):
+        raise RuntimeError(f"The emulated GPU here is cuda:{gpu.index}. There is no cuda:{index}.")
 
 
 def _no_tensors() -> NoReturn:

@@ -108,8 +108,10 @@ class BenchSource:
 class BenchMachine:
     """Emulated GPUs with a current device per thread, as in CUDA; the default is GPU 0.
 
-    It counts the streams, the copies and the blocking copies of GPU 0.
+    It acts as the current GPU, and counts the streams and the copies of GPU 0.
     """
+
+    emulated = True
 
     def __init__(self, gpus: int = 1):
         """Create idle GPUs with a common clock and steps of 0.1 ms."""
@@ -117,28 +119,28 @@ class BenchMachine:
         kind = PRESETS["RTX 3090"]
         kinds = [replace(kind, name=f"{kind.name} (GPU {index})") for index in range(gpus)]
         self.gpus = [EmulatedAccelerator(kind, step_ms=0.1, clock=self.clock) for kind in kinds]
-        self._thread = threading.local()
-        self.streams, self.copies, self.blocking = Tally(), Tally(), Tally()
+        self.thread = threading.local()  # its `index` is the current GPU
+        self.streams, self.copies = Tally(), Tally()
         self.gpus[0].Stream = _counted(self.gpus[0].Stream, self.streams)  # type: ignore[method-assign]
-        self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies, self.blocking)  # type: ignore[method-assign]
+        self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies)  # type: ignore[method-assign]
+
+    @property
+    def index(self) -> int:
+        """The current GPU of this thread, which is 0 unless the thread has set another."""
+        return getattr(self.thread, "index", 0)
 
     def current(self) -> EmulatedAccelerator:
-        """Return the current GPU of this thread, which is GPU 0 unless the thread set another."""
-        return self.gpus[getattr(self._thread, "index", 0)]
+        """Return the current GPU of this thread."""
+        return self.gpus[self.index]
 
-    def set_device(self, index: int) -> None:
-        """Make GPU `index` the current device of this thread only."""
-        self._thread.index = index
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current(), name)
 
 
-def _counted(
-    function: Callable[..., Any], tally: Tally, blocking: Tally | None = None
-) -> Callable[..., Any]:
+def _counted(function: Callable[..., Any], tally: Tally) -> Callable[..., Any]:
     def counted(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
         tally.add()
-        if blocking is not None and not options.get("non_blocking"):
-            blocking.add()
         return result
 
     return counted

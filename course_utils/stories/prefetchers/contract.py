@@ -1,7 +1,7 @@
 """The contract of a prefetcher to the GPU: a table of clauses, simple ones first.
 
 A clause is a trial, and the result of a correct prefetcher in this trial. The check of exercise
-09.2 compares one clause after another. Each of the ten defects of `NotesPrefetcher` breaks a
+09.2 compares one clause after another. Each of the ten defects of `QueuePrefetcher` breaks a
 clause.
 """
 

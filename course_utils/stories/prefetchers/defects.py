@@ -1,14 +1,14 @@
 """A prefetcher with ten defects, and an intermediate design on the way to `CudaPrefetcher`.
 
-`NotesPrefetcher` is our own code for a design that is often printed in tutorials. `SideStream` is
-an intermediate design. A defect is a clause of the contract that `NotesPrefetcher` breaks and
+`QueuePrefetcher` is our own code for a design that a published course prints. `SideStream` is an
+intermediate design. A defect is a clause of the contract that `QueuePrefetcher` breaks and
 `CudaPrefetcher` keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -24,21 +24,20 @@ from course_utils.stories.prefetchers.trial import (
     Timeouts,
     TrialRun,
     hidden_thread_tracebacks,
+    in_torch,
 )
 from keepfed.loaders.prefetch import CudaPrefetcher
 
-NOTES_TIMEOUTS = Timeouts(hang=0.4, leave=0.1)  # `NotesPrefetcher` never recovers later
+QUEUE_TIMEOUTS = Timeouts(hang=0.4, leave=0.1)  # `QueuePrefetcher` never recovers later
 OUR_TIMEOUTS = Timeouts(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for
 
 
-class NotesPrefetcher:
-    """A thread that copies batches to the device, and a queue that passes them to the loop."""
+class QueuePrefetcher:
+    """A thread copies batches to the GPU, and a queue passes them to the loop."""
 
-    def __init__(self, loader: Iterable[Any], devices: BenchMachine, queue_size: int = 3):
-        """Start the thread, which immediately requests the first batch of `loader`."""
-        self.loader, self.devices = loader, devices
-        self.queue: Queue[Any] = Queue(queue_size)
-        self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
+    def __init__(self, loader: Iterable[Any], queue_size: int = 3):
+        self.loader, self.queue = loader, Queue[Any](queue_size)
+        self.thread = Thread(target=self._fill, daemon=True)
         self.thread.start()
 
     def __iter__(self) -> Iterator[Any]:
@@ -46,11 +45,10 @@ class NotesPrefetcher:
 
     def _fill(self) -> None:
         for inputs, targets in self.loader:
-            gpu = self.devices.current()  # like torch.device("cuda") without an index
-            inputs = gpu.upload(inputs, non_blocking=True)
-            targets = gpu.upload(targets, non_blocking=True)
+            inputs = inputs.to("cuda", non_blocking=True)
+            targets = targets.to("cuda", non_blocking=True)
             self.queue.put((inputs, targets))
-        self.queue.put(None)  # the end
+        self.queue.put(None)
 
 
 class SideStream:
@@ -78,10 +76,16 @@ class SideStream:
 
 def on_current(design: Callable[..., Iterable[Any]], **options: Any) -> Make:
     """Return a factory that passes the current GPU to `design`."""
-    return lambda loader, devices: design(loader, devices.current(), **options)
+
+    def make(loader: Iterable[Any], devices: BenchMachine, *depth: int) -> Iterable[Any]:
+        given = dict(zip(["depth"], depth, strict=False))
+        return design(loader, devices.current(), **options, **given)
+
+    return make
 
 
 OURS = on_current(CudaPrefetcher)
+QUEUE, LONG_QUEUE = in_torch(QueuePrefetcher), in_torch(QueuePrefetcher, queue_size=4)
 
 
 class Defect(NamedTuple):
@@ -89,43 +93,44 @@ class Defect(NamedTuple):
 
     number: int
     title: str
-    notes: str  # result of NotesPrefetcher
+    theirs: str  # result of QueuePrefetcher
     ours: str  # result of CudaPrefetcher
-    proven: bool  # whether NotesPrefetcher breaks all tried clauses and CudaPrefetcher keeps them
+    proven: bool  # whether QueuePrefetcher breaks all tried clauses and CudaPrefetcher keeps them
 
 
-def _end_thread(prefetcher: object) -> None:
-    """End the thread of a `NotesPrefetcher`, and the loop that waits for it."""
-    if not isinstance(prefetcher, NotesPrefetcher):
+def _end_thread(seen: TrialRun) -> None:
+    """End the thread of a `QueuePrefetcher`, and the loop that waits for it."""
+    if not isinstance(prefetcher := seen.prefetcher, QueuePrefetcher):
         return
     while prefetcher.thread.is_alive() or not prefetcher.queue.empty():
         with suppress(Empty):
             prefetcher.queue.get(timeout=0.001)
     prefetcher.queue.put(None)
+    seen.done.wait(1)
 
 
-def _try(name: str, make: Make = NotesPrefetcher, **changes: Any) -> tuple[bool, str, str]:
+def _try(name: str, make: Make = QUEUE, **changes: Any) -> tuple[bool, str, str]:
     """Run both designs in the changed trial of a clause.
 
     Returns:
         Whether only the first design breaks the clause, and the facts of both designs.
     """
     clause = PAGEABLE if name == "pageable memory" else CONTRACT[name]
-    # pairs, as `NotesPrefetcher` requires
+    # pairs, as `QueuePrefetcher` requires
     batches = {} if clause is PAGEABLE else {"batches": make_pairs}
     trial = replace(clause.trial, **{**batches, "depth": None, **changes})
     with hidden_thread_tracebacks():
-        broken, kept = TrialRun(make, trial, NOTES_TIMEOUTS), TrialRun(OURS, trial, OUR_TIMEOUTS)
-        theirs, ours = clause.facts(broken), clause.facts(kept)
-        _end_thread(broken.prefetcher)
+        with closing(TrialRun(make, trial, QUEUE_TIMEOUTS)) as broken:
+            theirs = clause.facts(broken)
+            _end_thread(broken)
+        with closing(TrialRun(OURS, trial, OUR_TIMEOUTS)) as kept:
+            ours = clause.facts(kept)
     wrong = [fact for fact, value in clause.wanted.items() if theirs[fact] != value]
     notes, mine = (
         ", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours)
     )
     return bool(wrong) and ours == clause.wanted, notes, mine
 
-
-_LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
 
 PROOFS = {
     "Copies and steps share a stream": [partial(_try, "overlap")],
@@ -140,11 +145,11 @@ PROOFS = {
     "An error of the loader ends the thread without a message": [partial(_try, "exception")],
     "The second epoch hangs": [partial(_try, "second epoch", epochs=2)],
     "Leaving the loop leaves thread, batches and loader behind": [
-        partial(_try, "break", _LONG_QUEUE, leave_after=1)
+        partial(_try, "break", LONG_QUEUE, leave_after=1)
     ],
     "Every rank copies to GPU 0": [partial(_try, "device index")],
     "The queue fills the memory of the GPU": [
-        partial(_try, "memory in flight", _LONG_QUEUE, leave_after=1)
+        partial(_try, "memory in flight", LONG_QUEUE, leave_after=1)
     ],
     "Batches must be pairs in pinned memory, and nothing checks it": [
         partial(_try, "nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
@@ -163,6 +168,6 @@ def prove_all() -> list[Defect]:
     """Prove the ten defects in order. A hanging loop takes less than half a second."""
     defects = []
     for number, (title, tries) in enumerate(PROOFS.items(), 1):
-        proven, notes, ours = zip(*(run() for run in tries), strict=True)
-        defects.append(Defect(number, title, "; ".join(notes), "; ".join(ours), all(proven)))
+        proven, theirs, ours = zip(*(run() for run in tries), strict=True)
+        defects.append(Defect(number, title, "; ".join(theirs), "; ".join(ours), all(proven)))
     return defects

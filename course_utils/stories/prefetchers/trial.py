@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, cycle
@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import psutil
 
-from course_utils.hardware.gpu import leaves, map_leaves
+from course_utils.hardware.gpu import emulated_cuda, leaves, map_leaves
 from course_utils.hardware.gpu.emulated import DeviceTensor
 from course_utils.stories.prefetchers.bench import (
     BATCH_BYTES,
@@ -73,7 +73,7 @@ class PrefetcherTrial:
 class TrialRun:
     """The record of one loop over a prefetcher, which the constructor runs in a thread.
 
-    with closing(TrialRun(make, trial)) as seen:
+    with closing(TrialRun(make, trial)) as seen:  # torch's own names act on its GPUs, if any
         print(seen.counts, seen.hung)
     """
 
@@ -81,6 +81,9 @@ class TrialRun:
         self.trial, self.timeouts = trial, timeouts or TIMEOUTS
         self.source = BenchSource(trial.batches(), trial.fails_at)
         self.machine = BenchMachine(max(1, trial.gpus))
+        self._torch = ExitStack()
+        if trial.gpus:
+            self._torch.enter_context(emulated_cuda(self.machine))
         self.prefetcher: Iterable[Any] = ()
         self.epochs: list[list[Any]] = []  # items, or results of the steps (NaN: garbage)
         self.structures: list[str] = []  # of the batches
@@ -90,7 +93,7 @@ class TrialRun:
         self.error: BaseException | None = None  # error that the loop received
         self.errors = 0  # epochs that ended with an error of the loader
         self._progress, self._patient = Tally(), True
-        self._done = threading.Event()  # is_alive() is wrong after an interrupted join
+        self.done = threading.Event()  # is_alive() is wrong after an interrupted join
         self._before = set(threading.enumerate())
         with (  # here and not in the thread, which may hang
             record(clock=self.machine.clock) as self.trace,
@@ -104,11 +107,12 @@ class TrialRun:
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
-        """Stop an endless source, and a loop that computes forever."""
+        """Restore torch, and stop an endless source and a loop that computes forever."""
+        self._torch.close()
         self.source.abandoned.set()
         # A waiting thread cannot receive the exception, and Python 3.11 cannot trace any thread
         # while one is pending. An `except Exception` does not catch SystemExit.
-        if not self._done.is_set() and _computes(self._thread):
+        if not self.done.is_set() and _computes(self._thread):
             ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
@@ -121,25 +125,25 @@ class TrialRun:
             except BaseException as error:
                 self.error = error
             finally:
-                self._done.set()
+                self.done.set()
 
         self._thread = threading.Thread(target=run, daemon=True, name="trial")
         known, since = -1, time.monotonic()
         try:
             self._thread.start()
-            while time.monotonic() - since <= self.timeouts.hang and not self._done.wait(0.02):
+            while time.monotonic() - since <= self.timeouts.hang and not self.done.wait(0.02):
                 if known < (now := self._progress.value + self.source.served.value):
                     known, since = now, time.monotonic()
         except BaseException:  # interrupted
             self.close()
             raise
-        return self._done.is_set()
+        return self.done.is_set()
 
     def _loop(self, make: Make) -> None:
         trial, machine = self.trial, self.machine
         given: list[Any] = [self.source]
         if trial.gpus:
-            machine.set_device(trial.gpus - 1)
+            machine.thread.index = trial.gpus - 1
             given.append(machine)
         self.prefetcher = make(*given, *([] if trial.depth is None else [trial.depth]))
         if trial.set_epoch:
@@ -248,6 +252,11 @@ class TrialRun:
         spans = self.trace.spans
         first = next((span for span in spans if span.lane == "copy"), None)
         return hidden_share([span for span in spans if span is not first])
+
+
+def in_torch(make: Make, **options: Any) -> Make:
+    """Return a factory without devices, because `make` uses torch's own names."""
+    return lambda loader, devices, *depth: make(loader, *depth, **options)
 
 
 def structure(batch: Any) -> str:
