@@ -154,8 +154,8 @@ cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 #
 # Shuffled reading still finds about 70 % in the emulation, and Linux keeps a little more, because it protects blocks
 # that were read twice. But then a miss costs more, because the system can't guess which block comes next. (Readahead
-# was off in the recording. If you're root on Linux, `python notebooks/recordings/make_page_cache.py mine.json` records
-# your own kernel in about a minute.)
+# was off in the recording. If you're root on Linux, `python notebooks/recordings/make_page_cache.py mine.json` in the
+# course's repository records your own kernel in about a minute.)
 #
 # ## See it
 #
