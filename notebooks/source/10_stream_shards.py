@@ -3,10 +3,11 @@
 #
 # {here: read}
 #
-# **You will do:** put 2,000 files into 20, stream them over HTTP, and repair three common pipelines.
+# **You will do:** put 2,000 files into 20, stream them over HTTP, and repair three pipelines that look right.
 #
 # **You will learn:**
-# - what a shard saves on a distant storage, and what it costs; <!-- 10a -->
+#
+# - what a shard saves, what it costs, and when to stop streaming; <!-- 10a -->
 # - which part of a stream overlaps with training; <!-- 10b 10c -->
 # - to notice a broken connection instead of training on less data; <!-- 10d -->
 # - what `resampled`, `shardshuffle` and shuffle buffers really do; <!-- 10e 10f 10.1 -->
@@ -26,7 +27,7 @@ cu.ready("10")
 #
 # **Script.**
 #
-# - *6 min* **Why shards.** Prediction 10a. Open one tar file on the wall and read the names.
+# - *8 min* **Why shards.** Open one tar file on the wall and read the names. Then prediction 10a.
 # - *6 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
 # - *4 min* **A connection breaks.** Prediction 10d. Read aloud the warning that usually nobody sees.
 # - *22 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
@@ -35,15 +36,16 @@ cu.ready("10")
 # **Leave out.** Exercise 10.2. Name one reason for few shards and one for many.
 #
 # **Board.** Draw a worker as a pipe with one tap: wait, pour, decode, wait. Draw four of them, one above the other and
-# shifted in time. Ask where the GPU waits, and what a buffer behind the taps would change.
+# shifted in time. Where does the GPU wait, and what would a buffer behind the taps change?
 
 # %% [markdown]
 # ## Why shards
 #
-# An object store such as [Amazon S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)
-# has no folders and no blocks. You request an object over HTTP, or a range of its bytes, and wait a tenth of a second
-# for the first of them. With one file per event, you wait that long for each event. A **shard** is a tar file with many
-# samples, which a program reads from the beginning to the end.
+# Your data are in an object store such as [Amazon
+# S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html). It has no folders and no
+# blocks. You request an object over HTTP, or a range of its bytes, and wait a tenth of a second for the first of them.
+# With one file per event, you wait that long for every event. So let's put many samples into one tar file, which a
+# program reads from the beginning to the end, and call it a **shard**.
 
 # %%
 import tempfile
@@ -65,17 +67,21 @@ with tarfile.open(paths[0]) as tar:
         print(f"{member.name:24} {member.size:7,} bytes")
 
 # %% [markdown]
-# Files whose names agree up to the first dot form one **sample**. The rest of the name is the name of the field. The
-# files of a sample must follow each other, because a reader never goes back. `write_shards` shuffles the events once,
-# while it writes them, because a stream can mix only neighbors (notebook 05). It also writes a list of the shards, with
-# sizes and checksums. The function belongs to this course, and accepts any fields of bytes, such as images.
+# Files whose names agree up to the first dot form one **sample**, and the rest of the name is the name of the field.
+# They must follow each other, because a reader never goes back. And since a stream can mix only neighbors (notebook
+# 05), `write_shards` shuffles the events once, while it writes them. It also writes a list of the shards, with sizes
+# and checksums. The function belongs to this course and accepts images from `image_samples`, too.
 # [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
+#
+# How much does that gain? One process reads all 2,000 events from an emulated S3, one request after the other, first
+# from files and then from shards. And in epoch 2 it wants the same events again, in another order. Should it stream
+# them again, or have kept a copy?
 
 # %%
 cu.predict(
     "10a",
-    "An epoch reads 2,000 events from an emulated S3, one request after the other. How many times "
-    "as long does it take with one file per event as with 20 shards?",
+    "Epoch 2 streams the 20 shards from S3 again. How many times as long does it take as from a "
+    "copy on the SSD of a laptop?",
     unit="times",
 )
 
@@ -85,12 +91,12 @@ from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import decode_event, stream_shards
 
 
-def seconds(folder, name, read):
-    storage = cu.slow_storage(folder, "S3")
-    clock = VirtualClock(storage)  # adds up the time that we would have waited
-    start, count = clock(), sum(1 for _ in read(storage))
-    seen = storage.counters()
-    print(f"{name}: {count:,} events, {seen.requests:,} requests, {seen.bytes_read / 1e6:.1f} MB")
+def seconds(folder, read, storage="S3"):
+    fs = cu.slow_storage(folder, storage)
+    clock = VirtualClock(fs)  # adds up the time that we would have waited
+    start, count = clock(), sum(1 for _ in read(fs))
+    seen = fs.counters()
+    print(f"{count:,} events, {seen.requests:,} requests, {seen.bytes_read / 1e6:.1f} MB")
     return (clock() - start) / 1e9
 
 
@@ -99,31 +105,40 @@ def from_files(fs):
     return (files[index] for index in range(len(files)))
 
 
-# %%
-from course_utils.stories.figures import bars
+def from_shards(fs):
+    return stream_shards(shards, fs=fs, decode=decode_event)
 
-epochs = {
-    "one file per event": seconds(events, "files", from_files),
-    "20 shards": seconds(
-        shards, "shards", lambda fs: stream_shards(shards, fs=fs, decode=decode_event)
-    ),
+
+# %%
+from course_utils.stories.figures import dots
+
+times = {
+    "S3, one file per event": seconds(events, from_files),
+    "S3, 20 shards": seconds(shards, from_shards),
+    "20 shards, local copy": seconds(shards, from_shards, "laptop SSD"),
 }
-bars(epochs, "seconds for an epoch, emulated S3", "{:.3g} s".format)
+dots(times, "seconds for an epoch, emulated storage", "{:.3g} s".format)
 
 # %%
-cu.reveal("10a", epochs["one file per event"] / epochs["20 shards"])
+cu.reveal("10a", times["S3, 20 shards"] / times["20 shards, local copy"])
 
 # %% [markdown]
-# The gain is a hundred times fewer requests, and nothing else. The bytes are more than before, because tar rounds each
-# file up to blocks of 512 bytes. <!-- given --> Shards have a price. You can no longer request an event by its index,
-# and you can shuffle only the order of the shards and a buffer. A tar file is also only a container and not a codec, so
-# JPEGs in a tar take as long to decode as JPEGs in files (notebook 06).
+# Compare the first two dots. The gain is a hundred times fewer requests, and nothing else. You even read more bytes,
+# because tar rounds each file up to blocks of 512 bytes. <!-- given --> And shards have a price: you can no longer
+# request an event by its index, and you can shuffle only the order of the shards and a buffer. Nor does a tar file
+# decode anything. It's a container and not a codec, so JPEGs in a tar take as long to decode as JPEGs in files
+# (notebook 06).
+#
+# With the copy, you hardly wait for anything but decoding. And what does the copy cost? The same requests and bytes as
+# one streamed epoch, so it pays as soon as epoch 2. **If you repeat epochs over fixed data, don't stream them. Copy the
+# shards once** (notebook 07). Stream what you read only once, what grows while you train, or what fits on none of your
+# disks.
 #
 # ## Streaming
 #
-# A common belief is that *streaming removes disk entirely, pulling data at network speed.* It removes nothing. The
-# network is the storage now, with its own latency and bandwidth. Another belief is that *as one shard is consumed, the
-# next is already downloading.* Is it?
+# Suppose yours don't fit. You may read that *streaming removes disk entirely, pulling data at network speed.* It
+# removes nothing, because the network is the storage system now, with its own latency and bandwidth. You may also read
+# that *as one shard is consumed, the next is already downloading.* Is it?
 #
 # `object_store` starts a server on this machine, with real HTTP, real connections, and the latency and bandwidth of the
 # emulated S3. Our GPU takes 30 ms for a batch, and the workers start before we measure. <!-- given -->
@@ -165,7 +180,7 @@ cu.reveal("10b", 100 * one.summary().idle)
 
 # %% [markdown]
 # Look at the worker. It waits for a shard, decodes it, and only *then* requests the next one. Nothing is downloaded in
-# the background. WebDataset does the same.
+# the background. WebDataset does the same. What would you try first?
 
 # %%
 cu.predict("10c", "Four workers stream. What share of the time is the GPU idle?", unit="%")
@@ -178,14 +193,15 @@ Timeline({"one worker": one, "four workers": four})
 cu.reveal("10c", 100 * four.summary().idle)
 
 # %% [markdown]
-# Four workers have four streams. While one worker waits, the others decode. Waiting needs no core, so more workers than
-# cores may pay here. Most of the rest is at the start of the picture, where the workers wait for their first shards. In
-# a long epoch it hardly counts.
+# While one worker waits, the other three decode. Waiting needs no core, so it may even pay to have more workers than
+# cores. Most of the remaining idle time is at the start of the picture, where all of them wait for their first shards,
+# and in a long epoch that hardly counts.
 #
 # ## A connection breaks
 #
-# In a training over days on many machines, some connections break. We take four shards with 400 events, break the
-# download of each shard once, and give WebDataset the handler of a published recipe. <!-- given -->
+# Train for days on many machines, and some connections will break. Let's break some on purpose. We take four shards
+# with 400 events, interrupt the download of each of them once, and give WebDataset the handler of a published recipe.
+# <!-- given -->
 
 # %%
 cu.predict(
@@ -221,12 +237,13 @@ with object_store(shards, "S3", break_after=200_000) as store:
 cu.reveal("10d", left)
 
 # %% [markdown]
-# The other events are missing, and nobody counts them. There is a warning in a log, and a model that was trained on less
-# data. Without the handler you usually get an error, but not always, because a file that was cut off *between* two samples is a
-# good tar file for Python, which ends there without any error. The same is true between two files of one sample.
+# The other events are missing, and nobody counts them. All you have is a warning in a log that nobody reads, and a
+# model that was trained on less data. Just drop the handler, then? Usually that gives you an error, but not always,
+# because a file that was cut off *between* two samples is a good tar file for Python, which ends there without any
+# error. The same is true between two files of one sample.
 #
-# A reader must therefore know how much to expect. Ours takes the number from the list of `write_shards`. It then
-# requests the rest, starting at the byte where the connection broke:
+# A reader must therefore know how much to expect. Ours takes the number from the list of `write_shards`, and requests
+# the rest from the byte where the connection broke:
 
 # %%
 with object_store(shards, "S3", break_after=200_000) as store:
@@ -237,8 +254,8 @@ with object_store(shards, "S3", break_after=200_000) as store:
 # %% [markdown]
 # ## Draws and orders
 #
-# Two options of WebDataset promise a new order in each epoch. `resampled=True` draws shards, and `shardshuffle=100`
-# shuffles them. What do they really do?
+# Every event arrives now, but in which order? Two options of WebDataset promise a new one in each epoch:
+# `resampled=True` draws shards, and `shardshuffle=100` shuffles them. What do they really do?
 
 # %%
 cu.predict("10e", "20 draws from 20 shards: how many different shards, on average?", unit="shards")
@@ -264,28 +281,27 @@ orders = {tuple(dict.fromkeys(sample["__url__"] for sample in pipeline)) for _ i
 cu.reveal("10f", len(orders))
 
 # %% [markdown]
-# `resampled` draws *with replacement*, forever. In as many draws as there are shards, a third of the data is not seen, a
-# quarter twice or more. That may be fine for a long training, if you know it. Stop after n samples with
-# `.with_epoch(n)`, and do not call them an epoch.
+# `resampled` draws *with replacement*, forever. In as many draws as there are shards, a third of the data is not seen,
+# a quarter twice or more. For a long training that may be fine, if you know it. Stop after n samples with
+# `.with_epoch(n)`, but don't call them an epoch.
 #
 # `shardshuffle` draws one seed when you create the pipeline, so every epoch has the same order. With `detshuffle=True`
 # it counts epochs, as long as the workers are persistent.
 #
 # One more fact before you repair: `.shuffle(n)` keeps n samples in memory, in the form in which they reach it.
-# Undecoded files are small, and decoded images are not. Notebook 05 counted the memory of 10,000 images in each worker.
+# Undecoded files are small, but decoded images aren't. (Notebook 05 counted what 10,000 of them need in each worker.)
 #
 # ### Exercise 10.1 · 10 min · ●●○
 #
-# These three pipelines are common in recipes. All of them run, but none does what its comment says. Repair each one in
-# the cell below:
+# All three of these pipelines run, but none does what its comment says. Repair each one in the cell below:
 #
 # - Each pass over `epoch` yields every key once, in a new random order of the shards. With workers, all of them
 #   together yield every key once.
 # - `mixed` decodes a sample only shortly before it yields it. Its order is new in each pass.
 # - `complete` raises an error if fewer than `count` samples arrive, or if a sample lacks a field.
 #
-# None of them may hide an error, or hold all samples in memory. (`complete` runs in one process. In several workers,
-# each worker would count only its own part.)
+# None of them may hide an error or hold all samples in memory. (`complete` runs in one process, because in several
+# workers each would count only its own part.)
 #
 # <details><summary>Hint 1: order</summary>
 #
@@ -294,14 +310,14 @@ cu.reveal("10f", len(orders))
 # </details>
 # <details><summary>Hint 2: buffer</summary>
 #
-# `.shuffle` accepts samples in any form, even undecoded bytes.
+# `.shuffle` takes samples in any form, even undecoded bytes.
 #
 # </details>
 # <details><summary>Hint 3: errors</summary>
 #
 # The default handler raises an error, but not for a file that ends between two samples or two fields. Make `complete` a
-# generator. Compare the keys of each sample with the keys of the first, yield it, and count. Check the count after the
-# loop.
+# generator: compare the keys of each sample with the keys of the first, yield it, and count. Check the count at the
+# end.
 #
 # </details>
 
@@ -348,36 +364,39 @@ cu.check("10.1", epoch, mixed, complete)
 #
 # **Guesses.**
 #
-# - **10a** People who count requests say 100. The bytes make it slightly less.
-# - **10b** People who believe in "already downloading" say 0 to 10. It is most of the time.
-# - **10c** A quarter of 10b is a good guess for a long epoch. In this short one, the start is most of the rest, so it
-#   is more.
-# - **10d** Tempting answers are 400 and 0. It is in between, and nobody counts.
-# - **10e** People who overlook *with replacement* say 20. It is about 13.
-# - **10f** People who believe the name say 5. Let them run the cell twice. It is 1.
+# - **10a** Tempting: 1, because shards are fast, or 100, because an SSD is. It is 10 or so, since decoding remains.
+# - **10b** Tempting: 0 to 10, because the next shard is "already downloading". It is most of the time.
+# - **10c** Tempting: a quarter of 10b, which is right for a long epoch. In this short one it is more, because the start
+#   is most of the rest.
+# - **10d** Tempting: 400, or 0. It is in between, and nobody counts.
+# - **10e** Tempting: 20, if you overlook *with replacement*. It is about 13.
+# - **10f** Tempting: 5, if you believe the name. Run the cell twice. It is 1.
 #
 # **Goes wrong.**
 #
-# - In 10.1, some repair `epoch` with `with_epoch`. This stops the draws, but keys still repeat.
-# - In 10.1, some only remove the handler from `complete`. A file that ends between two samples is the point of the
+# - In 10.1, somebody repairs `epoch` with `with_epoch`. This stops the draws, but keys still repeat.
+# - In 10.1, somebody only removes the handler from `complete`. A file that ends between two samples is the point of the
 #   exercise, because somebody has to count. In several workers, each one would count its own share.
+# - In 10.2, somebody looks only at the size. Which worker has no shard?
 # - A proxy also catches requests to 127.0.0.1. Set `NO_PROXY=127.0.0.1`.
 # - A cell was interrupted while a server was running. The server ends with its `with`, so run the cell again.
+#
+# **Extra.** If you will write pipelines for several GPUs, read "Every sample once, on all ranks" first.
 
 # %% [markdown]
 # ## How many shards?
 #
-# Shards are divided as a whole, first among the ranks (one process for each GPU), then among the workers of each rank. A
-# worker with one shard more reads longer, and the others wait for it. A worker without a shard raises an error in
-# WebDataset. Small shards cost a request each. Large shards mix badly, and a worker must read them again from the start
-# if a job stops.
+# Shards aren't cut up. They're dealt first to the ranks (one process for each GPU), then to the workers of each rank. A
+# worker with one shard more reads longer while the others wait, and a worker without any raises an error in WebDataset.
+# Small shards cost a request each. Large shards mix badly, and if a job stops, a worker must read them again from the
+# start. How many should you write?
 #
 # ### Exercise 10.2 · 5 min · ●○○
 #
-# Write `choose_shards`. It returns a number of shards with these properties:
+# Write `choose_shards`. The number that it returns has these properties:
 #
 # - Every worker of every rank gets the same number of shards, at least one. Without workers, a rank reads by itself.
-# - A shard has between 64 MB and 1,000 MB, and contains at least one sample. <!-- given -->
+# - A shard has between 64 MB and 1,000 MB and contains at least one sample. <!-- given -->
 # - If the data are too small for 64 MB per reader, each reader gets one shard. <!-- given -->
 
 # %%
@@ -394,7 +413,8 @@ for name, case in SHOWN.items():
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Aim at 256 MB, in the middle. How many shards of this size does each reader get? Round, and use at least one. <!-- given -->
+# Aim at 256 MB, in the middle. How many shards of this size does each reader get? Round, and use at least one.
+# <!-- given -->
 #
 # </details>
 
@@ -415,13 +435,15 @@ cu.check("10.2", choose_shards)
 # %% [markdown]
 # ## You now can
 #
-# - say what a shard saves, and count it;
+# - say what a shard saves, and when a copy beats a stream;
 # - stream over HTTP, and find the number of workers that hides the latency;
 # - notice a broken connection instead of training on less data;
 # - write pipelines that mix before they decode, and have a new order in each epoch;
 # - choose the number of shards for all workers that will read them.
 #
-# Next: [notebook 11](11_feed_many_gpus.ipynb), many GPUs, and how to survive a restart.
+# Next: [11 Feed many GPUs and survive a restart](11_feed_many_gpus.ipynb), because shards must be dealt to ranks, too.
+# And if somebody has just told you that library X is faster, [B Choose a library for your
+# data](B_which_library_when.ipynb) lets you check.
 
 # %% [markdown]
 # # Extra
@@ -430,16 +452,16 @@ cu.check("10.2", choose_shards)
 #
 # ## Every sample once, on all ranks
 #
-# WebDataset divides the shards among workers automatically, but not among ranks. Under torchrun, which starts a process
-# for each GPU and sets `RANK`, WebDataset raises an error until you choose a `nodesplitter`. `wds.split_by_node` reads
-# the rank from `RANK`, or from `torch.distributed` if `RANK` is not set. A spawned worker does not belong to a process
-# group. Without `RANK`, it assumes that it is alone, and every rank reads all the data. `resampled` does not help,
-# because each worker of each rank then draws by itself. Therefore, decide in the main process which shards a rank reads,
-# and pass them to the workers.
+# WebDataset deals the shards to workers automatically, but not to ranks. Under torchrun, which starts a process for
+# each GPU and sets `RANK`, it raises an error until you choose a `nodesplitter`. `wds.split_by_node` reads the rank
+# from `RANK`, or from `torch.distributed` if `RANK` is not set. But a spawned worker doesn't belong to a process group,
+# so without `RANK` it assumes that it's alone, and every rank reads all the data. `resampled` doesn't help either,
+# because then each worker of each rank draws by itself. Therefore, decide in the main process which shards a rank
+# reads, and pass them to the workers.
 #
-# All ranks must shuffle in the same order, or their shares overlap. `np.random.default_rng(epoch)` gives the same numbers
-# on all ranks. WebDataset then gets only the shards of its rank, and must neither divide them again nor stop because a
-# worker has no shard:
+# All ranks must shuffle in the same order, or their shares overlap. `np.random.default_rng(epoch)` gives the same
+# numbers on all ranks. WebDataset then gets only the shards of its rank, and must neither divide them again nor stop
+# because a worker has no shard:
 
 
 # %%
@@ -454,14 +476,14 @@ ranks = [{sample["__key__"] for sample in make_stream(files, 1, rank, 3)} for ra
 print([len(rank) for rank in ranks], "samples,", len(set.union(*ranks)), "different ones")
 
 # %% [markdown]
-# Our own `stream_shards` follows these rules. But neither `stream_shards` nor WebDataset can resume in the middle of an
-# epoch. You would have to store the shards and samples that were read, and WebDataset's author writes that
-# [it cannot do this for you](https://github.com/webdataset/webdataset/issues/271).
+# Our own `stream_shards` follows these rules. But neither it nor WebDataset can resume in the middle of an epoch. You
+# would have to store the shards and samples that were read, and WebDataset's author writes that [it cannot do this for
+# you](https://github.com/webdataset/webdataset/issues/271).
 
 # %% [markdown]
 # ## Shards in other places, and a server that dies
 #
-# `stream_shards` reads from any storage. Only one argument changes:
+# `stream_shards` reads from any storage system, and only one argument changes:
 #
 # ```python
 # stream_shards("shards", fs=cu.slow_storage("shards", "busy Lustre"))       # emulated
@@ -469,12 +491,13 @@ print([len(rank) for rank in ranks], "samples,", len(set.union(*ranks)), "differ
 # stream_shards("/eos/me/shards", fs=fsspec.filesystem("root", hostid="host"))  # needs fsspec-xrootd
 # ```
 #
-# The last line reads over XRootD, as jobs on the grid do, with [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd).
-# [EOS](https://information-technology.web.cern.ch/services/eos-service), the disk storage of CERN, is also mounted as the
-# folder `/eos`. For many files, LHCb's
+# The last line reads over XRootD, as jobs on the grid do, with
+# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd).
+# [EOS](https://information-technology.web.cern.ch/services/eos-service), the disk storage of CERN, is also mounted as
+# the folder `/eos`, but for many files, LHCb's
 # [starterkit](https://lhcb-starterkit-run3.docs.cern.ch/first-analysis-steps/eos-storage) recommends XRootD instead.
 #
-# Recipes also give WebDataset itself an `s3://` address:
+# Can't you just give WebDataset itself an `s3://` address?
 
 # %%
 try:
@@ -484,8 +507,8 @@ except ValueError as error:
 
 # %% [markdown]
 # It has no client for S3. `"pipe:aws s3 cp s3://bucket/... -"` works if this program is installed, and a signed
-# `https://` address works if `curl` is installed. If a server dies and does not come back, a reader that counts raises
-# an error:
+# `https://` address works if `curl` is installed. And if a server dies and doesn't come back? A reader that counts
+# raises an error:
 
 # %%
 with object_store(shards, None) as store:
@@ -502,10 +525,10 @@ with object_store(shards, None) as store:
 # %% [markdown]
 # ## Three more snippets
 #
-# Three more snippets come from published recipes. Each card shows what the printed code does and what the repaired code
-# does. Unfold it to read both. Be careful with `cached` on a shared machine: once its folder exists, the printed code
-# runs, and never removes a shard from it (`cache_size=-1`). Also note that `.batched(64)` yields the last, shorter batch,
-# unless you pass `partial=False`.
+# Each card shows what the printed code of a published recipe does, and what the repaired code does. Unfold it to read
+# both. Be careful with `cached` on a shared machine: once its folder exists, the printed code runs, and never removes a
+# shard from it (`cache_size=-1`). Also note that `.batched(64)` yields the last, shorter batch, unless you pass
+# `partial=False`.
 
 # %%
 from course_utils.stories.snippets import compare_snippets, numbered_shards
@@ -516,15 +539,6 @@ compare_snippets(numbered, "labels", "images", "cached")
 # %% [markdown]
 # ## Other libraries
 #
-# Appendix B loads the same samples with other libraries on your machine, and shows which of them suits which data. It
-# includes Hugging Face `datasets` and tf.data. Libraries that stream are made for large samples: with small events we
-# measured WebDataset hundreds of times slower than the three lines of notebook 06.
-
-# %% [markdown] tags=["instructor"]
-# *For the instructor*
-#
-# **Goes wrong.**
-#
-# - In 10.2, some look only at the size. Ask which worker has no shard.
-#
-# **Extra.** People who will write pipelines for several GPUs read "Every sample once, on all ranks" first.
+# [Appendix B](B_which_library_when.ipynb) loads the same samples with other libraries on your machine, among them
+# Hugging Face `datasets` and tf.data, and shows which of them suits which data. Libraries that stream are made for
+# large samples: with small events we measured WebDataset hundreds of times slower than the three lines of notebook 06.

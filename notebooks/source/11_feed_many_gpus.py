@@ -116,7 +116,7 @@ torchrun("train_ddp", events, ranks=2)
 
 # %% [markdown]
 # They agree to the last digit: DDP copied the weights of rank 0 before the first step, and since then equal gradients
-# have kept them equal. The losses differ, because each rank computes the loss of its own batch.
+# have kept them equal. The losses differ, because each rank computes the loss of its last batch.
 #
 # ## Who serves what
 #
@@ -181,7 +181,7 @@ print(ranks)
 cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 
 # %% [markdown]
-# Every rank reads everything. Nothing fails, but three GPUs need as long for an epoch as one. So `DistributedSampler`
+# Every rank reads everything. Nothing fails, but three GPUs need as long for an epoch as one. `DistributedSampler`
 # gives each rank its own share. It takes the rank from torch, or as an argument, which lets us look at all shares in
 # one process.
 
@@ -212,7 +212,7 @@ print("without set_epoch:", *without, "\nwith set_epoch:   ", *with_set_epoch)
 cu.reveal("11c", len(set(map(tuple, without))))
 
 # %% [markdown]
-# So the sampler does two things without telling you:
+# The sampler does two things without telling you:
 #
 # - **It pads.** All ranks need the same number of batches (you'll see why), so it serves the first samples again. In
 #   training that does no harm, but in an evaluation some samples count twice. (`drop_last=True` drops some instead.)
@@ -267,7 +267,8 @@ cu.reveal("11d", 100 * ranks.traces[0].summary().au)
 # The two fast ranks wait at every synchronization, so faster loaders would gain them nothing. On real GPUs `nvidia-smi`
 # won't show this, because NCCL waits in a running kernel, so a waiting GPU counts as busy (notebook 02).
 #
-# If everybody is slow, who is to blame? Look for the rank that waits *least*, and then for its slow stage:
+# All ranks are slow now, so which one is the culprit? Look for the rank that waits *least*, and then for its slow
+# stage:
 
 # %%
 print(ranks)
@@ -704,7 +705,7 @@ cu.reveal("11f", len(first_batches))
 # ## Diagnose the late rank
 #
 # `cu.diagnose(loader, step)` (notebook 03) works in a rank, too. It runs the loop for a fixed time, so each rank takes
-# a different number of steps, and you know by now how that ends. So give it the step *without* the synchronization, and
+# a different number of steps, and you know by now how that ends. Give it the step *without* the synchronization, and
 # only on the late rank, which `print(ranks)` named above, because the other loaders are fast enough.
 #
 # ## Resume on more ranks, or with other loaders
@@ -713,7 +714,7 @@ cu.reveal("11f", len(first_batches))
 # ranks, because `ResumableBatches` deals the rest of *one* order.
 #
 # Well-known libraries got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate`
-# skipped the right number of batches, but in the order of epoch 0. So some samples came twice, until the Trainer [was
+# skipped the right number of batches, but in the order of epoch 0. Some samples came twice, until the Trainer [was
 # fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
 #
 # ### `StatefulDataLoader`
@@ -738,7 +739,7 @@ cu.reveal("11f", len(first_batches))
 # ### And a stream?
 #
 # Our streams don't resume, they start the epoch again. With another number of workers, shards go to other workers, so
-# other events share a batch, and a shuffle buffer holds events that nobody has been served yet. But if you can request
+# other events share a batch, and a shuffle buffer holds events that the loop has not seen yet. But if you can request
 # samples by index, you don't need a stream. `ResumableBatches(n, 64, block=256)` reads blocks of neighbors, mixes a few
 # of them as `BlockSampler` does (notebook 05), and has a position. For shards in remote storage, [MosaicML
 # Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance.
@@ -769,8 +770,8 @@ cu.reveal("11f", len(first_batches))
 #
 # ### Convert on many nodes
 #
-# Without MPI, only one process can write an HDF5 file. So if many nodes convert your data, pick a format with one file
-# per part. Which ones are there?
+# Without MPI, only one process can write an HDF5 file. If many nodes convert your data, pick a format with one file per
+# part. Which ones are there?
 
 # %%
 from course_utils.loading.events import FORMATS, EventArrays, Parts
@@ -805,37 +806,16 @@ print(sorted(path.name for path in half.parent.iterdir()))
 cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 
 # %% [markdown]
-# A task writes to its own file name and renames the file when it's whole, so whoever dies, the result is the same as
-# without Ray. (If your data are small, you don't need Ray at all.)
+# A task writes to its own file name and renames the file when it's whole, so even if one dies, the result is the same
+# as without Ray. (If your data are small, you don't need Ray at all.)
 #
 # ### Feed trainers with Ray Data
 #
 # With Ray Data, other nodes read for you:
-# `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and a trainer loops over
-# `share.iter_batches()`. Does each of two trainers get its half?
-
-# %%
-import os
-from importlib.util import find_spec
-
-if not find_spec("ray"):
-    print('Ray is not installed: run `pip install -e ".[cluster]"`, then this cell again.')
-else:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # otherwise Ray sends usage data
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    file = ray.data.range(2000, override_num_blocks=1)  # like events in one file
-    train = ray.remote(num_cpus=0)(lambda share: sum(len(b["id"]) for b in share.iter_batches()))
-    for name, data, equal in ("plain", file, False), ("shuffled", file.random_shuffle(), True):
-        shares = data.streaming_split(2, equal=equal)
-        print(f"{name}: {ray.get([train.remote(share) for share in shares])} events")
-    ray.shutdown()
-
-# %% [markdown]
-# When we tried it, no. One trainer got all 2,000 events of the file and the other got none, in both epochs and in the
-# same order. So shuffle, and pass `equal=True`. The trainers take `num_cpus=0`, because with a core each they'd leave
-# none for reading.
+# `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and each trainer loops over
+# `share.iter_batches()`. Does each of two trainers get its half? When we tried it, no. One trainer got all 2,000 events
+# of the file and the other got none, in both epochs and in the same order. Call `random_shuffle()` first and pass
+# `equal=True`. Start the trainers with `num_cpus=0`, because with a core each they'd leave none for reading.
 #
 # ### Run on Slurm
 #

@@ -12,9 +12,10 @@
 # {here: read, decode, collate}
 #
 # **You will do:** load the same samples on your machine with the libraries that people recommend, and check what each
-# of them serves.
+# of them really serves.
 #
 # **You will learn:**
+#
 # - what a loader does for each sample, and when this cost hardly matters;
 # - to read a comparison of loaders: what they serve, how often, and how well mixed;
 # - which library fits which data.
@@ -33,9 +34,9 @@ cu.ready("B")
 #
 # **Script.**
 #
-# - *7 min* **Every library is the fastest.** Prediction Ba, then small samples. Ask what the slow libraries do for each
-#   sample.
-# - *5 min* **Large samples.** Prediction Bb. Ask why the difference is much smaller now.
+# - *7 min* **Every library is the fastest.** Prediction Ba, then small samples. What do the slow libraries do for each
+#   sample?
+# - *5 min* **Large samples.** Prediction Bb. Why is the difference much smaller now?
 # - *4 min* **Check what they serve.** Find a loader that has less work because it mixes less.
 # - *4 min* **Which one?** Two people describe their data, and the class goes through the list of questions.
 #
@@ -53,8 +54,7 @@ cu.ready("B")
 # **Goes wrong.**
 #
 # - On a busy machine the dots scatter, and `cores` is below 1. Compare rings with rings, which we recorded.
-# - Somebody wants to install a library, and there is no network. Install it before class. The rest of the notebook
-#   needs no network.
+# - Somebody wants to install a library, and there's no network. Install it before class. The rest needs no network.
 #
 # **Extra.** All of them in turn (2 minutes), Hugging Face datasets with Bc (1), four snippets (2), DALI and published
 # benchmarks (2). If people ask about library X, install it before class and show the table.
@@ -62,10 +62,10 @@ cu.ready("B")
 # %% [markdown]
 # ## Every library is the fastest
 #
-# Each library has a benchmark that it wins, because each was made for different data. Here all of them get the same
-# task: samples of 2 kB, the size of a small event, in shuffled batches of 256, from files in the page cache, without
-# workers. <!-- given --> Each library writes the samples in its own format, and reads them as its documentation shows.
-# Each sample begins with its index, so we can count the samples that come back.
+# Each library has a benchmark that it wins, because each was made for different data. So let's give all of them the
+# same task: samples of 2 kB, the size of a small event, in shuffled batches of 256, from files in the page cache,
+# without workers. <!-- given --> Each library writes the samples in its own format and reads them as its documentation
+# shows. Each sample begins with its index, so we can count what comes back.
 
 # %%
 cu.predict(
@@ -84,14 +84,15 @@ small.picture()
 cu.reveal("Ba", small.spread)
 
 # %% [markdown]
-# The full dots are from your machine. The rings were recorded on a different machine and include libraries that are not
-# installed here. Compare rings with rings.
+# The full dots are from your machine. The rings were recorded on a different one and include libraries that you haven't
+# installed, so compare rings with rings.
 #
-# The slow libraries run Python code *for each sample*: they open a file, find the next name in a tar file, create an
-# array, and stack the arrays. The fast ones do all this once *for each batch*. Compare the two rows of `np.memmap`,
-# which read the same file.
+# What do the slow ones do all the time? They run Python code *for each sample*: open a file, find the next name in a
+# tar file, create an array, stack the arrays. The fast ones do all this once *for each batch*. You see it best in the
+# two rows of `np.memmap`, which read the same file.
 #
-# Now the samples become 256 times as large, half a megabyte, like an image or a volume. <!-- given -->
+# That was unfair to libraries that were made for images. Now the samples become 256 times as large, half a megabyte,
+# like an image or a volume. <!-- given -->
 
 # %%
 cu.predict(
@@ -108,18 +109,18 @@ large.picture()
 cu.reveal("Bb", large.spread)
 
 # %% [markdown]
-# The gap is much smaller, because Python code is cheap compared with such a large sample. The rest of the gap comes
-# from copies. File to buffer, buffer to array, array to batch: each byte moves three times. Now look at the upper axis.
-# Even the slow libraries load hundreds of megabytes per second. <!-- given --> A remote storage delivers less than
+# The gap is much smaller, because Python code is cheap compared with such a large sample. What's left of it are copies:
+# file to buffer, buffer to array, array to batch, so each byte moves three times. Now look at the upper axis. Even the
+# slow libraries load hundreds of megabytes per second, <!-- given --> and a remote storage system delivers less than
 # that. There, the library itself hardly matters, but it matters what it does while it waits (notebook 10).
 #
 # **Before you ask which library is fast, ask how large your samples are, and where they are stored.**
 #
 # ## Check what they serve
 #
-# A loader that serves less or mixes less has less work. So `distinct` must equal `served`. (Some loaders got fewer
-# samples, so that you do not have to wait.) The column `neighbors` shows how often two samples of a batch are neighbors
-# on disk, compared with chance. A full shuffle has about 1. A value of 10 means ten times as many neighbors as by
+# It's easy to be fast if you serve less or mix less. Therefore `distinct` must equal `served`. (Some loaders got fewer
+# samples, so that you don't have to wait.) The column `neighbors` shows how often two samples of a batch are neighbors
+# on disk, compared with chance. A full shuffle has about 1, and a value of 10 means ten times as many neighbors as by
 # chance, so pieces of the file stay together. The column `cores` shows how many cores were busy. Below 1, the loader
 # waited, or other programs used its core.
 
@@ -128,14 +129,15 @@ small
 
 # %% [markdown]
 # Loaders that read in order and mix in a buffer of 1,000 are above 1, although this data set is only twice as large as
-# the buffer. With real data, they mix even less. A comparison without such a column is not fair, even if its times are
-# correct.
+# the buffer, and with real data they mix even less. Don't trust a comparison without such a column, even if its times
+# are right.
 #
 # ## Try the others
 #
-# These libraries are not part of the course. Write names between the brackets, such as `try_libraries("LitData")`. This
-# installs each library in a separate environment, in the folder `.peers`, and measures it there. It needs the network.
-# The environment of the course does not change. To remove everything, delete the folder.
+# Most of these libraries aren't part of the course. Write names between the brackets, such as
+# `try_libraries("LitData")`, and each library is installed in a separate environment, in the folder `.peers`, and
+# measured there. This needs the network, leaves the environment of the course alone, and is gone when you delete the
+# folder.
 
 # %%
 from course_utils.stories.peers import try_libraries
@@ -143,8 +145,9 @@ from course_utils.stories.peers import try_libraries
 try_libraries()
 
 # %% [markdown]
-# Then run the two comparisons again. Each library needs its own environment because of its dependencies: the largest of
-# them asks for other versions of NumPy and of Hugging Face's packages than this course has, and would break it.
+# Then run the two comparisons again. Why a separate environment for each library? Because of their dependencies: the
+# largest of them asks for other versions of NumPy and of Hugging Face's packages than this course has, and would break
+# it.
 #
 # ## Which one?
 #
@@ -153,7 +156,8 @@ try_libraries()
 # 1. *Are the samples small, of equal size, and on the local disk?* Map one file per field, and take a batch with one
 #    `index_select` (notebook 06). In our recordings, none of these libraries is faster.
 # 2. *Are they local, but large or ragged?* Write a `Dataset`, use workers, and choose a suitable format (04, 06).
-# 3. *Are they on a remote storage?* Read shards in order (10), or copy them to this machine first (07).
+# 3. *Are they on a remote storage system?* If you'll read them more than once, copy them to this machine first (07),
+#    else read shards in order (10).
 #
 # Then ask about the training.
 #
@@ -180,14 +184,17 @@ try_libraries()
 # | [xbatcher](https://xbatcher.readthedocs.io/) | batches from labeled arrays, for example in Zarr | you have volumes or climate data |
 # | [ROOT RDataLoader](https://root.cern/doc/v640/release-notes.html) | batches from ROOT files, since ROOT 6.40 | your events are in ROOT files |
 #
-# "Resumes" means that the library can continue in the middle of an epoch. A data format is a decision for years. Ask
-# who will be able to read it when the library is no longer maintained.
+# "Resumes" means that the library can continue in the middle of an epoch. And since a data format is a decision for
+# years, ask who'll be able to read it when nobody maintains the library anymore.
 #
 # ## You now can
 #
 # - say what a loader does for each sample, and whether your samples are so large that it hardly matters;
 # - check what any loader serves, and reject a comparison that does not;
 # - choose a library for your data, and try it on your machine before you convert a terabyte. <!-- given -->
+#
+# Next: back to [10 Stream shards with WebDataset](10_stream_shards.ipynb), or to any other track, because no notebook
+# needs this one.
 
 # %% [markdown]
 # # Extra
@@ -205,10 +212,10 @@ from course_utils.stories.peers import recorded
 recorded("events")
 
 # %% [markdown]
-# The slow rows load one sample at a time. Workers do not help there, because sending small samples between processes
+# The slow rows load one sample at a time. Workers don't help there, because sending small samples between processes
 # costs more than reading them. A row that begins with *limit* does only one part of the work, here copying out of
-# memory. A loader can be faster only if it does this part in another way. Mapping the file can be faster for large
-# samples, for example, and decoding at a lower resolution for photographs.
+# memory. A loader can beat it only if it does this part in another way, for example by mapping the file for large
+# samples, or by decoding photographs at a lower resolution.
 #
 # Now photographs, from JPEGs to normalized batches with a random crop and a flip.
 
@@ -216,19 +223,21 @@ recorded("events")
 recorded("images, float")
 
 # %% [markdown]
-# Decoding a photograph takes far longer than finding it. So the container hardly matters here. The codec, the code that
-# resizes, and copies matter. Threads write pixels directly into the batch, but workers have to send them. The column
-# `pixels` shows how far the images of a loader are from those of Pillow and torchvision, in steps of 255, for the same
-# parts of the same photographs. Loaders with 0 do the same arithmetic. The others omit antialiasing, or decode at a
-# lower resolution. A loader that may change the pixels has less work, so a fair comparison needs this column.
-# `recorded("images, uint8")` shows the same without floats, and `recorded("photographs")` shows large images.
+# Decoding a photograph takes far longer than finding it, so the container hardly matters here. The codec, the code that
+# resizes, and copies do. Threads write pixels directly into the batch, but workers have to send them. And are these
+# still the same pictures? The column `pixels` shows how far the images of a loader are from those of Pillow and
+# torchvision, in steps of 255, for the same parts of the same photographs. Loaders with 0 do the same arithmetic, and
+# the others omit antialiasing or decode at a lower resolution. A loader that may change the pixels has less work, so a
+# fair comparison needs this column. `recorded("images, uint8")` shows the same without floats, and
+# `recorded("photographs")` shows large images.
 #
-# Both tables have libraries that `make peers` does not measure, for example FFCV, which is compiled on your machine,
-# and DALI.
+# Both tables have libraries that `make peers` doesn't measure, for example FFCV, which is compiled on your machine, and
+# DALI.
 #
 # ## The shards of notebook 10 in Hugging Face datasets
 #
-# Hugging Face [`datasets`](https://huggingface.co/docs/datasets/stream) streams Parquet, JSON, and our tar files.
+# Hugging Face [`datasets`](https://huggingface.co/docs/datasets/stream) streams Parquet, JSON, and our tar files, too.
+# But does each rank read only its share?
 
 # %%
 import os
@@ -258,15 +267,15 @@ cu.reveal("Bc", len(origins))
 
 # %% [markdown]
 # All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event
-# is served once, but the storage delivers three times as much. With 21 shards, each rank would read seven. Call
-# `set_epoch` for a new order of the shards and a new shuffle in the buffer. Also check the time between epochs if you
-# use Parquet: at the end of each epoch of such a stream, shuffled, `datasets` 5.2 sleeps for 5 seconds, so that threads
-# of Arrow can end.
+# is served once, but the storage system delivers three times as much. With 21 shards, each rank would read seven, so
+# choose a number that divides (exercise 10.2). Call `set_epoch` for a new order of the shards and a new shuffle in the
+# buffer. And if you use Parquet, check the time between epochs: at the end of each epoch of such a stream, shuffled,
+# `datasets` 5.2 sleeps for 5 seconds, so that threads of Arrow can end.
 #
 # ## Four snippets
 #
-# Some course material contains a block for `datasets` that fails three times over, and one for **tf.data** that runs,
-# but reads one file at a time. Each card says what the printed code and the fixed code do. Unfold it to read both.
+# Some course material prints a block for `datasets` that fails three times over, and one for **tf.data** that runs, but
+# reads one file at a time. Each card says what the printed code and the fixed code do. Unfold it to read both.
 
 # %%
 from course_utils.stories.snippets import compare_snippets, numbered_shards
@@ -275,15 +284,15 @@ numbered = numbered_shards(tempfile.mkdtemp(dir=folder.name))
 compare_snippets(numbered, "script", "columns", "padding", "tf_data")
 
 # %% [markdown]
-# The strength of tf.data is that it runs its graph outside Python. There is no GIL, so reading, decoding and shuffling
-# overlap. Code that is not a TensorFlow operation runs in Python and waits for the GIL. Use tf.data if your training
-# already uses TensorFlow.
+# tf.data is strong because it runs its graph outside Python. There's no GIL, so reading, decoding and shuffling
+# overlap, until you add code that isn't a TensorFlow operation. That runs in Python and waits for the GIL. Use tf.data
+# if your training already uses TensorFlow.
 #
 # ## DALI
 #
-# Many people believe that DALI removes all decoding from the CPU. Its decoder, nvJPEG, is a hybrid: for photographs
-# below a million pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has.
-# The rest has the costs of notebook 08, which are time and memory of the GPU. In [a tutorial of
+# Does DALI remove all decoding from the CPU? Not quite. Its decoder, nvJPEG, is a hybrid: for photographs below a
+# million pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has. The rest
+# costs what it cost in notebook 08, time and memory of the GPU. Is that worth it? In [a tutorial of
 # NERSC](https://github.com/NERSC/sc25-dl-tutorial) with logs of November 2025, on an A100, a loop without workers gave
 # 9.2 samples/s, one with eight workers 12.2, DALI 13.2, and mixed precision then 54.2. Once the data came in time, the
 # step was the bottleneck.
@@ -291,4 +300,4 @@ compare_snippets(numbered, "script", "columns", "padding", "tf_data")
 # ## Published benchmarks
 #
 # Vendors publish their own benchmarks, and one is worth a closer look. LitData streams about 6,400 raw images/s from
-# S3, and 3,200 with a transform. The transform halves the throughput, so the network was not the limit.
+# S3, and 3,200 with a transform. The transform halves the throughput, so the network wasn't the limit.
