@@ -43,8 +43,8 @@ cu.ready("00")
 # ## Your machine
 #
 # Your machine decides how fast you can load data, so let's see what it has. Look for three things in this list: the
-# cores, the memory and the GPU. No GPU? Then the course emulates one: copies and training steps take as long as they
-# would on a real GPU, and every picture is labeled as emulated.
+# cores, the memory and the GPU. If you have no GPU, the course emulates one, so that copies and training steps take as
+# long as they would on a real GPU, and every picture is labeled as emulated.
 
 # %%
 from course_utils.hardware.machine import probe
@@ -76,8 +76,8 @@ gpu = cu.get_accelerator("RTX 3090", step_ms=100)
 print(len(dataset), "events on", storage.preset)
 
 # %% [markdown]
-# This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step. Python doesn't
-# wait while the GPU computes, until `synchronize` makes it wait for the last step. `cu.record()` records when Python
+# This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step, but Python
+# continues while the GPU computes, and only `synchronize` waits for the last step. `cu.record()` records when Python
 # works, when the copy runs, and when the GPU computes.
 
 
@@ -108,11 +108,11 @@ cu.reveal("00a", 100 * naive.summary().utilization)
 # ### How to read the timeline
 #
 # Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of them. Each row shows
-# one part of the machine: `main` is your Python program, `copy` moves batches to the GPU, and `gpu` computes. Each
-# color is a stage. **Hatched red is time in which the GPU waits and costs money.**
+# one part of the machine: `main` is your Python program, `copy` moves batches to the GPU, and `gpu` computes. Each color
+# is a stage, and **hatched red is time in which the GPU waits and costs money.**
 #
 # Let's follow one batch. `main` *reads* its 32 files one at a time, and then it *collates* them into one tensor. Only
-# then can the GPU compute, and it finishes long before the next batch is ready. So the most expensive part of the
+# then can the GPU compute, and because it finishes long before the next batch is ready, the most expensive part of the
 # machine waits for the cheapest one.
 
 # %% [markdown]
@@ -193,14 +193,14 @@ print("TWO WORKERS", fed.summary(), sep="\n")
 # doesn't count that: it's the share of time in which the GPU computes *after* the first step. In the benchmark [MLPerf
 # Storage](https://mlcommons.org/benchmarks/storage/), a run counts only if its AU is high enough.
 #
-# The last line is the **ledger**. It says how many samples were served, and how many of them were distinct. A loader
+# The last line is the **ledger**, which says how many samples were served and how many of them were distinct. A loader
 # that repeats or drops samples isn't faster, so this course shows the ledger with every speed.
 
 # %% [markdown]
 # ## Feed the GPU with your own loader
 #
-# Two workers load twice as fast as one, and yet the GPU still waits. Now it's your turn. How long does one process need
-# for a batch, and how many batches does the GPU want in that time?
+# Two workers load twice as fast as one, and yet the GPU still waits, so now it's your turn. How long does one process
+# need for a batch, and how many batches does the GPU want in that time?
 
 # %%
 waits = [span.duration_ns / 1e6 for span in naive.spans if span.stage == "wait"]
@@ -250,8 +250,8 @@ cu.check("00.2", my_loader, naive, mine, storage)
 
 # %% [markdown]
 # So your own loader did it: once its workers run, the GPU hardly waits. Why, then, is there so much red at the start?
-# Each worker has to start and to load its first batch. That's a large part of a run of seconds, but in a training of
-# hours you'd never notice.
+# Because each worker has to start and to load its first batch. That's a large part of a run of seconds, but in a
+# training of hours you'd never notice.
 
 # %% [markdown]
 # ## How the course works
@@ -261,7 +261,8 @@ cu.check("00.2", my_loader, naive, mine, storage)
 # 3. **Explain** what you see in the timeline before you change anything.
 #
 # Below every exercise is a check, and a wrong answer never stops the notebook. If you're stuck, click on a hint; solved
-# notebooks are in `notebooks/solutions`. When you interrupt a cell, its workers may keep running. This call stops them:
+# notebooks are in `notebooks/solutions`. And if you interrupt a cell, its workers may keep running until you stop them
+# with this call:
 
 # %%
 cu.cleanup_workers()

@@ -1,11 +1,3 @@
-# ---
-# jupyter:
-#   jupytext:
-#     text_representation:
-#       extension: .py
-#       format_name: percent
-# ---
-
 # %% [markdown]
 # # 01 · Build a Dataset and feed it to a DataLoader
 #
@@ -14,10 +6,12 @@
 # **You will do:** turn a folder of detector events into batches, and see a GPU wait for them.
 #
 # **You will learn:**
+#
 # - to look at the data before you write a loader for them; <!-- 01a -->
 # - what PyTorch needs from a dataset; <!-- 1.3 -->
 # - to make batches of events that differ in length; <!-- 01b 1.1 -->
-# - to split data without giving away the answers. <!-- 01c 1.2 -->
+# - to split data without giving away the answers; <!-- 01c 1.2 -->
+# - how little a fast file server delivers if you ask for small files. <!-- 01d -->
 #
 # **You need:** Python and NumPy.
 #
@@ -33,28 +27,27 @@ cu.ready("01")
 #
 # **Script.**
 #
-# - *8 min* **Look first.** Show a track and a cascade, then the lengths. Continue with prediction 01a
-#   and the sorted file. The conclusion is one word: shuffle.
-# - *5 min* **The contract.** A list is a dataset. Read `EventFiles` aloud. What happens in `__init__`,
-#   and what happens when the loader requests event 17?
-# - *22 min* **Batches.** Let the error happen, and read its last line together. Then prediction 01b, and
-#   exercise 1.1 in silence.
+# - *8 min* **Look first.** Show a track and a cascade, then the lengths. Go on with prediction 01a and the sorted file,
+#   which leads to one word: shuffle.
+# - *5 min* **The contract.** A list is a dataset. Read `EventFiles` aloud. What happens in `__init__`, and what happens
+#   when the loader asks for event 17?
+# - *22 min* **Batches.** Let the error happen and read its last line together, then do prediction 01b, and exercise 1.1
+#   in silence.
 # - *3 min* **Order.** Ask about `drop_last`: who loses the same events in every epoch?
 # - *16 min* **Parts.** Prediction 01c, one minute of discussion about runs, then exercise 1.2.
-# - *3 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask
-#   what could run at the same time, and do not answer. The answer is the next notebook.
+# - *3 min* **Your loader feeds a GPU.** Prediction 01d. Give the room time to look at the picture. Ask what could run
+#   at the same time, and don't answer, because the next notebook does.
 #
 # **Leave out.** Exercise 1.2. Discuss prediction 01c, and give the exercise as homework.
 #
-# **Board.** Draw one line from left to right: *index → sample → list of samples → batch*. Above each
-# arrow, write who does the work: sampler, `__getitem__`, `collate_fn`. Point at this line often.
+# **Board.** Draw one line from left to right: *index → sample → list of samples → batch*. Above each arrow, write who
+# does the work: sampler, `__getitem__`, `collate_fn`. You'll point at it often.
 
 # %% [markdown]
 # ## Look first
 #
-# The data are simulated. A telescope of 5,160 light sensors in the ice records particles that pass
-# through it. One event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, sensor
-# number, and a flag.
+# A telescope of 5,160 light sensors in the ice records particles that pass through it (ours are simulated). One event
+# is a list of pulses, and a pulse is a row of four numbers: time (ns), charge, sensor number, and a flag.
 
 # %%
 import matplotlib.pyplot as plt
@@ -70,8 +63,8 @@ n_pulses = np.diff(offsets)
 print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))} runs")
 
 # %% [markdown]
-# A *track* crosses the detector, and a *cascade* is a ball of light. Color shows time, and size shows
-# charge. Small gray dots are flagged as noise. The arrow shows the true path of the particle.
+# A *track* crosses the detector, and a *cascade* is a ball of light. Color shows time and size shows charge, while the
+# small gray dots are flagged as noise and the arrow shows the true path of the particle.
 
 # %%
 all_events = MemmapEvents(folder)
@@ -83,7 +76,7 @@ draw_event(all_events[track], sensors)
 draw_event(all_events[cascade], sensors)
 
 # %% [markdown]
-# How long are the events? Their lengths decide how you make batches.
+# How long are the events? You'll want to know, because their lengths decide how you make batches.
 
 # %%
 plt.figure(figsize=(7, 2.5))
@@ -93,8 +86,8 @@ plt.title(f"median {np.median(n_pulses):.0f}, longest {n_pulses.max():,}")
 plt.show()
 
 # %% [markdown]
-# The longest event is tens of times longer than a typical one. This is normal in physics. But are the
-# first 64 events on the disk similar to the others?
+# The longest event is tens of times longer than a typical one, which is normal in physics. But are the first 64 events
+# on the disk at least similar to the others?
 
 # %%
 question = "How many times higher is the mean energy of all events than that of the first 64?"
@@ -111,28 +104,26 @@ plt.gca().set(xlabel="position on the disk", ylabel="log10 of the energy in GeV"
 plt.show()
 
 # %% [markdown]
-# Each dot is an event. The file is sorted by energy, like the output of many simulations. If you read it
-# in this order, every batch shows the network a different small part of the data. So you have to
-# **shuffle**.
+# Each dot is an event. The file is sorted by energy, like the output of many simulations, so if you read it in this
+# order, every batch shows the network a different small part of the data. The cure is one word: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01a** People who know that simulations write sorted files guess high. Others see no reason for a
-#   difference, and say 1. It is 8 or 9. Ask what the loss curve would look like: a sawtooth, once per
-#   epoch.
+# - **01a** Tempting: 1, because why should the first events be different? The answer is 8 or 9, because simulations
+#   write sorted files. Ask what the loss curve would look like: a sawtooth, once per epoch.
 #
 # **Goes wrong.**
 #
-# - Somebody sees only one blob in the displays. These are the brightest events. Typical ones are dim.
+# - Somebody sees only one blob in the displays. These are the brightest events, and typical ones are dim.
 
 # %% [markdown]
 # ## The contract
 #
-# A dataset answers one question: *what is sample 17?* The method `__getitem__` returns this sample, and
-# PyTorch needs nothing else. Even a list is a dataset:
+# A dataset answers one question: *what is sample 17?* The method `__getitem__` returns it, and because PyTorch needs
+# nothing else, even a list is a dataset:
 
 # %%
 from torch.utils.data import DataLoader
@@ -140,15 +131,16 @@ from torch.utils.data import DataLoader
 list(DataLoader([3, 1, 4, 1, 5], batch_size=2))
 
 # %% [markdown]
-# If the loader should choose the indices itself, for example to shuffle, the dataset also needs a
-# `__len__`. Such datasets are called *map-style*. The datasets of Hugging Face's
-# [datasets](https://huggingface.co/docs/datasets) library are map-style too, unless you stream them.
+# If the loader should choose the indices itself, for example to shuffle, the dataset also needs a `__len__`. Such
+# datasets are called *map-style*. Those of Hugging Face's [datasets](https://huggingface.co/docs/datasets) library are
+# map-style too, unless you stream them.
 #
-# Now a real dataset. Every event is stored in a small `.npz` file. `__init__` only lists the files, and
-# `__getitem__` opens one file when the loader requests it. This is *lazy* loading.
+# That was too easy, so here's a real one, in which every event is stored in a small `.npz` file. `__init__` only lists
+# the files, and `__getitem__` opens one when the loader asks for it, which is called *lazy* loading (and meant as
+# praise).
 #
-# `%%worker_module` writes the cell to a file and imports it. Workers are the processes that will load the
-# data. They can import a file, but they cannot see your notebook.
+# `%%worker_module` writes the cell to a file and imports it. Workers are the processes that will load the data, and
+# they can import a file, but they can't see your notebook.
 
 # %%
 # %%worker_module event_files
@@ -180,14 +172,14 @@ print(f"{len(events):,} events; event 17 has {len(sample['pulses']):,} pulses, b
 sample["pulses"][:3]
 
 # %% [markdown]
-# Why not read everything in `__init__`? **If every process has enough memory for all data, read them in
-# `__init__`. If not, keep `__init__` light, and read each sample when it is requested.**
+# Why don't we read everything in `__init__`? Sometimes you should. **If every process has enough memory for all data,
+# read them in `__init__`. If not, keep `__init__` light, and read each sample when it's requested.**
 
 # %% [markdown]
 # ## Batches
 #
-# The loader collects samples in a list and passes the list to `collate_fn`, which makes one batch. The
-# default `collate_fn` stacks the samples, but our events differ in length. The next cell shows the error:
+# The loader collects samples in a list and passes the list to `collate_fn`, which makes one batch. The default
+# `collate_fn` stacks the samples, but our events differ in length. Let's see how it takes that:
 
 # %%
 import sys
@@ -199,8 +191,8 @@ except RuntimeError:
     traceback.print_exc(limit=-1, file=sys.stdout)
 
 # %% [markdown]
-# The usual solution is to **pad** all events to the length of the longest one. A **mask** then marks the
-# real pulses.
+# The usual solution is to **pad** all events to the length of the longest one. A **mask** then marks the real pulses,
+# so that nobody mistakes the zeros for physics.
 
 # %%
 cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
@@ -208,10 +200,10 @@ cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?
 # %% [markdown]
 # ### Exercise 1.1 · 10 min · ●●○
 #
-# Write the `collate_fn`. It must not change the samples. It returns a dict:
+# Write the `collate_fn`. It mustn't change the samples, and it returns a dict:
 #
-# - `"pulses"`: float32, shape (events, longest, 4), as wide as the longest event *of this batch*, with
-#   zeros after the end of an event;
+# - `"pulses"`: float32, shape (events, longest, 4), as wide as the longest event *of this batch*, with zeros after the
+#   end of an event;
 # - `"mask"`: bool, shape (events, longest), true for a pulse;
 # - `"energy"`: float32, shape (events,).
 #
@@ -219,13 +211,13 @@ cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?
 #
 # <details><summary>Hint 1: padding</summary>
 #
-# `torch.nn.utils.rnn.pad_sequence` pads a list of tensors. Look at its argument `batch_first`.
+# `torch.nn.utils.rnn.pad_sequence` pads a list of tensors. Don't miss its argument `batch_first`.
 #
 # </details>
 #
 # <details><summary>Hint 2: the mask</summary>
 #
-# Compute the mask from the lengths, not from the values, because a real pulse may contain zeros. Compare
+# Compute the mask from the lengths and not from the values, because a real pulse may contain zeros. Compare
 # `torch.arange(longest)` with the lengths as a column, `lengths[:, None]`.
 #
 # </details>
@@ -255,7 +247,7 @@ def pad_events(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 cu.check("01.1", pad_events)
 
 # %% [markdown]
-# The course has a similar `collate_fn`, `pad_collate`. To read its source, run `pad_collate??` in a cell.
+# The course has a similar `collate_fn`, `pad_collate`. If you're curious, run `pad_collate??` in a cell.
 
 # %%
 from course_utils.loading.events import NpzEvents, pad_collate
@@ -265,33 +257,31 @@ padding = [1 - batch["mask"].float().mean().item() for batch in loader]
 cu.reveal("01b", 100 * np.mean(padding))
 
 # %% [markdown]
-# One long event makes the whole batch wide. To waste less, crop long events, or sort the events by length.
-# Careful: long events have high energy, so sorting by length sorts by energy.
+# One long event makes the whole batch wide, and the other 63 pay for it. To waste less, you can crop long events or
+# sort the events by length, but be careful: long events have high energy, so if you sort by length, you sort by energy.
 #
-# A dataset may also have a method `__getitems__`. The loader then calls it once for a whole batch. This
-# helps if each request costs time, as on a file server.
+# A dataset may also have a method `__getitems__`, which the loader then calls once for a whole batch. This helps if
+# each request costs time, as on a file server.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01b** Tempting: 30 to 50, the padding at a typical length. The answer is about 70, because
-#   one long event makes the whole batch wide. The tail of the histogram is easy to forget, so point at it
-#   afterwards.
+# - **01b** Tempting: 30 to 50, the padding at a typical length. The answer is about 70, because one long event makes
+#   the whole batch wide. The tail of the histogram is easy to forget, so point at it afterwards.
 #
 # **Goes wrong.**
 #
-# - In 1.1, the mask is computed from values (`pulses != 0`), so a real zero counts as padding. Ask where
-#   the lengths are known.
-# - In 1.1, the mask is inverted. PyTorch's `key_padding_mask` means the opposite of ours.
+# - In 1.1, the mask is computed from values (`pulses != 0`), so a real zero counts as padding. Ask where the lengths
+#   are known.
+# - In 1.1, the mask is inverted, because PyTorch's `key_padding_mask` means the opposite.
 # - In 1.1, somebody pads to a fixed width or changes the samples. The check names both mistakes.
 
 # %% [markdown]
 # ## Order
 #
-# A *sampler* chooses the indices. `shuffle=True` uses a sampler that draws every index once, in a new
-# order in each epoch.
+# Who chooses the indices? A *sampler*. With `shuffle=True`, it draws every index once, in a new order in each epoch.
 
 # %%
 import torch
@@ -301,7 +291,7 @@ for shuffle in (False, True):
     print(next(iter(loader)).tolist())
 
 # %% [markdown]
-# `drop_last=True` drops the last batch if it is not full.
+# `drop_last=True` drops the last batch if it isn't full. Is that harmless?
 
 # %%
 for drop_last in (False, True):
@@ -311,15 +301,15 @@ for drop_last in (False, True):
     print(f"{drop_last=}: {len(loader)} batches, {len(lost)} events lost, first of them {lost[:3]}")
 
 # %% [markdown]
-# A loader that shuffles loses different events in each epoch, which rarely matters. A loader that does not
-# shuffle always loses the same events, here those with the highest energies. Use `drop_last=True` for
-# training and never for validation.
+# A loader that shuffles loses different events in each epoch, which rarely matters. A loader that doesn't shuffle
+# always loses the same ones, and here they're those with the highest energies. So use `drop_last=True` for training and
+# never for validation.
 
 # %% [markdown]
 # ## Parts
 #
-# `Subset(events, [3, 1, 4])` is a dataset of three events. `random_split` makes two random subsets, one
-# for training and one for validation.
+# `Subset(events, [3, 1, 4])` is a dataset of three events. `random_split` makes two random subsets, one for training
+# and one for validation.
 
 # %%
 from torch.utils.data import Subset, random_split
@@ -328,8 +318,8 @@ train, valid = random_split(events, [0.8, 0.2])
 print(f"{len(Subset(events, [3, 1, 4]))=}, {len(train)=:,}, {len(valid)=:,}")
 
 # %% [markdown]
-# This split looks fair. But the events come from *runs* of a few hours each. Every run has its own noise,
-# dead sensors and calibration.
+# It looks fair, doesn't it? But the events come from *runs* of a few hours each, and every run has its own noise, dead
+# sensors and calibration.
 
 # %%
 cu.predict("01c", "How many of the runs in validation are also in training?", unit="%")
@@ -340,8 +330,8 @@ runs_valid = set(labels.run_id[valid.indices])
 cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
-# No event is in both parts, but every run in validation is also in training. What can a network gain if
-# it recognizes the run?
+# No event is in both parts, but every run in validation is also in training. What can a network gain if it recognizes
+# the run?
 
 # %%
 runs = np.unique(labels.run_id)
@@ -352,28 +342,27 @@ plt.gca().set(xlabel="run", ylabel="cascades (%)")
 plt.show()
 
 # %% [markdown]
-# A network that recognizes the run by its noise can guess the kind of an event from the run alone. Then
-# the score in validation is too good, and the score in the next run is worse. Split by **run**, or by
-# patient, or by day: by the thing that your samples share.
+# A network that recognizes the run by its noise can guess the kind of an event from the run alone. Then the score in
+# validation is too good, and you'll find out in the next run. So split by **run**, or by patient, or by day: by the
+# thing that your samples share.
 
 # %% [markdown]
 # ### Exercise 1.2 · 10 min · ●●○
 #
-# Split by run. Return two arrays with positions of events, for training and for validation.
+# Let's split by run. Return two arrays with positions of events, one for training and one for validation.
 #
-# Target: no run is in both parts, and every event is in exactly one. A `share` of the *runs* is in
-# validation. The runs are drawn at random, and the seed decides which.
+# Target: no run is in both parts, and every event is in exactly one. A `share` of the *runs* is in validation. The runs
+# are drawn at random, and the seed decides which.
 #
 # <details><summary>Hint 1: what to shuffle</summary>
 #
-# `np.unique(run_id)` returns the runs. Shuffle the runs, not the events.
+# `np.unique(run_id)` returns the runs, and it's the runs that you shuffle.
 #
 # </details>
 #
 # <details><summary>Hint 2: from runs to events</summary>
 #
-# `np.isin(run_id, valid_runs)` is true for the events of these runs. `np.flatnonzero` turns it into
-# positions.
+# `np.isin(run_id, valid_runs)` is true for the events of these runs. `np.flatnonzero` turns it into positions.
 #
 # </details>
 
@@ -397,25 +386,28 @@ cu.check("01.2", split_by_run)
 #
 # **Guesses.**
 #
-# - **01c** People who say 0 think of events, because a split has no common events. The answer is all of
-#   the runs, because each run has hundreds of events.
+# - **01c** Tempting: 0, because a split has no common events. But each run has hundreds of events, so the answer is all
+#   of the runs.
 #
 # **Goes wrong.**
 #
-# - In 1.2, somebody cuts the sorted file into two pieces. Validation then gets the highest energies, and
-#   every run. Draw the two pieces on the board.
-# - In 1.2, somebody returns runs instead of positions, ignores the seed, or takes neighboring runs. The
-#   check names each mistake.
+# - In 1.2, somebody cuts the sorted file into two pieces, so validation gets the highest energies and every run. Draw
+#   the two pieces on the board.
+# - In 1.2, somebody returns runs instead of positions, ignores the seed, or takes neighboring runs. The check names
+#   each mistake.
 
 # %% [markdown]
 # ## Your loader feeds a GPU
 #
-# `NpzEvents` is similar to your `EventFiles`. Here it reads through an **emulated** file server (NFS): your
-# disk, made slower, with a counter. If you have no GPU, the GPU is emulated too. With a real one,
-# `pin_memory=True` keeps batches in memory that the GPU can copy faster.
+# `NpzEvents` is similar to your `EventFiles`, but here it reads through an **emulated** file server (NFS): your disk,
+# made slower, with a counter. If you have no GPU, the GPU is emulated too. With a real one, `pin_memory=True` keeps
+# batches in memory that it can copy faster.
+#
+# You know from notebook 00 that the GPU will wait, so this time let's watch the server.
 
 # %%
-cu.predict("01d", "How much of the time will the GPU be busy?", unit="%")
+question = "This server can send 117 MB/s. How much of that will your loop get?"
+cu.predict("01d", question, unit="MB/s")
 
 # %%
 from itertools import islice
@@ -434,47 +426,49 @@ with cu.record() as trace:
 trace.timeline()
 
 # %%
-cu.reveal("01d", 100 * trace.summary().utilization)
+cu.reveal("01d", server.counters().bytes_read / 1e6 / trace.summary().total_s)
 
 # %% [markdown]
-# While the main process reads and decodes, the GPU waits. While the GPU computes, nothing is read. This
-# loop is normal, and yet most of the time is lost. How much work did the file server have?
+# While the main process reads and decodes, the GPU waits, and while the GPU computes, nothing is read. This loop is
+# normal, and yet most of the time is lost. But if the picture is full of reading, how can it bring so little? Let's ask
+# the server what it had to do.
 
 # %%
 print(server.counters())
 
 # %% [markdown]
-# A *look-up* requests a size or a directory listing, and a *request* reads. Each event costs one open and
-# one request, even if it is small. Later notebooks reduce both.
+# A *look-up* requests a size or a directory listing, and a *request* reads. Each event costs one open and one request,
+# even if it's small, and your process waits for both before it asks for the next one. That's how you empty a lake with
+# a teaspoon. Later notebooks ask less often, and for more.
 #
 # ## You now can
 #
 # - look at data before you load them, and say whether a batch is representative;
 # - write a dataset, a `collate_fn` and a fair split;
-# - read in a timeline what a GPU waits for.
+# - say what a GPU and a file server wait for in a simple loop.
 #
-# Notebook 2 explains how long a GPU waits, and why.
+# Next: [02 See the GPU wait](02_see_the_gpu_wait.ipynb), because you've seen that a GPU waits, but how long, and why?
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01d** Tempting: 50 or more. The answer is about a sixth, because the GPU waits while the main process
-#   reads and decodes.
+# - **01d** Tempting: 117, or half of it, because this loop does little else than read. The answer is less than 1,
+#   because an event has two kilobytes, and waiting for an open and for a request takes more than a hundred times as
+#   long as sending them.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs the sections below, and each section needs only
-# the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core.
 #
 # ## If all data fit in memory
 #
-# The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words.
-# The [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) of one published
-# entry, BabyLlama, reads all of it in `__init__`, against the usual advice. Is this right or wrong? Decide
-# before you continue. Here is a class that does the same for plain words:
+# The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words. The [dataset
+# class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) of one published entry, BabyLlama, reads all
+# of it in `__init__`, against the usual advice. Is it right? Decide before you read on. Here's a class that does the
+# same for plain words:
 
 # %%
 # %%worker_module corpus
@@ -498,8 +492,8 @@ class Corpus(Dataset):
 
 
 # %% [markdown]
-# We try it with a million words. BabyLlama's class also saves the tokens to the disk, so that the next
-# start does not have to encode the text again.
+# Let's try it with a million words. BabyLlama's class also saves the tokens to the disk, so that the next start doesn't
+# have to encode the text again. Is that worth it?
 
 # %%
 question = "How many times faster is it to load the tokens from a binary file than from the text?"
@@ -522,8 +516,8 @@ tokens = np.load(text.with_suffix(".npy"))
 cu.reveal("01e", from_text / (perf_counter() - began))
 
 # %% [markdown]
-# Save the numbers that you compute with in binary files, because a text must be read word by word each
-# time. How much memory do the tokens need?
+# It is, because a text must be read word by word each time, so save the numbers that you compute with in binary files.
+# And how much memory do the tokens need?
 
 # %%
 for name, bytes_each in {"int64": 8, "uint16": 2}.items():
@@ -531,9 +525,9 @@ for name, bytes_each in {"int64": 8, "uint16": 2}.items():
     print(f"{name:6} {megabytes:3.0f} MB here, {100 * megabytes:3.0f} MB for 100 million tokens")
 
 # %% [markdown]
-# BabyLlama is right. Any machine with a GPU has much more memory than this, and after the start no disk
-# can slow the training down. But count the copies. A forked worker shares the memory of the main process
-# (notebook 4 explains how workers start). Any other worker gets its own pickled copy of the dataset:
+# BabyLlama is right: any machine with a GPU has much more memory than this, and after the start no disk can slow the
+# training down. But count the copies: a forked worker shares the memory of the main process (notebook 4 explains how
+# workers start), while any other worker gets its own pickled copy of the dataset:
 
 # %%
 import pickle
@@ -547,20 +541,19 @@ for dataset in (events, corpus):
 #
 # **Guesses.**
 #
-# - **01e** Tempting: 2 to 5, because "reading is reading". The answer is a factor of hundreds or more,
-#   because the text must be read word by word.
-# - **01f** People who think that every epoch shows all events say 100. It is 63.
+# - **01e** Tempting: 2 to 5, because "reading is reading". The answer is a factor of hundreds or more, because the text
+#   must be read word by word.
+# - **01f** Tempting: 100, because an epoch shows all events. It's 63.
 #
-# **Background.** A debate of three minutes, with a show of hands first. Should BabyLlama load everything
-# in `__init__`? For: simple, fast, small. Against: the copies under spawn, eight bytes for a token that
-# needs two, and the Python list while the tensor is built. A good conclusion is that a light `__init__` is a
-# consequence of size, not a law.
+# **Background.** A debate of three minutes, with a show of hands first. Should BabyLlama load everything in `__init__`?
+# For: simple, fast, small. Against: the copies under spawn, eight bytes for a token that needs two, and the Python list
+# while the tensor is built. A good conclusion is that a light `__init__` is a consequence of size, not a law.
 
 # %% [markdown]
 # ## Several parts, and folds
 #
-# `ConcatDataset` joins datasets end to end. For a cross-validation with k folds, divide the *runs* into k
-# groups, and use `Subset`. The data are stored only once.
+# `ConcatDataset` joins datasets end to end. And if you want a cross-validation with k folds, divide the *runs* into k
+# groups and use `Subset`, which stores the data only once.
 
 # %%
 from torch.utils.data import ConcatDataset
@@ -575,7 +568,7 @@ for number, fold in enumerate(np.array_split(dealt, 4)):
 # %% [markdown]
 # ## Draw with replacement
 #
-# Some samplers draw *with replacement*. Each draw is from all events, including those already drawn.
+# Some samplers draw *with replacement*: each draw is from all events, including those that you've already drawn.
 
 # %%
 cu.predict("01f", "You draw N times from N events. How many of them do you get to see?", unit="%")
@@ -587,15 +580,14 @@ draws = list(WeightedRandomSampler(torch.ones(len(events)), num_samples=len(even
 cu.reveal("01f", 100 * len(set(draws)) / len(events))
 
 # %% [markdown]
-# The chance that N draws all miss one event is (1 − 1/N)^N, which is close to 1/e. Such an "epoch"
-# shows 1 − 1/e of the data, or 63 %. The other draws are repeats.
+# The chance that N draws all miss one event is (1 − 1/N)^N, which is close to 1/e, so such an "epoch" shows 1 − 1/e of
+# the data, or 63 %. The other draws are repeats.
 
 # %% [markdown]
 # ## Read whole batches
 #
-# This dataset reads events from one large `.npy` file. The file is on an emulated Lustre file system that
-# is as busy as a cluster's on a Monday, and has no cache. `read` fetches neighboring events with one
-# request.
+# This dataset reads events from one large `.npy` file, on an emulated Lustre file system that is as busy as a cluster's
+# on a Monday and has no cache. `read` fetches neighboring events with one request.
 
 # %%
 # %%worker_module pulse_file
@@ -623,9 +615,8 @@ class PulseFile:
 
 
 # %% [markdown]
-# A *block shuffle* draws blocks of neighbors. Here, a batch consists of eight blocks of eight events. The
-# loader takes the indices of whole batches from `batch_sampler`. With `collate_fn=list`, a batch is a
-# list of events.
+# A *block shuffle* draws blocks of neighbors: here, a batch consists of eight blocks of eight events. The loader takes
+# the indices of whole batches from `batch_sampler`, and with `collate_fn=list`, a batch is just a list of events.
 
 # %%
 blocks = np.random.permutation(len(events) // 8)[:8]
@@ -639,22 +630,22 @@ print(storage.counters())
 # %% [markdown]
 # ### Exercise 1.3 · 20 min · ●●●
 #
-# Write `__getitems__`. It receives the indices of a batch and returns the events as a list, in the same
-# order. It keeps no events for later batches.
+# That was a request for each event, even for neighbors. Write `__getitems__`, which receives the indices of a batch and
+# returns the events as a list, in the same order. It keeps no events for later batches.
 #
 # Target: for such a batch, at most a third of the requests above, and at most twice the bytes.
 #
 # <details><summary>Hint 1: the idea</summary>
 #
-# Sort the indices. One call of `self.read(first, last)` reads several neighbors. Put the events into a
-# dict, and return them in the order of `indices`.
+# Sort the indices, because one call of `self.read(first, last)` reads several neighbors. Put the events into a dict and
+# return them in the order of `indices`.
 #
 # </details>
 #
 # <details><summary>Hint 2: find the blocks</summary>
 #
-# `order = np.unique(indices)` is sorted. `np.split(order, np.flatnonzero(np.diff(order) > 1) + 1)` splits
-# it where an index is missing.
+# `order = np.unique(indices)` is sorted. `np.split(order, np.flatnonzero(np.diff(order) > 1) + 1)` splits it where an
+# index is missing.
 #
 # </details>
 
@@ -681,13 +672,13 @@ class BatchedPulseFile(PulseFile):
 cu.check("01.3", BatchedPulseFile)
 
 # %% [markdown]
-# Compare your method with `neighbors` in `course_utils/loading/events/contract.py`, which the datasets of
-# the course use. If the gap between two events is small, `neighbors` reads the gap as well and drops it.
-# Why can that be faster, although it reads more?
+# Compare your method with `neighbors` in `course_utils/loading/events/contract.py`, which the datasets of the course
+# use. If the gap between two events is small, `neighbors` reads the gap as well and drops it. It reads more than you
+# do, so why can it be faster?
 #
 # <details><summary>The answer</summary>
 #
-# A request waits 10 ms on this storage. In that time, the storage can deliver 5 MB. <!-- given -->
+# A request waits 10 ms on this file system, and in that time it could have delivered 5 MB. <!-- given -->
 #
 # </details>
 
@@ -696,24 +687,23 @@ cu.check("01.3", BatchedPulseFile)
 #
 # **Guesses.**
 #
-# - **01g** People who trust a trained model say the true share, about a tenth. Others say 50, the share
-#   in the training set. The answer is between the two, and far too high.
+# - **01g** Tempting: the true share, about a tenth, if you trust a trained model; or 50, the share in the training set.
+#   The answer is between the two, and far too high.
 #
 # **Goes wrong.**
 #
-# - In 1.3, a loop over `self[i]` is one call with many requests. Some return sorted events, lose repeated
-#   indices with `set`, or read everything between the first and the last event. Ask for the counters of
-#   the storage each time.
+# - In 1.3, a loop over `self[i]` is one call with many requests. Some return sorted events, lose repeated indices with
+#   `set`, or read everything between the first and the last event. Ask for the counters of the storage system each
+#   time.
 # - In 1.4, somebody gives weights to classes instead of pictures. `WeightedRandomSampler` draws pictures.
 #
-# **Extra.** Homework. Exercise 1.3 is for people who finish early. The question below it: a request waits
-# 10 ms on this storage, and 5 MB take the same time. So reading a small gap is cheaper than a second
-# request.
+# **Extra.** Homework. Exercise 1.3 is for people who finish early. The question below it: a request waits 10 ms on this
+# file system, and 5 MB take the same time, so reading a small gap is cheaper than a second request.
 
 # %% [markdown]
 # ## Images
 #
-# If each class of pictures has its own folder, you need not write a dataset. `ImageFolder` finds the
+# If each class of pictures has its own folder, you don't have to write a dataset at all: `ImageFolder` finds the
 # pictures and numbers the classes.
 
 # %%
@@ -731,16 +721,16 @@ plt.show()
 # %% [markdown]
 # ### Exercise 1.4 · 5 min · ●○○
 #
-# Some classes are rare. Write a function that returns two things. The first is a dict from the name of a
-# class to its number of pictures. Count without opening a picture. The second is a list with a weight for
-# *every picture*, so that `WeightedRandomSampler` draws all classes equally often.
+# Some classes are rare, so write a function that returns two things. The first is a dict from the name of a class to
+# its number of pictures, counted without opening one of them. The second is a list with a weight for *every picture*,
+# so that `WeightedRandomSampler` draws all classes equally often.
 #
 # Target: each class has the same sum of weights.
 #
 # <details><summary>Hint</summary>
 #
-# `images.targets` contains the class index of each picture, and `images.classes` contains the names. A
-# picture of a class of n gets the weight 1/n.
+# `images.targets` contains the class index of each picture, and `images.classes` contains the names. A picture of a
+# class of n gets the weight 1/n.
 #
 # </details>
 
@@ -762,9 +752,9 @@ cu.check("01.4", balance)
 # %% [markdown]
 # ## Balanced, and then?
 #
-# Few of our events are cascades. To train on as many cascades as tracks, you can draw cascades more often,
-# like the sampler above, or leave out tracks. A database can leave them out before you load anything. This
-# one has a row for each event: its kind, and two numbers for a small classifier.
+# Few of our events are cascades. If you want to train on as many cascades as tracks, you can draw cascades more often,
+# like the sampler above, or leave out tracks. A database can leave them out before you load anything. This one has a
+# row for each event: its kind, and two numbers for a small classifier.
 
 # %%
 from course_utils.stories.imbalance import event_table, fit
@@ -783,8 +773,8 @@ for table in everything, balanced:
     print(f"{len(table):,} events, {100 * table[:, 0].mean():.0f} % of them cascades")
 
 # %% [markdown]
-# `balanced` contains all cascades and every seventh track. The next epoch uses different tracks, and
-# after seven epochs each track has been used once. The sampler reads more, and repeats the cascades.
+# `balanced` contains all cascades and every seventh track. The next epoch uses different tracks, so after seven epochs
+# each track has been used once. The sampler reads more and repeats the cascades.
 
 # %%
 question = "A model learns from `balanced`. What share of all events does it think are cascades?"
@@ -819,21 +809,21 @@ with drawing(7, 3.2) as (figure, (panel,)):
 figure
 
 # %% [markdown]
-# Both classifiers predict far too many cascades, because half of their training events were cascades. To
-# correct the odds, divide them by the odds in the training set, and multiply them by the true odds. The
-# order of the events stays the same, so the best 100 stay the best 100. But a cut at 0.5 then selects
-# different events, so choose the cut again. After the correction, the outputs are true probabilities. If
-# anybody uses the probabilities of a classifier, correct them after a balanced training.
+# Both classifiers see cascades everywhere, because half of their training events were cascades. To correct the odds,
+# divide them by the odds in the training set and multiply them by the true odds. The order of the events stays the
+# same, so the best 100 stay the best 100, but a cut at 0.5 then selects different events, so choose it again. After the
+# correction, the outputs are true probabilities. If anybody uses the probabilities of your classifier, correct them
+# after a balanced training.
 #
-# Two warnings. Many physics events have a *weight*, which may even be negative. A sampler cannot use it,
-# so multiply the loss of each event by its weight. And a loader takes only one sampler, so you
-# cannot combine `WeightedRandomSampler` with the `DistributedSampler` of notebook 11.
+# Two warnings. Many physics events have a *weight*, which may even be negative, and a sampler can't use that, so
+# multiply the loss of each event by its weight. And since a loader takes only one sampler, you can't combine
+# `WeightedRandomSampler` with the `DistributedSampler` of notebook 11.
 
 # %% [markdown]
 # ## Batches without padding
 #
-# Most of a padded batch of our events is padding (prediction 01b), and a model also computes on the padding.
-# Instead, a batch can keep all its pulses in one table, as the file does. Its **offsets** are the rows of the table
+# Most of a padded batch of our events is padding (prediction 01b), and a model computes on the padding, too. Do we need
+# it? No: a batch can keep all its pulses in one table, as the file does, and its **offsets** are the rows of the table
 # at which the events begin.
 
 # %%
@@ -858,12 +848,12 @@ first, last = batch["offsets"][5:7]
 print(f"{len(batch['pulses']):,} pulses; event 5 has the pulses {first} to {last - 1}")
 
 # %% [markdown]
-# A layer that processes each pulse separately needs no change, but attention must stay within an event. PyTorch has
-# a tensor type for this: `torch.nested` with `layout=torch.jagged` stores a table and its offsets. In `keepfed`,
+# A layer that processes each pulse separately needs no change, but attention must stay within an event. PyTorch has a
+# tensor type for this: `torch.nested` with `layout=torch.jagged` stores a table and its offsets. In `keepfed`,
 # `RaggedCollate("pulses")` builds batches with offsets, and `RaggedLoader` reads them from one file.
 #
-# If a model needs padding, put events of similar length into the same batch. `LengthBuckets` does this. We train the
-# small transformer of notebook 13 for one epoch on 192 events, with three kinds of batches.
+# If your model can't do without padding, put events of similar length into the same batch, as `LengthBuckets` does.
+# Let's train the small transformer of notebook 13 for one epoch on 192 events, with three kinds of batches.
 
 # %%
 question = "How many times faster is the epoch without padding than with padding?"
@@ -884,8 +874,8 @@ bars(speed, "times as fast as padded batches", "{:.1f}".format)
 cu.reveal("01h", speed["without padding"])
 
 # %% [markdown]
-# Length buckets avoid only part of the padding. And they sort events by energy, because long events usually
-# have high energies. How much do the mean energies of the batches scatter, compared with random batches?
+# Length buckets avoid only part of the padding, and they sort events by energy, because long events usually have high
+# energies. How much do the mean energies of the batches scatter, compared with random batches?
 
 # %%
 from course_utils.loading.quality import mixing
@@ -895,13 +885,13 @@ buckets = LengthBuckets(n_pulses, 64)
 print(f"length buckets: {mixing(buckets, labels.energy).ratio:.1f} times the ideal scatter")
 
 # %% [markdown]
-# With length buckets, the events of a batch have nearly the same energy. Without padding, a batch remains a random
-# sample. If your model can use a table and offsets, prefer them.
+# With length buckets, the events of a batch have nearly the same energy, while without padding a batch remains a random
+# sample, so if your model can use a table and offsets, prefer them.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Guesses.**
 #
-# - **01h** People who remember 01b say 3. The answer is usually higher, because the cost of attention
-#   grows with the square of the padded length.
+# - **01h** Tempting: 3, from 01b. The answer is usually higher, because the cost of attention grows with the square of
+#   the padded length.
