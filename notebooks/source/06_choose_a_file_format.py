@@ -46,8 +46,8 @@ cu.ready("06")
 # %% [markdown]
 # ## How much must be read to get one event?
 #
-# Every format has a **unit**, the smallest amount that can be read: you may want less, but you get whole units. Each
-# row has its reason, and its price in the last column.
+# Every format has a **unit**, the smallest amount that can be read: you may want less, but you get whole units.
+# Here's why you'd try each format, and what its unit is:
 #
 # | Format | Why you'd try it | One event is stored in | The unit |
 # |---|---|---|---|
@@ -96,7 +96,7 @@ cu.reveal("06a", npz / npy)
 # read about a hundred bytes for every byte that you need. A single reader on Lustre hardly notices, because it
 # mostly waits, but your cluster does: one epoch over a terabyte would move about a hundred terabytes.
 #
-# Times depend on the machine, but counts don't. Here they are.
+# Times depend on the machine but counts don't, so here they are.
 
 # %%
 formats
@@ -141,14 +141,14 @@ cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
 # Reading one column costs only this column, and that's what Parquet is best at. The filter on the charge skips
-# groups, because this file is sorted by energy. The filter on the id skips none, because every group contains small
-# and large ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* For that
-# you need an **index**, a tree that leads from an id to its page, and SQLite has one.
+# groups, because this file is sorted by energy, but the filter on the id skips none: every group contains small and
+# large ids. (The end of the file, its directory, is even read twice.) *Push-down is not random access.* For that you
+# need an **index**, a tree that leads from an id to its page, and SQLite has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
 # Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files have the
-# units of the table above. The check compares your requests (opens included) and bytes with a good choice.
+# units of the table above, and the check compares your requests (opens included) and bytes with a good choice.
 #
 # - `training`: single events at random, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
@@ -157,7 +157,7 @@ cu.reveal("06b", shares["one event"])
 #
 # <details><summary>Hint</summary>
 #
-# There are four kinds of units: an event, a column, a page of a tree, a long piece. More than one may be right.
+# There are four kinds of units: an event, a column, a page of a tree, a long piece. Several formats may be right.
 #
 # </details>
 
@@ -226,15 +226,15 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
     print(f"{made!s:14} {requests:9} {amplification:15.1f}")
 
 # %% [markdown]
-# Chunks of a few events are fine. Large chunks are read, decompressed and thrown away for every event. With one
-# column per chunk, an event needs four. h5py chooses the last shape for `chunks=True`: it doesn't know what you'll
-# read, so it cuts across the events.
+# Chunks of a few events are fine, but large chunks are read, decompressed and thrown away for every event. With one
+# column per chunk, an event needs four of them. h5py chooses the last shape for `chunks=True`: it doesn't know what
+# you'll read, so it cuts across the events.
 #
 # ### Exercise 6.2 · 10 min · ●●○
 #
 # A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighboring planes, `volume[z : z + 4]`,
-# and another reads **cubes** of 48 voxels along each axis, from anywhere. The chunk cache of HDF5 is off. Choose a
-# chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
+# and another reads **cubes** of 48 voxels along each axis, from anywhere in the same file. The chunk cache of HDF5
+# is off. Choose a chunk shape (z, y, x). For slab *and* cube, averaged over all places, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that it needs, <!-- given -->
 # - and take at most 400 requests. A chunk is one request.
@@ -243,7 +243,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 #
 # <details><summary>Hint 1</summary>
 #
-# Along one axis, chunks of c and a read of r touch about (r + c) / r times the bytes. Along three, multiply.
+# Along one axis, chunks of c and a read of r touch about (r + c) / r times the bytes. Along three axes, multiply.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -396,7 +396,7 @@ measure("whole batches", DataLoader(whole_batches, **options))
 # %% [markdown]
 # What's left to remove? The DataLoader itself, which makes a list of Python numbers for each batch. In step 4 three
 # lines remain: map, shuffle, gather. `index_select` is torch's fastest way to gather rows. (The map has the mode
-# "c", because torch wants writable memory. Changes stay in this process.)
+# "c", because torch wants writable memory, but changes stay in this process.)
 
 
 # %%
@@ -471,8 +471,8 @@ cu.reveal("06d", speeds["two workers"] / speeds["whole batches"])
 #
 # ## And the GPU?
 #
-# Events per second are fine, but does a GPU care? We emulate one that takes 20 ms for a batch of 128, as for a small
-# model, and feed it from step 1 and from step 4. <!-- given -->
+# Let's emulate a GPU that takes 20 ms for a batch of 128, as for a small model, and feed it from step 1 and from
+# step 4. <!-- given -->
 
 # %%
 from itertools import islice
@@ -493,13 +493,13 @@ fast = train(Columns(here, [*fields], 128))
 Timeline({"npz per event": npz, "three lines": fast})
 
 # %% [markdown]
-# With step 4, you hardly see the gaps between the GPU's steps, and there's no worker and no prefetching.
+# With step 4, you hardly see the gaps between the GPU's steps, without any worker or prefetching.
 #
 # ## What threads do to a gather
 #
-# `cu.ready` gives torch one thread, though by default torch uses one per core. Isn't that a waste? `index_select`
-# divides its rows among the threads, which indexing in NumPy never does. Let's try both, on a quiet machine and
-# while two other programs compute.
+# By default, torch uses one thread per core, but `cu.ready` gives it one. Why? `index_select` divides its rows among
+# the threads, which indexing in NumPy never does. Let's try both, on a quiet machine and while two other programs
+# compute.
 
 # %%
 NUMBERS = ["one thread", "two threads", "no difference"]
@@ -554,14 +554,14 @@ cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 
 # %% [markdown]
 # A gather ends with its slowest thread, so if another program runs on a core, all threads wait for the one on this
-# core. On our two cores, one thread costs 40 % of the rate while nothing else runs. While two busy programs ran, two
-# threads were three times as slow as one. And in training something else always runs: your loop, or workers.
+# core. On our two cores, one thread costs 40 % of the rate while nothing else runs, but while two busy programs ran,
+# two threads were three times as slow as one. And in training something else always runs: your loop, or workers.
 #
 # ## What records buy
 #
-# Four fields in four files mean four gathers per batch, and four places on the disk per event. Why not keep them
-# together? A structured array stores all fields of an event as one *record*. The three lines stay the same, because
-# a column is now a view of the one file.
+# Four fields in four files mean four gathers per batch, and four places on the disk per event. A structured array
+# stores all fields of an event together, as one *record*. The three lines stay the same, because a column is now a
+# view of the one file.
 
 # %%
 kinds = [(name, values.dtype, values.shape[1:]) for name, values in fields.items()]
@@ -577,8 +577,8 @@ records.columns = {name: torch.from_numpy(table[name]) for name in fields}
 measure("records", records)
 
 # %% [markdown]
-# With a warm cache, records gain nothing. On emulated Lustre, the data are so large that nothing is in memory when
-# the next event is read:
+# With a warm cache, records gain nothing. But on emulated Lustre, the data are so large that nothing is in memory
+# when the next event is read:
 
 # %%
 from course_utils.hardware.storage import VirtualClock, slow_storage
@@ -649,7 +649,7 @@ for name, ms in fastest.items():
 # your bottleneck, no container will help.
 #
 # Who uses what? Particle physics keeps events in [ROOT](https://root.cern). If your data are ROOT, don't read single
-# events. Either convert the file once, or read whole clusters of events and mix them in a buffer, as in [notebook
+# events: either convert the file once, or read whole clusters of events and mix them in a buffer, as in [notebook
 # 14](14_feed_physicists_data.ipynb). Simulations and telescopes use [HDF5](https://www.hdfgroup.org), and climate
 # research uses [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
 # [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from start to end
@@ -699,7 +699,7 @@ cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 # remote file or a member of a zip file, it reads in pieces of 256 KiB, and if the file is remote, each piece is a
 # request. So read the whole file first. HDF5 takes a few requests for its directory, and one for the numbers.
 #
-# Now you need only one plane of the volume.
+# You need only one plane of the volume.
 
 
 # %%
@@ -734,7 +734,7 @@ print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 #
 # ## The same formats, written differently
 #
-# Let's write five variants: npz and HDF5 with compression, HDF5 with **chunks** of a few events, HDF5 with **misfit
+# Here are five variants: npz and HDF5 with compression, HDF5 with **chunks** of a few events, HDF5 with **misfit
 # chunks** (one column of hundreds of events), and Parquet with all events in **one large group**.
 
 # %%
@@ -743,7 +743,7 @@ from course_utils.stories.formats_compared import VARIANTS
 compare_formats(events, VARIANTS).picture()
 
 # %% [markdown]
-# Compare the HDF5 files in the last panel. The container is the same, so the unit decides.
+# In the last panel, compare the HDF5 files: the container is the same, so the unit decides.
 #
 # Many ranks can read one HDF5 file without MPI, but some parallel file systems refuse its lock (`unable to lock file`).
 # If no program writes the file, pass `locking=False` to `h5py.File`, or set
@@ -760,8 +760,8 @@ print(f"longest event: {lengths.max():,} pulses, median: {np.median(lengths):.0f
 print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 
 # %% [markdown]
-# That's a lot of zeros. Instead, store all pulses one after the other, with **offsets** that contain the start of
-# each event. Our npy, HDF5 and tar files do this, and Parquet and ROOT do it internally.
+# Instead, store all pulses one after the other, with **offsets** that contain the start of each event. Our npy, HDF5
+# and tar files do this, and Parquet and ROOT do it internally.
 #
 # The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that gives local
 # disks, S3 and HTTP the same interface: `fs.open(path)` returns a file that can `seek` and `read`, wherever it is.
@@ -828,7 +828,7 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Compressed data have fewer bytes, so they arrive sooner, but then the CPU must decompress them. Who wins?
+# Compressed data have fewer bytes, so they arrive sooner, but then the CPU must decompress them.
 
 # %%
 cu.predict(
@@ -872,7 +872,7 @@ cu.reveal("06g", answers[tuple(faster)])
 # codec.
 #
 # The best compression comes before any codec: **the right type**. A sensor number as int64 takes eight bytes, but
-# two are enough for 5,160 sensors, and nothing must be decoded. A wrong type, though, ruins your result at full speed.
+# two are enough for 5,160 sensors, and nothing must be decoded. A wrong type ruins your result, though.
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]

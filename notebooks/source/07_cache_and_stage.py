@@ -39,8 +39,7 @@ cu.ready("07")
 # %% [markdown]
 # ## The ladder of places
 #
-# You've packed your data well. Where do you keep them, so that they're still there in the next epoch? Read the last
-# column first:
+# Where will your data still be in the next epoch?
 #
 # | Place | What it is | What removes your data |
 # |---|---|---|
@@ -49,10 +48,10 @@ cu.ready("07")
 # | `/dev/shm` | a file system in memory | you, or on some systems the end of the job |
 # | local NVMe | a disk in the node | often the batch system, after the job |
 #
-# The shared storage of the cluster is slower than all of these, but by how much? Let's read an epoch of 2,000 events
-# in random order from four emulated storage systems and two real places. Our files were read before, so they're in
-# the page cache, and `stage_to_shm` *stages* them: it copies them to `/dev/shm`. All times contain the same Python
-# time, to which an emulated storage system adds the waiting that its clock counts.
+# The cluster's shared storage is slower than all of these, but by how much? Let's read 2,000 events in random order
+# from four emulated storage systems and two real places. Our files are in the page cache, because they were read
+# before, and `stage_to_shm` *stages* them: it copies them to `/dev/shm`. All times contain the same Python time, and
+# the emulated ones add the waiting.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -74,15 +73,14 @@ dots(rungs, "seconds for an epoch, loading only", "{:.2g} s".format)
 cu.reveal("07a", warm / shm)
 
 # %% [markdown]
-# Both are equally fast, apart from noise, because both are in memory. A training gets faster with `/dev/shm` only if
-# its data came from slower storage before. So why stage at all? **You don't stage to beat a warm cache. You stage so
-# that your data can't go cold.** The page cache is a loan that the kernel may call in at any time, but in `/dev/shm`
-# no other job and no large copy evicts your data.
+# Both are equally fast, apart from noise, because both are in memory. Staging speeds up your training only if the
+# data came from slower storage before. Then why stage? **You don't stage to beat a warm cache. You stage so that
+# your data can't go cold.** The page cache is a loan that the kernel may call in, but in `/dev/shm` no other job and
+# no large copy evicts your data.
 #
 # Remember the cliff of notebook 02? If the data are slightly too large for the page cache and you read them again
-# and again in the same order, you never find them there, because the cache evicts the data that were *least recently
-# used* (LRU), and these are what you need next. There are two ways out. **Stage** what fits into memory. If your
-# data don't fit, keep what does and **never evict** it.
+# and again in the same order, you never find them there, because the cache evicts what was *least recently used*
+# (LRU). There are two ways out: **stage** what fits into memory, otherwise keep what fits and **never evict** it.
 #
 # ## When staging pays
 #
@@ -90,7 +88,7 @@ cu.reveal("07a", warm / shm)
 #
 # $$n = \frac{t_\text{stage}}{t_\text{cold epoch} - t_\text{staged epoch}}$$
 #
-# epochs. Let's compare 2,000 small files on NFS with one large file on busy Lustre. <!-- given -->
+# epochs. Compare 2,000 small files on NFS with one large file on busy Lustre. <!-- given -->
 
 # %%
 cu.predict("07b", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
@@ -114,7 +112,7 @@ cu.reveal("07b", stage_s / cold_s)
 # %% [markdown]
 # Staging small files opens each of them, as an epoch does, so it costs about one epoch. The large file is copied
 # with a few requests, but an epoch of random reads makes hundreds, so staging has paid before the first epoch ends.
-# So pack first, then stage. But if the page cache holds everything, or if workers overlap the loading with the
+# So pack first, then stage. But if the page cache holds everything, or workers overlap the loading with the
 # training, it *never* pays.
 #
 # ## A script that stages
@@ -132,8 +130,8 @@ from course_utils.stories.staging_scripts import (
 print(COMMON_SCRIPT)
 
 # %% [markdown]
-# It looks harmless, so let's be mean to it. The batch system kills your job while `cp` is running. You submit the
-# job again, and it runs the same script and reads the pulses with `np.memmap`.
+# It looks harmless, until the batch system kills your job while `cp` is running. You submit it again, it runs the
+# same script and reads the pulses with `np.memmap`.
 
 # %%
 CHOICES = ["all pulses", "half of them, without an error", "nothing: there is an error"]
@@ -151,8 +149,7 @@ print(f"{pulses:,} of {wanted:,} pulses")
 cu.reveal("07c", CHOICES[0 if pulses == wanted else 1 if pulses else 2])
 
 # %% [markdown]
-# `[ ! -e ]` only tests whether *any* file exists, and half a file is a file. So you train on half of your data, and
-# nobody tells you. The script has more faults:
+# `[ ! -e ]` only tests whether *any* file exists, and half a file is a file. The script has more faults:
 #
 # - Two jobs on a node write into the same file.
 # - It doesn't check the free space.
@@ -163,7 +160,7 @@ cu.reveal("07c", CHOICES[0 if pulses == wanted else 1 if pulses else 2])
 #
 # - A file with the **final name** is always whole. Copy to another name in the same folder and then rename it, which
 #   happens at once. (Between two file systems, `mv` copies.)
-# - A **lock** that ends with its process lets one job copy, while the others wait.
+# - A **lock** that ends with its process lets one job copy, while others wait.
 # - A copy is **compared** with its source: size and time before it's used again, bytes after it was copied.
 
 # %%
@@ -172,12 +169,12 @@ copy = run_script(REPAIRED_SCRIPT, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# `stage_to_shm` does all this, and so does `keepfed stage PATH` in a terminal. (If you'd like to write it in Python,
-# that's exercise 7.1.)
+# `stage_to_shm` does all this, and so does `keepfed stage PATH` in a terminal. (In exercise 7.1, you write it in
+# Python.)
 #
 # ## What does not fit
 #
-# And if your data don't fit? Then keep the samples that do. A simple cache needs only a few lines:
+# Keep the samples that fit. A simple cache needs few lines:
 
 
 # %%
@@ -228,19 +225,19 @@ cu.reveal("07d", in_a_dict[1])
 
 # %% [markdown]
 # All 64 of them. Each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch.
-# The cache was dead before anybody could use it. Data that must survive the epoch belong in **shared memory** that's
-# created before the workers start, as in the course's `SampleCache`.
+# The cache died before anybody could use it. Data that must survive the epoch belong in **shared memory** that's
+# created before the workers start, as in our `SampleCache`.
 #
-# `share_memory_()` moves a tensor to shared memory. Without it, your cache may *seem* to work, because under
+# `share_memory_()` moves a tensor to shared memory. Your cache may *seem* to work without it, because under
 # `forkserver` and `spawn` the dataset is pickled for the workers, and pickling moves its tensors to shared memory.
-# Under `fork` nothing is pickled, so what a worker writes into a plain tensor is lost.
+# Under `fork` nothing is pickled, so a worker's plain tensor is lost.
 #
-# `SampleCache` never evicts. If 40 % of the samples fit, 40 % are found in every later epoch: <!-- given --> the
+# `SampleCache` never evicts, so if 40 % of the samples fit, 40 % are found in every later epoch: <!-- given --> the
 # share of hits is the share that fits, in any order, and there's no cliff.
 #
 # ### Exercise 7.2 · 10 min · ●●○
 #
-# Now write your own, around a dataset whose tensors all have the same shape and dtype. Targets:
+# Write your own cache, around a dataset whose tensors all have the same shape and dtype. Targets:
 #
 # - It keeps at most `budget` bytes of samples and never evicts one.
 # - From the second epoch on, it makes one request for each sample that doesn't fit, and none for the others, even if
@@ -256,7 +253,7 @@ cu.reveal("07d", in_a_dict[1])
 # <details><summary>Hint 2: where to keep it</summary>
 #
 # Without a lock, two workers that look for the next free place may get the same one. But you need no lock if sample
-# i has place i. Samples from `budget // dataset[0].nbytes` on have no place.
+# i has place i, and samples from `budget // dataset[0].nbytes` on have no place.
 #
 # </details>
 # <details><summary>Hint 3: in which order</summary>
@@ -300,8 +297,8 @@ class Cached(Dataset):
 cu.check("07.2", Cached)
 
 # %% [markdown]
-# Cache a sample *before* its random augmentation. A cached augmentation is frozen, so every epoch sees the same
-# crop.
+# Cache a sample *before* its random augmentation, because a cached augmentation is frozen and every epoch sees the
+# same crop.
 #
 # ## What /dev/shm costs
 #
@@ -312,16 +309,15 @@ cu.check("07.2", Cached)
 # How long do the files stay? On many systems, until you remove them. Some clusters use Slurm's
 # `job_container/tmpfs`, which gives each job a private `/dev/shm` and empties it when the job ends, so jobs can't
 # share a copy. On a workstation, systemd may remove your files when you log out, and if the node has swap, the
-# kernel may move them to disk. So ask your computing center, and remove what you staged:
+# kernel may move them to disk. Ask your computing center, and remove what you staged:
 
 # %%
 print("removed:", staged.unstage())
 
 # %% [markdown]
-# So how many MB can you stage without killing your job? The smaller of two limits counts: the size of `/dev/shm`,
-# and the memory of the job without its program and its workers. Each worker keeps `prefetch_factor` batches ready in
-# `/dev/shm` and the loop uses one more, so subtract these batches from both limits. For your machine, `shm_budget`
-# does it:
+# How many MB can you stage without killing your job? The smaller of two limits counts: the size of `/dev/shm`, and
+# the memory of the job without its program and its workers. Each worker keeps `prefetch_factor` batches ready in
+# `/dev/shm` and the loop uses one more, so subtract these batches from both limits. For your machine:
 
 # %%
 from course_utils.hardware.machine import memory, memory_free
@@ -358,7 +354,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 # - keep samples in memory that all workers share, and say how much memory they may use.
 #
 # Next: [08 Augment on the CPU or on the GPU](08_augment_on_cpu_or_gpu.ipynb), because the random part can't be
-# cached, so somebody must compute it in every epoch.
+# cached.
 
 # %% [markdown]
 # # Extra
@@ -373,7 +369,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # mem
 #
 # `stage(source, place)` copies a file into a folder and returns the path of the copy. Your job may only read the
 # folder of the source. The check isn't kind: it kills the job while it copies, gives it too little space, runs it
-# twice at once, and changes the source, which takes some seconds. Targets:
+# twice at once, and changes the source. It takes some seconds. Targets:
 #
 # - A file with the final name is always whole. An old copy keeps its name until a new one replaces it.
 # - No partial copy remains, neither after an error nor after a killed job, once the next job has finished. The
@@ -435,8 +431,7 @@ cu.check("07.1", stage)
 # %% [markdown]
 # ## A cache of fsspec
 #
-# Must you write all this? `fsspec` has a cache of whole files, `filecache::`, and you only add a prefix or wrap the
-# file system:
+# `fsspec` has a cache of whole files, `filecache::`, and you only add a prefix or wrap the file system:
 
 # %%
 import tempfile
@@ -461,8 +456,7 @@ for epoch in range(2):
 #
 # ## Before the random part
 #
-# Should you cache before or after an augmentation? Let's try both, with a random stretch of 32 pulses that stands
-# for a crop.
+# Should you cache before or after an augmentation? Let's try, with a random stretch of 32 pulses as a crop.
 
 
 # %%
