@@ -291,7 +291,7 @@ cu.cleanup_workers()
 # - *10 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do exercise 0.1.
 # - *5 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger, which shows that
 #   nothing was lost.
-# - *7 min* **Feed the GPU with your own loader.** Do the division together, then exercise 0.2 alone: it's the first line
+# - *10 min* **Feed the GPU with your own loader.** Do the division together, then exercise 0.2 alone: it's the first line
 #   of code that they'll take home. Notebook 04 shows how many workers are enough.
 #
 # **Leave out.** Exercise 0.1 in pairs. Do it together, on the projector.
