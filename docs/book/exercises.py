@@ -19,7 +19,7 @@ ELSEWHERE = (
     "*Only the notebook can check your answer. [Start](index.md#start) says how to open it.*"
 )
 # the constant with the labels of an answer, in the module of the check
-LABELS = {"03.4": "TOOLS", "06.1": "FORMATS", "09.1": "CAUSES", "14.3": "_WORDS"}
+LABELS = {"03.4": "TOOLS", "06.1": "FORMATS", "09.1": "CAUSES", "14.2": "_WORDS"}
 LETTERS = {"03.3": "abcdefgh"}  # the answer is a set of some of these
 METHODS = {"a flaw": "add", "not a flaw": "discard"}
 

@@ -34,15 +34,15 @@ cu.ready("12")
 #
 # **Leave out.** Exercise 12.2. Give it as homework.
 #
-# **Board.** Draw a long line of tokens, and mark the ends of documents. Put windows on it as rectangles of paper, first at
-# random, then next to each other. How many rectangles contain each token?
+# **Board.** Draw a long line of tokens, and mark the ends of documents. Put windows on it as rectangles of paper, first
+# at random, then next to each other. How many rectangles contain each token?
 
 # %% [markdown]
 # ## Two bytes per token
 #
-# A language model doesn't read letters. It reads **tokens**: numbers that stand for pieces of text, from a fixed
-# vocabulary. Our data are three corpora that came to your disk with Python and its packages: source code, docstrings, and
-# prose from READMEs. A tokenizer with 8,192 tokens was trained on a part of them.
+# A language model reads **tokens**, which are numbers that stand for pieces of text, from a fixed vocabulary. Our data
+# are three corpora that came to your disk with Python and its packages: source code, docstrings, and prose from
+# READMEs. A tokenizer with 8,192 tokens was trained on a part of them.
 
 # %%
 from tokenizers import Tokenizer
@@ -62,7 +62,7 @@ print([tokenizer.decode([number]) for number in numbers])
 
 # %% [markdown]
 # Let's race two loops. A step of our GPU takes 5 ms for a batch of 4,096 tokens. One loop has the text in memory and
-# tokenizes each batch, and the other reads tokens from a file. Neither has workers. <!-- given -->
+# tokenizes each batch, the other reads tokens from a file, and neither has workers. <!-- given -->
 
 # %%
 cu.predict("12a", "How long is the GPU idle in the loop that tokenizes?", unit="% of the time")
@@ -107,8 +107,8 @@ Timeline(runs)
 cu.reveal("12a", 100 * runs["text"].summary().idle)
 
 # %% [markdown]
-# Tokenizing is CPU work, and it's the same work in every epoch, so why not do it once? Two bytes per token are enough then,
-# because a vocabulary of up to 65,536 fits into uint16. Check `tokenizer.get_vocab_size()` before you trust that:
+# Tokenizing is CPU work, and it's the same work in every epoch, so why not do it once? Two bytes per token are enough
+# then, because a vocabulary of up to 65,536 fits into uint16. Check `tokenizer.get_vocab_size()` before you trust that:
 # `np.array([70_000]).astype(np.uint16)` silently becomes 4,464, and you'd train on another language. The file is mapped
 # into memory, so a slice reads only the pages that it needs. Only the tokens of a batch become int64, because the first
 # layer of a model doesn't accept uint16.
@@ -126,8 +126,8 @@ bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 # ## Can loading be the problem?
 #
 # Suppose you train a model with 7 billion parameters: 100 billion tokens, a batch of 1 million tokens, 0.5 steps/s.
-# That takes 2.3 days. One lecture on training at scale warns: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling costs.*
-# It sounds expensive. Is it true?
+# That takes 2.3 days. One lecture on training at scale warns: *if the dataloader caps at 500k tokens/sec: 4.6 days —
+# doubling costs.* It sounds expensive. Is it true?
 #
 # ### Exercise 12.1 · 5 min · ●○○
 #
@@ -150,9 +150,9 @@ tripling_cap = 500_000 / 3  ### SOLUTION
 cu.check("12.1", tokens_per_second, mb_per_second, days_with_500k, tripling_cap)
 
 # %% [markdown]
-# The lecture's loader costs nothing, because its limit is exactly what the GPUs take. What does *one* GPU take? Usually,
-# training takes about 6 operations for each parameter and each token. Suppose that a GPU does 400 × 10¹² operations per
-# second, which an H100 can reach. <!-- given -->
+# The lecture's loader costs nothing, because its limit is exactly what the GPUs take. And what does *one* GPU take?
+# Usually, training takes about 6 operations for each parameter and each token. Suppose that a GPU does 400 × 10¹²
+# operations per second, which an H100 can reach. <!-- given -->
 
 # %%
 cu.predict("12b", "How much does this GPU take at 7 billion parameters?", unit="kB/s of tokens")
@@ -171,21 +171,21 @@ for parameters in (10e6, 100e6, 1e9, 7e9, 70e9):
 cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 
 # %% [markdown]
-# That's little, so hardly any storage system has too little bandwidth. *Requests* can still be too
-# slow. On the course's busy Lustre, one request takes 10 ms, <!-- given --> so a reader that requests one window of 1,024
-# tokens at a time gets about 100,000 tokens/s. <!-- given --> A loader can also be too slow if it tokenizes in the loop, if
-# it fills batches with empty tokens, or if the model is very small.
+# That's little, so hardly any storage system has too little bandwidth. *Requests* can still be too slow. On the
+# course's busy Lustre, one request takes 10 ms, <!-- given --> so a reader that requests one window of 1,024 tokens at
+# a time gets about 100,000 tokens/s. <!-- given --> A loader can also be too slow if it tokenizes in the loop, if it
+# fills batches with empty tokens, or if the model is very small.
 #
 # ## Windows
 #
 # If you fill up a batch to its longest document, most of it is **padding**, as the optional sections show. For
-# pre-training, documents are **packed** instead: placed end to end, with an *end* token after each, until the corpus is one
-# long line. A model learns to predict the next token, so the targets of a **window** of `length` inputs are the same
-# tokens, moved by one, and the window reads `length + 1` tokens.
+# pre-training, documents are **packed** instead: placed end to end, with an *end* token after each, until the corpus is
+# one long line. A model learns to predict the next token, so the targets of a **window** of `length` inputs are the
+# same tokens, moved by one, and the window reads `length + 1` tokens.
 #
 # But which windows? [nanoGPT](https://github.com/karpathy/nanoGPT) draws each start at random.
-# [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a separate random
-# offset. Does it matter?
+# [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and then moves each window by a
+# separate random offset. Does it matter?
 
 # %%
 cu.predict(
@@ -231,9 +231,9 @@ cu.reveal("12d", 100 * missed["an offset for each"])
 
 # %% [markdown]
 # Random starts leave out 1/e of the tokens, like draws with replacement. With separate offsets, two neighbors move by u
-# and v. If v is larger, nobody reads the v − u tokens between them, and otherwise they overlap. On average a sixth of the
-# tokens is missed, and as many come twice. Over many epochs this evens out, but you rarely have many, and no error tells
-# you. You can do better in three lines.
+# and v. If v is larger, nobody reads the v − u tokens between them, and otherwise they overlap. On average a sixth of
+# the tokens is missed, and as many come twice. Over many epochs this evens out, but you rarely have many, and no error
+# tells you. You can do better in three lines.
 #
 # ### Exercise 12.2 · 10 min · ●●○
 #
@@ -296,8 +296,8 @@ cu.check("12.2", window_starts)
 # - tell from parameters and operations whether loading can limit a training;
 # - cut windows that serve every token once per epoch.
 #
-# Next: [13 Rescue a training run](13_capstone_rescue_a_training_run.ipynb), because you can now tell whether a loader is to
-# blame, or another track (10, 11 or 14).
+# Next: [13 Rescue a training run](13_capstone_rescue_a_training_run.ipynb), because you can now tell whether a loader
+# is to blame, or another track (10, 11 or 14).
 
 # %% [markdown]
 # # Extra
@@ -306,9 +306,9 @@ cu.check("12.2", window_starts)
 #
 # ## Blend corpora
 #
-# Models are trained on mixtures, say mostly web pages, some code, and a little of a precious corpus. Somebody chooses the
-# share of each corpus, whatever its size. How do you keep to it? The obvious way is to draw the corpus of each sample at
-# random.
+# Models are trained on mixtures, say mostly web pages, some code, and a little of a precious corpus. Somebody chooses
+# the share of each corpus, whatever its size, and the loader has to keep to it. The obvious way is to draw the corpus
+# of each sample at random, but how far off will you be?
 
 # %%
 cu.predict(
@@ -325,8 +325,8 @@ cu.reveal("12e", float(np.std(draws.sum(axis=1))))
 # A tenth more or less of a precious corpus isn't a catastrophe, but you can easily avoid it. Megatron takes **turns**
 # instead of drawing: the next sample comes from the corpus that is farthest behind its share.
 #
-# `served` says how many samples each corpus has served before, so that a training can resume. It counts in whole numbers,
-# for a good reason. (A float32 stops counting at 16,777,216.)
+# `served` says how many samples each corpus has served before, so that a training can resume. It counts in whole
+# numbers, for a good reason. (A float32 stops counting at 16,777,216.)
 
 
 # %%
@@ -343,8 +343,9 @@ def take_turns(weights: list[float], served: list[int], count: int) -> np.ndarra
 print("samples of each corpus:", np.bincount(take_turns([0.99, 0.01], [0, 0], 10_000)))
 
 # %% [markdown]
-# The loader must not shuffle, because that would undo the turns. The course has a finished `Blend`, a dataset that takes
-# turns among the windows of several corpora. Let's see how often it serves each of them:
+# The loader must not shuffle, because that would undo the turns. You don't have to write the rest: the course has a
+# finished `Blend`, a dataset that takes turns among the windows of several corpora. Let's see how often it serves each
+# of them:
 
 # %%
 from course_utils.loading.tokens import Blend
@@ -362,13 +363,14 @@ print("a batch:", tuple(batch.shape), batch.dtype)
 print(tokenizer.decode(batch[2].tolist())[:300])
 
 # %% [markdown]
-# The smallest corpus has started again many times, so choosing a share also chooses a number of epochs. The windows of each
-# corpus are already in a random order. With several GPUs, rank r of w takes the windows r, r + w, r + 2w and so on.
+# The smallest corpus has started again many times, so choosing a share also chooses a number of epochs. The windows of
+# each corpus are already in a random order, so with several GPUs, rank r of w simply takes the windows r, r + w, r + 2w
+# and so on.
 #
 # ## Padding
 #
-# A batch is a rectangle, so documents that aren't packed have to be filled up. You can do this *per sample*, to the maximum
-# length of the model, or *per batch*, to the longest document of the batch, in a `collate_fn`.
+# A batch is a rectangle, so documents that aren't packed have to be filled up. You can do this *per sample*, to the
+# maximum length of the model, or *per batch*, to the longest document of the batch, in a `collate_fn`.
 
 # %%
 cu.predict(
@@ -399,17 +401,18 @@ bars(wasted, "% of the batch that is padding", "{:.0f} %".format)
 cu.reveal("12f", wasted["per batch"])
 
 # %% [markdown]
-# A GPU computes with padding as with any other token, and one long document is enough to fill up its whole batch. If you
-# sort by length, you avoid this, but each batch then has documents of one kind. A compromise is to sort within a few hundred
-# random documents. Packing wastes nothing, but a window begins anywhere in a document and contains parts of several.
+# A GPU computes with padding as with any other token, and one long document is enough to fill up its whole batch. If
+# you sort by length, you avoid this, but each batch then has documents of one kind. A compromise is to sort within a
+# few hundred random documents. Packing wastes nothing, but then a window begins anywhere in a document and contains
+# parts of several, so who sees what?
 #
 # ## What a window holds
 #
 # `PackedWindows`, from which `Blend` reads, is made like
-# [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays for
-# an epoch: the documents in a random order, the places where they end in that order, and a random order of the windows.
-# The documents themselves stay where they are. Window n depends only on the seed and on n, so if a training stops after n
-# windows, you continue with the next one.
+# [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays
+# for an epoch: the documents in a random order, the places where they end in that order, and a random order of the
+# windows. The documents themselves stay where they are. Window n depends only on the seed and on n, so if a training
+# stops after n windows, you continue with the next one.
 
 # %%
 from course_utils.loading.tokens import END, PackedWindows
@@ -431,9 +434,9 @@ with drawing(7, 3.2, columns=2, sharey=True) as (figure, panels):
 figure
 
 # %% [markdown]
-# Which tokens may each token see, if documents end inside a window? On the left is the usual mask: a token sees everything
-# before it, even parts of other documents. On the right it sees only its own document. Such masks are large, so
-# `torch.nn.attention.varlen` takes the places where documents begin instead.
+# Which tokens may each token see, if documents end inside a window? On the left is the usual mask: a token sees
+# everything before it, even parts of other documents. On the right it sees only its own document. Such masks are large,
+# so `torch.nn.attention.varlen` takes the places where documents begin instead.
 #
 # Three libraries do this work at scale:
 #
@@ -445,9 +448,9 @@ figure
 #
 # ## Review BabyLM's dataset
 #
-# Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its
-# [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) is short, so read it, and review the
-# rest yourself before you look at our answers.
+# Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its [dataset
+# class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) is short, so read it, and review the rest
+# yourself before you look at our answers.
 #
 # | The class … | Review |
 # |---|---|
@@ -466,4 +469,5 @@ figure
 # - **12e** Tempting: 1 or 0. It is about 10. What is the relative error, and for which share would it be 1 %?
 # - **12f** Tempting: 10 to 30. It is about 70, because one long document fills up its whole batch.
 #
-# **Extra.** Blending (3 minutes), padding (2), what a window holds (2), and BabyLM's dataset (2), which is a good debate.
+# **Extra.** Blending (3 minutes), padding (2), what a window holds (2), and BabyLM's dataset (2), which is a good
+# debate.

@@ -47,11 +47,11 @@ cu.ready("13")
 # %% [markdown]
 # ## A training worth rescuing
 #
-# Your colleague is on vacation, and the training that she left behind crawls. It's a small **transformer** on events of the
-# neutrino telescope, similar to [PolarBERT](https://github.com/timinar/PolarBERT), and it reads the pulses of an event like
-# words of a sentence. First it learns without labels: the script hides the sensors of some pulses, and the model predicts
-# them from all other pulses. Then it learns where the particle came from. On the slow storage system of a computing center,
-# the script starves its GPU. Here it is:
+# Your colleague is on vacation, and the training that she left behind crawls. It's a small **transformer** on events of
+# the neutrino telescope, similar to [PolarBERT](https://github.com/timinar/PolarBERT), and it reads the pulses of an
+# event like words of a sentence. First it learns without labels: the script hides the sensors of some pulses, and the
+# model predicts them from all other pulses. Then it learns where the particle came from. On the slow storage system of
+# a computing center, the script starves its GPU. Here it is:
 
 # %%
 from course_utils.stories.capstone import hand_out
@@ -60,12 +60,14 @@ script = hand_out()
 print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
 
 # %% [markdown]
-# The file is in the same folder as this notebook, and you edit it with a double click in the list on the left. The course
-# never overwrites your changes. Read `train` at the end of the script first, and then `TokenStream`.
+# The file is in the same folder as this notebook, and you edit it with a double click in the list on the left. Be bold,
+# because the course never overwrites your changes. Read `train` at the end of the script first, and then `TokenStream`,
+# which feeds it.
 #
-# The script gets a *job*, which has everything it needs: the events, the device, and the task of each epoch. The job also
-# records which samples the model gets, so don't try to cheat. `timed_job` creates a job whose events are on an emulated
-# busy Lustre, and whose GPU is emulated and takes 50 ms per step. <!-- given --> It stops the script after a few seconds.
+# The script gets a *job*, which has everything it needs: the events, the device, and the task of each epoch. The job
+# also records which samples the model gets, so don't try to cheat. `timed_job` creates a job whose events are on an
+# emulated busy Lustre, and whose GPU is emulated and takes 50 ms per step. <!-- given --> It stops the script after a
+# few seconds.
 
 # %%
 cu.predict(
@@ -90,14 +92,14 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # that costs most, fix it, save the file, and run the two cells above again. Then look for the next one. You have the
 # timeline, `cu.diagnose`, py-spy and your own counters, and you don't have to guess.
 #
-# Why one at a time? Because some faults show only after you have fixed others. With `WORKERS = 0`, for example, you can't
-# see that two workers would serve every event twice. So measure after each change, and run the check as well, because only
-# the check compares the samples.
+# Why one at a time? Because some faults show only after you have fixed others. With `WORKERS = 0`, for example, you
+# can't see that two workers would serve every event twice. So measure after each change, and run the check as well,
+# because only the check compares the samples.
 #
 # ### Exercise 13.1 · 60 min · ●●● <!-- timed -->
 #
-# Change the script as you like, but keep its first line and `train(job)`. Read events with `job.events`, and pass the losses
-# of all steps and of the evaluation to `job.note`. The training must stay the same:
+# Change the script as you like, but keep its first line and `train(job)`. Read events with `job.events`, and pass the
+# losses of all steps and of the evaluation to `job.note`. The training must stay the same:
 #
 # - in each epoch, the model learns once from each event of `job.training`, in mixed batches of 16; <!-- given -->
 # - each epoch has different batches, in a different order;
@@ -110,11 +112,11 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # - at most 60 % of the events of an epoch are in memory at a time. This counts events that wait for their step, cached
 #   events, and events that are kept after their step. <!-- given -->
 #
-# The check first trains the model for a few steps, and then runs two epochs of other events in real time, as `timed_job`
-# does. A busy laptop feeds the GPU less, so if your AU is too low, the check also runs a repaired script, and your AU counts
-# in proportion to what that one reaches. The same script varies by a few points, so the check accepts 85 %. <!-- given -->
-# An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of the other two targets gives 20
-# points. A different training gives no points, however fast it is. <!-- given -->
+# The check first trains the model for a few steps, and then runs two epochs of other events in real time, as
+# `timed_job` does. A busy laptop feeds the GPU less, so if your AU is too low, the check also runs a repaired script,
+# and your AU counts in proportion to what that one reaches. The same script varies by a few points, so the check
+# accepts 85 %. <!-- given --> An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of
+# the other two targets gives 20 points. A different training gives no points, however fast it is. <!-- given -->
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
@@ -173,9 +175,10 @@ for fault in faults_of(0):
 # %% [markdown]
 # ## Does it still learn?
 #
-# A fast loader that feeds nonsense is still fast. So does the model learn from its samples? In the first task, it predicts a
-# hidden sensor, and its loss is the *surprise* at the true sensor, in units called nats. A loss of x nats means that the
-# model hesitates between e^x sensors. A guess that uses only how often each sensor is hit hesitates between about 5,000.
+# A fast loader that feeds nonsense is still fast. So does the model learn from its samples? In the first task, it
+# predicts a hidden sensor, and its loss is the *surprise* at the true sensor, in units called nats. A loss of x nats
+# means that the model hesitates between e^x sensors. A guess that uses only how often each sensor is hit hesitates
+# between about 5,000.
 
 # %%
 cu.predict(
@@ -197,24 +200,24 @@ plot_learning(recorded(), mine)
 cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 
 # %% [markdown]
-# The curve of 2,000 events is your script, which trained for a few seconds on a tenth of the data. The blue curves are from
-# a full training with the fixed script, which we recorded. The right picture shows the second task, and the error of a *line
-# fit*. This traditional method of physics assumes that a point moves along a straight line at constant speed, and fits the
-# line to the places and times of the pulses. With the same samples, a slow loader and a fast loader give the same curve, and
-# the fast one gives it sooner.
+# The curve of 2,000 events is your script, which trained for a few seconds on a tenth of the data. The blue curves are
+# from a full training with the fixed script, which we recorded. The right picture shows the second task, and the error
+# of a *line fit*. This traditional method of physics assumes that a point moves along a straight line at constant
+# speed, and fits the line to the places and times of the pulses. With the same samples, a slow loader and a fast loader
+# give the same curve, and the fast one gives it sooner.
 #
 # ## Write your report
 #
-# "It's faster now" won't convince the people who maintain the script. For each change, write down your hypothesis, what you
-# measured before the change, what you changed, and what you measured after it. Include changes that gained nothing, so that
-# nobody has to try them again. Write into a new Markdown cell below, and hand in this notebook.
+# "It's faster now" won't convince the people who maintain the script. For each change, write down your hypothesis, what
+# you measured before the change, what you changed, and what you measured after it. Include changes that gained nothing,
+# so that nobody has to try them again. Write into a new Markdown cell below, and hand in this notebook.
 #
 # ## And Ada?
 #
-# Ada expected ten days in notebook 02, and the bar told her a hundred for the first epoch alone. Each event took about ten
-# times as long as before, because the file no longer fitted in the page cache, and you could get this factor back for her
-# now. The other factor of ten stays: her epoch had ten million events instead of one million, and no loader repairs a file
-# that's larger than you think.
+# Ada expected ten days in notebook 02, and the bar told her a hundred for the first epoch alone. Each event took about
+# ten times as long as before, because the file no longer fitted in the page cache, and you could get this factor back
+# for her now. The other factor of ten stays: her epoch had ten million events instead of one million, and no loader
+# repairs a file that's larger than you think.
 
 # %% [markdown]
 # ## You now can
@@ -246,8 +249,8 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # - A different `BATCH` is a different training, and a faster `neighbors` may count a pulse as its own neighbor. The check
 #   refuses both.
 #
-# **Extra.** Other right solutions are a map-style dataset with `BlockSampler`, four workers, larger chunks, or a cache of
-# some events.
+# **Extra.** Other right solutions are a map-style dataset with `BlockSampler`, four workers, larger chunks, or a cache
+# of some events.
 
 # %% [markdown]
 # # Extra
@@ -257,13 +260,13 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # ## Another patient
 #
 # That was too easy? There are several faults for each of the seven places, and a seed selects among them. `hand_out(7)`
-# writes `rescue_7.py`, which has other faults.<!-- notebook --> Set `script` to the returned path, and run the cells again,
-# starting with `timed_job`.<!-- end -->
+# writes `rescue_7.py`, which has other faults.<!-- notebook --> Set `script` to the returned path, and run the cells
+# again, starting with `timed_job`.<!-- end -->
 #
 # ## Find the sample behind a loss spike
 #
-# The loss of a training jumps in one step, and you want to know which sample did it. `keepfed audit --log` runs an unchanged
-# training and lists the samples of every batch. The training below has one event with a failed sensor.
+# The loss of a training jumps in one step, and you want to know which sample did it. `keepfed audit --log` runs an
+# unchanged training and lists the samples of every batch. The training below has one event with a failed sensor.
 
 # %%
 import subprocess
@@ -289,8 +292,8 @@ run_keepfed("audit", "--log", log, *training)
 run_keepfed("audit", "show", log, "--step", "26")
 
 # %% [markdown]
-# Let's look at these samples, and replay the worst one. Its noise depends only on seed, epoch and index (`sample_rng`), so
-# you get the same bits that the training got, before and after augmentation.
+# Let's look at these samples, and replay the worst one. Its noise depends only on seed, epoch and index (`sample_rng`),
+# so you get the same bits that the training got, before and after augmentation.
 
 # %%
 import json
@@ -309,12 +312,12 @@ print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=wo
 # %% [markdown]
 # ## A board for a class
 #
-# Do you want to know who in your class feeds the GPU best? Run `course wall` in a terminal. It prints the address of a page
-# that shows all results. With `--lan`, everybody in your network can open it, otherwise only this machine.
+# Do you want to know who in your class feeds the GPU best? Run `course wall` in a terminal. It prints the address of a
+# page that shows all results, which everybody in your network can open if you add `--lan`.
 #
-# Choose any name, and enter the address with its token. The wall receives this name, the figures of your best result and its
-# time, and nothing else. It keeps your best result. It verifies neither names nor results, so it's only for fun. An exam
-# would run your script itself.
+# Choose any name, and enter the address with its token. The wall receives this name, the figures of your best result
+# and its time, and nothing else. It verifies neither names nor results, so it's only for fun. (An exam would run your
+# script itself.)
 
 # %%
 from course_utils.stories.capstone import best, post, seed_of
@@ -325,7 +328,7 @@ print(post(name, best(seed_of(script)), wall))
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
-# **Background.** `course wall --lan` stores all posts in `work/wall.jsonl` and continues with them after a restart. If you
-# set your own token in `COURSE_TOKEN`, the address stays the same. To remove a name, stop the wall, delete the line in that
-# file, and start it again. It uses plain HTTP, so if you don't trust the network, use it on one machine only. Each set of
-# faults, such as `hand_out(7)`, has its own table.
+# **Background.** `course wall --lan` stores all posts in `work/wall.jsonl` and continues with them after a restart. If
+# you set your own token in `COURSE_TOKEN`, the address stays the same. To remove a name, stop the wall, delete the line
+# in that file, and start it again. It uses plain HTTP, so if you don't trust the network, use it on one machine only.
+# Each set of faults, such as `hand_out(7)`, has its own table.

@@ -11,7 +11,7 @@
 # - what it costs to read one jet of a ROOT file, and a whole *cluster* of jets; <!-- 14a -->
 # - to predict how well clusters mix, from their number in memory; <!-- 14b 14.1 -->
 # - when copying or conversion pays; <!-- 14c -->
-# - which changes of event weights are allowed. <!-- 14d 14.3 -->
+# - which changes of event weights are allowed. <!-- 14d 14.2 -->
 #
 # **You need:** notebooks 05 and 06. A CPU is enough.
 #
@@ -31,7 +31,7 @@ cu.ready("14")
 # - *4 min* **One jet or a cluster.** Prediction 14a.
 # - *18 min* **Mix clusters.** Prediction 14b, then the two variances on the board, then exercise 14.1.
 # - *6 min* **Copy or convert once.** Prediction 14c, then the picture.
-# - *11 min* **Weights.** Prediction 14d, then exercise 14.3 in pairs.
+# - *11 min* **Weights.** Prediction 14d, then exercise 14.2 in pairs.
 #
 # **Leave out.** *Copy or convert once*. Say that both cost about one epoch of reading, and show the picture.
 #
@@ -46,11 +46,11 @@ cu.ready("14")
 # it over [XRootD](https://xrootd.org), a protocol for remote files.
 #
 # Let's sort out three words before they ruin your split. Two protons meet in a *collision*, an *event* is what the
-# detector records of it, and a *jet* is a narrow bundle of particles in it, so an event can have several jets. Our files imitate
-# [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set, and have one row per jet: a few numbers, and a list
-# of particles whose length varies. If you split your own data into training and test, split by *event number* (such as
-# `event % 10 == 0` for the test), because jets of one event have too much in common. Don't split by file, because a file
-# holds one process. The Python library uproot reads such files:
+# detector records of it, and a *jet* is a narrow bundle of particles in it, so an event can have several jets. Our files
+# imitate [JetClass](https://doi.org/10.5281/zenodo.6619768), an open data set, and have one row per jet: a few numbers,
+# and a list of particles whose length varies. If you split your own data into training and test, split by *event number*
+# (such as `event % 10 == 0` for the test), because jets of one event have too much in common. Don't split by file, because
+# a file holds one process. The Python library uproot reads such files:
 
 # %%
 import uproot
@@ -62,11 +62,11 @@ for path in sorted(folder.glob("*.root")):
 print(*tree.keys(), sep=", ")
 
 # %% [markdown]
-# A ROOT file contains a table, called a **TTree**. Each column is cut into **baskets**, which are compressed, so you read
-# a basket as a whole or not at all. At certain rows the baskets of all columns begin and end together, and the rows in
-# between form a **cluster**. Remember this word, because most of the notebook is about it. The course's `RootFiles` reads
-# clusters, and only the columns that you name. Here it reads from an emulated storage system that takes 100 ms per
-# request. <!-- given -->
+# A ROOT file contains a table, called a **TTree**. Each column is cut into **baskets**, which are compressed, so you
+# read a basket as a whole or not at all. At certain rows the baskets of all columns begin and end together, and the
+# rows in between form a **cluster**. Remember this word, because most of the notebook is about it. The course's
+# `RootFiles` reads clusters, and only the columns that you name. Here it reads from an emulated storage system that
+# takes 100 ms per request. <!-- given -->
 
 # %%
 from course_utils.hardware.storage import VirtualClock
@@ -80,11 +80,11 @@ jets = RootFiles(paths, PARTICLES, ["label_Hbb", "weight"], fs=storage)
 print(f"{len(jets):,} jets in {len(jets.clusters)} clusters, such as {jets.clusters[0]}")
 
 # %% [markdown]
-# uproot returns *awkward arrays*, whose rows have different lengths, and torch doesn't accept them. Which form does your
-# model want? With variable-length attention or scatter operations, it takes two ordinary arrays: the *flat values* of all
-# particles, and the *offsets* at which the jets begin. ParT and ParticleNet take padded arrays with a mask, cut at the 128
-# (or 40) particles of highest pT, <!-- given --> and ParT's bias for pairs of particles works only in that form. Store
-# values and offsets anyway. You can still pad each batch, as in notebook 01.
+# uproot returns *awkward arrays*, whose rows have different lengths, and torch doesn't accept them. Which form does
+# your model want? With variable-length attention or scatter operations, it takes two ordinary arrays: the *flat values*
+# of all particles, and the *offsets* at which the jets begin. ParT and ParticleNet take padded arrays with a mask, cut
+# at the 128 (or 40) particles of highest pT, <!-- given --> and ParT's bias for pairs of particles works only in that
+# form. Store values and offsets anyway. You can still pad each batch, as in notebook 01.
 
 # %%
 import awkward as ak
@@ -141,9 +141,9 @@ steps_s = 0.020 * len(jets) / 64  # in an epoch
 cu.reveal("14a", alone.seconds / steps_s)
 
 # %% [markdown]
-# You'd need a whole cluster of computers to avoid reading clusters. Each jet costs a request, and for each one the storage
-# system sends a whole cluster, of which you use one row. Reading by cluster saves a factor that is the number of jets in a
-# cluster, and in real files that's often thousands.
+# You'd need a whole cluster of computers to avoid reading clusters. Each jet costs a request, and for each one the
+# storage system sends a whole cluster, of which you use one row. Reading by cluster saves a factor that is the number
+# of jets in a cluster, and in real files that's often thousands.
 #
 # ## Mix clusters
 #
@@ -169,10 +169,10 @@ cu.reveal("14b", one.mixing.worth)
 # - *which clusters* you hold: p(1 − p)/k · (1 − k/K), because no cluster is drawn twice in an epoch;
 # - *which of their jets* you draw: about p(1 − p)/B, which is all that a full shuffle has.
 #
-# Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much as
-# in a full shuffle. So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many clusters as it
-# can hold, because it still contains jets of older clusters. Let's test this, and not with one epoch, because chance moves
-# its scatter by 10 to 25 %. We draw twenty epochs, without reading anything.
+# Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much
+# as in a full shuffle. So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many clusters
+# as it can hold, because it still contains jets of older clusters. Let's test this, and not with one epoch, because
+# chance moves its scatter by 10 to 25 %. We draw twenty epochs, without reading anything.
 
 # %%
 from keepfed.loaders.stream import buffer_shuffle
@@ -197,13 +197,13 @@ for memory in (500, 1000, 2000):
 # %% [markdown]
 # [weaver](https://github.com/hqucms/weaver-core), the training program of JetClass's authors, mixes in another way. It
 # reads the same slice of *every* file, by default a hundredth, and shuffles these slices in memory. Every class is then
-# present by construction, so this mixes better than as many random clusters. (Make the slices whole clusters, or you read
-# the cut ones twice.) With random clusters, you need a shuffle like this one:
+# present by construction, so this mixes better than as many random clusters. (Make the slices whole clusters, or you
+# read the cut ones twice.) With random clusters, you need a shuffle like this one:
 #
 # ### Exercise 14.1 · 10 min · ●●○
 #
-# Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and cluster
-# c has `sizes[c]` events. `read(c)` returns the indices of its events and costs one request. Your targets:
+# Write `mixed_batches`. It yields batches of event indices, as NumPy arrays. There are `len(sizes)` clusters, and
+# cluster c has `sizes[c]` events. `read(c)` returns the indices of its events and costs one request. Your targets:
 #
 # - every event is served once, and every cluster is read once;
 # - all batches have `batch_size` events, except for the last one;
@@ -244,12 +244,12 @@ cu.check("14.1", mixed_batches)
 # ## Copy or convert once
 #
 # Should you read across an ocean in each epoch? First try to **copy the ROOT files** to a disk nearby with `xrdcp` or
-# rucio, or let your site's XCache keep them. `keepfed stage` (notebook 07) then copies them from there into memory. A copy
-# costs about one epoch of reading and keeps the format, but you still decompress and mix clusters in each epoch.
+# rucio, or let your site's XCache keep them. `keepfed stage` (notebook 07) then copies them from there into memory. A
+# copy costs about one epoch of reading and keeps the format, but you still decompress and mix clusters in each epoch.
 #
-# If that's too slow, convert: read everything once, and write it to your disk as flat values and offsets. `RaggedLoader`
-# then draws every batch from all jets. A step takes 20 ms again. <!-- given --> Steps overlap with reading, but not with the
-# conversion.
+# If that's too slow, convert: read everything once, and write it to your disk as flat values and offsets.
+# `RaggedLoader` then draws every batch from all jets. A step takes 20 ms again. <!-- given --> Steps overlap with
+# reading, but not with the conversion.
 
 # %%
 cu.predict(
@@ -313,20 +313,21 @@ cu.reveal("14c", break_even(1))
 
 # %% [markdown]
 # Look at the left panel first. Random jets mix ideally and take forever, clusters are quick and mix better with more
-# memory, and the converted file has both. The price is in the right panel: the converted line starts higher, by about one
-# epoch of reading, and crosses the clusters during the second epoch. (Random jets are the line at the left edge.)
+# memory, and the converted file has both. The price is in the right panel: the converted line starts higher, by about
+# one epoch of reading, and crosses the clusters during the second epoch. (Random jets are the line at the left edge.)
 #
-# With four workers, all reading overlaps with the steps, so the lines never cross and conversion doesn't pay by this clock.
-# But your cores then decompress the same jets in every epoch, the site and the network carry them every time, and in a week
-# of reading something fails. It's a bad choice if your disk is too small, or if your selection changes every day.
+# With four workers, all reading overlaps with the steps, so the lines never cross and conversion doesn't pay by this
+# clock. But your cores then decompress the same jets in every epoch, the site and the network carry them every time,
+# and in a week of reading something fails. It's a bad choice if your disk is too small, or if your selection changes
+# every day.
 #
 # ## Weights
 #
-# The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw. Here
-# w is the generator's weight, and Σw the sum over *all generated* events of the process. If you sum only over the events
-# that passed your selection, each process comes out too large. Event generators that calculate beyond the leading order of
-# perturbation theory also produce negative weights, [up to 40 % of them](https://doi.org/10.1140/epjc/s10052-023-12243-x),
-# which subtract what other events count twice.
+# The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw.
+# Here w is the generator's weight, and Σw the sum over *all generated* events of the process. If you sum only over the
+# events that passed your selection, each process comes out too large. Event generators that calculate beyond the
+# leading order of perturbation theory also produce negative weights, [up to 40 % of
+# them](https://doi.org/10.1140/epjc/s10052-023-12243-x), which subtract what other events count twice.
 #
 # The sum of n equal weights has a relative error of 1/√n. For other weights, the **effective sample size** is
 # (Σw)² / Σw²: the number of equal weights whose sum has the same relative error.
@@ -346,14 +347,14 @@ print(f"negative: {(background < 0).mean():.0%}")
 cu.reveal("14d", 100 * effective / len(background))
 
 # %% [markdown]
-# If all weights have the same size and a share f of them is negative, a share (1 − 2f)² of the sample size remains. Negative
-# weights are expensive.
+# If all weights have the same size and a share f of them is negative, a share (1 − 2f)² of the sample size remains.
+# Negative weights are expensive.
 #
-# A training uses weights in one of two places. One is the loss ΣwL / Σw, where L is the loss of one event and Σw is the sum
-# over the epoch. (In a small batch, Σw can come close to zero.) The other is the sampler, which draws an event in proportion
-# to its weight. But try to draw an event with a negative probability.
+# A training uses weights in one of two places. One is the loss ΣwL / Σw, where L is the loss of one event and Σw is the
+# sum over the epoch. (In a small batch, Σw can come close to zero.) The other is the sampler, which draws an event in
+# proportion to its weight. But try to draw an event with a negative probability.
 #
-# ### Exercise 14.3 · 5 min · ●○○
+# ### Exercise 14.2 · 5 min · ●○○
 #
 # The loss of an epoch is ΣwL over all events that are drawn, divided by a constant. Which of these changes leave its
 # expectation the same, except for a constant factor? Fill in `"same"` or `"changed"` for each letter.
@@ -385,14 +386,14 @@ changes["f"] = "same"  ### SOLUTION
 changes["g"] = "same"  ### SOLUTION
 changes["h"] = "changed"  ### SOLUTION
 
-cu.check("14.3", changes)
+cu.check("14.2", changes)
 
 # %% [markdown]
-# Change a is the same only on paper: a constant factor multiplies SGD's learning rate, shifts what gradient clipping clips,
-# competes with Adam's eps and can leave the range of float16. So scale your weights to a mean of 1 first. Change d is good
-# if weights differ widely, because few draws are wasted on small weights, and f is the usual way to show a rare signal more
-# often. Another common change, scaling Σw of signal to that of background, does change the expectation, but the ideal
-# classifier still ranks events in the same order.
+# Change a is the same only on paper: a constant factor multiplies SGD's learning rate, shifts what gradient clipping
+# clips, competes with Adam's eps and can leave the range of float16. So scale your weights to a mean of 1 first. Change
+# d is good if weights differ widely, because few draws are wasted on small weights, and f is the usual way to show a
+# rare signal more often. Another common change, scaling Σw of signal to that of background, does change the
+# expectation, but the ideal classifier still ranks events in the same order.
 #
 # ## You now can
 #
@@ -401,8 +402,8 @@ cu.check("14.3", changes)
 # - decide when to copy or to convert;
 # - tell which changes of event weights are allowed.
 #
-# Next: [13 Rescue a training run](13_capstone_rescue_a_training_run.ipynb), because your colleagues' scripts wait for data
-# too, or another track (10, 11 or 12).
+# Next: [13 Rescue a training run](13_capstone_rescue_a_training_run.ipynb), because your colleagues' scripts wait for
+# data too, or another track (10, 11 or 12).
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -418,7 +419,7 @@ cu.check("14.3", changes)
 # **Goes wrong.**
 #
 # - In 14.1, a solution fills the memory, serves only full batches, and loses the rest. Ask what `len(held) % 64` is.
-# - In 14.3, h is hard. Write down two batches, one with a small sum of weights.
+# - In 14.2, h is hard. Write down two batches, one with a small sum of weights.
 
 # %% [markdown]
 # # Extra
@@ -430,7 +431,7 @@ cu.check("14.3", changes)
 # Even a full shuffle leaves the number of signal jets in a batch to chance. Why not give each batch the same share of
 # signal as the data? You don't have to repeat or drop a single event.
 #
-# ### Exercise 14.2 · 10 min · ●●○
+# ### Exercise 14.3 · 10 min · ●●○
 #
 # Write `fixed_shares`. It returns a list of batches of event indices. `signal` and `background` contain the indices of
 # the two classes. Your targets:
@@ -464,11 +465,11 @@ def fixed_shares(signal, background, batch_size, rng):
 
 
 # %%
-cu.check("14.2", fixed_shares)
+cu.check("14.3", fixed_shares)
 
 # %% [markdown]
-# For a stream, use two `ClusterStream`s, one for each class. `take_turns` of notebook 12 decides which of them serves the
-# next jet, and `proportional_order` is the course's version:
+# For a stream, use two `ClusterStream`s, one for each class. `take_turns` of notebook 12 decides which of them serves
+# the next jet, and `proportional_order` is the course's version:
 
 # %%
 from course_utils.loading.tokens.blend import proportional_order
@@ -480,13 +481,13 @@ print("signal jets in a batch:", {*in_batches.tolist()}, "and in the epoch:", in
 
 # %% [markdown]
 # If a batch must have *more* signal than the data, you either repeat signal or leave out background. To keep the
-# expectation, divide the weights of the signal by the same factor, as in change f of exercise 14.3. Taggers of jets are
+# expectation, divide the weights of the signal by the same factor, as in change f of exercise 14.2. Taggers of jets are
 # often sampled so that pT and mass have the same spectrum in all classes, which works in the same way.
 #
 # ## Weighted sampling on several ranks
 #
-# `DistributedSampler` accepts no weights, so it's tempting to put a `WeightedRandomSampler` on each rank. It accepts at most
-# [2²⁴ weights](https://github.com/pytorch/pytorch/issues/2576), about 17 million. And it has a nastier surprise:
+# `DistributedSampler` accepts no weights, so it's tempting to put a `WeightedRandomSampler` on each rank. It accepts at
+# most [2²⁴ weights](https://github.com/pytorch/pytorch/issues/2576), about 17 million. And it has a nastier surprise:
 
 # %%
 import torch
@@ -498,9 +499,9 @@ for seeds in ((0, 0), (0, 1)):
     print(f"seeds {seeds}: {len(ranks[0] & ranks[1]):,} of {len(ranks[0]):,} jets on both ranks")
 
 # %% [markdown]
-# With the same seed, all ranks draw the same jets, so you pay for two GPUs and train on one. With different seeds, they draw
-# independently, which is right on average, but now the result depends on the number of ranks. So draw *all* jets on all
-# ranks with the same seed, and let each rank take its part:
+# With the same seed, all ranks draw the same jets, so you pay for two GPUs and train on one. With different seeds, they
+# draw independently, which is right on average, but now the result depends on the number of ranks. So draw *all* jets
+# on all ranks with the same seed, and let each rank take its part:
 
 
 # %%
@@ -522,9 +523,9 @@ print(f"unique jets: {len(np.unique(together)):,} of {len(jets):,}")
 # ## Vector reads
 #
 # You rarely need all columns. But the baskets of two columns usually aren't neighbors in the file, so the reader needs
-# several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*, <!-- given --> while
-# S3 needs a request for each range. uproot merges ranges with small gaps between them, so let's read two columns of eight
-# clusters at once:
+# several byte ranges of a cluster. XRootD reads up to 1,024 ranges with one request, a *vector read*, <!-- given -->
+# while S3 needs a request for each range. uproot merges ranges with small gaps between them, so let's read two columns
+# of eight clusters at once:
 
 # %%
 from dataclasses import replace
@@ -544,16 +545,16 @@ for ranges in (1, 1024):
 #
 # ## TTree or RNTuple, `RootFiles` or uproot
 #
-# RNTuple, the successor of TTree, has *pages* instead of baskets. By default, the cluster of an RNTuple has
-# [128 MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html) after compression, and that of a TTree 30 MB.
+# RNTuple, the successor of TTree, has *pages* instead of baskets. By default, the cluster of an RNTuple has [128
+# MiB](https://root.cern/doc/v636/md_tree_2ntuple_2doc_2tuning.html) after compression, and that of a TTree 30 MB.
 # `tree.Print("clusters")` shows the clusters of a TTree, and you change their size when you write the file, with
-# `SetAutoFlush` or with `fAutoFlush` of `RSnapshotOptions`. Files that `hadd` merged fast keep their small clusters, and with
-# AutoFlush 0 `RootFiles` takes a whole file as one cluster, so look at `len(jets.clusters)`.
+# `SetAutoFlush` or with `fAutoFlush` of `RSnapshotOptions`. Files that `hadd` merged fast keep their small clusters,
+# and with AutoFlush 0 `RootFiles` takes a whole file as one cluster, so look at `len(jets.clusters)`.
 #
 # `RootFiles` reads both formats in the same way.
-# [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) also reads both. But it
-# reads the files one after another and doesn't shuffle, so for a training you have to mix what it gives. How many requests
-# does each format need?
+# [`uproot.iterate`](https://uproot.readthedocs.io/en/latest/uproot.behaviors.TBranch.iterate.html) also reads both. But
+# it reads the files one after another and doesn't shuffle, so for a training you have to mix what it gives. How many
+# requests does each format need?
 
 # %%
 for kind in ("ttree", "rntuple"):
@@ -574,8 +575,7 @@ for kind in ("ttree", "rntuple"):
 # `RootFiles(paths, rows, fields)` reads any TTree or RNTuple. `rows` are ragged columns of one collection, such as
 # `["Muon_pt", "Muon_eta"]`, and `fields` are columns with one number for each event. We tried it with files of NanoAOD
 # (CMS), PHYSLITE (ATLAS) and Delphes. Paths may be `root://` addresses, for which uproot needs
-# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several
-# workers, each one reads its own clusters:
+# [fsspec-xrootd](https://github.com/scikit-hep/fsspec-xrootd). With several workers, each one reads its own clusters:
 #
 # ```python
 # files = RootFiles(paths, ["Muon_pt", "Muon_eta"], ["genWeight"], tree="Events")
@@ -583,11 +583,12 @@ for kind in ("ttree", "rntuple"):
 # ```
 #
 # ROOT's own [RDataLoader](https://root.cern/doc/v640/release-notes.html), since ROOT 6.40, also reads whole clusters in
-# random order into a buffer, and shuffles each filling of the buffer separately. It takes weights as a column and can sample
-# rare classes more often. But it pads lists to `max_vec_sizes`, so batches can't be ragged. Who else helps?
-# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) has a `DataLoader` for ROOT and for HDF5, the format from
-# which ATLAS trains its taggers, [coffea](https://github.com/scikit-hep/coffea) with dask selects events and derives columns
-# on many machines, and [ServiceX](https://github.com/ssl-hep/ServiceX) sends you only the columns that you ask for.
+# random order into a buffer, and shuffles each filling of the buffer separately. It takes weights as a column and can
+# sample rare classes more often. But it pads lists to `max_vec_sizes`, so batches can't be ragged. Who else helps?
+# [F9Columnar](https://gitlab.cern.ch/ijs-f9-ljubljana/f9columnar) has a `DataLoader` for ROOT and for HDF5, the format
+# from which ATLAS trains its taggers, [coffea](https://github.com/scikit-hep/coffea) with dask selects events and
+# derives columns on many machines, and [ServiceX](https://github.com/ssl-hep/ServiceX) sends you only the columns that
+# you ask for.
 
 # %%
 room.cleanup()

@@ -40,7 +40,7 @@ SOLVED = {
     for cell in nbformat.read(path, as_version=4).cells
     if (found := re.search(r'cu\.check\("([\d.]+)"', cell.source))
 }
-IN_PAGES = ["02.1", "02.4", "03.3", "03.4", "06.1", "09.1", "12.1", "14.3"]
+IN_PAGES = ["02.1", "02.4", "03.3", "03.4", "06.1", "09.1", "12.1", "14.2"]
 CHOICES = ["2, in `C`", 'the "same"']
 
 

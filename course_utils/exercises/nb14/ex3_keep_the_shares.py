@@ -1,4 +1,4 @@
-"""Exercise 14.2: the same share of signal in every batch, and every event once per epoch."""
+"""Exercise 14.3: the same share of signal in every batch, and every event once per epoch."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -52,7 +52,7 @@ OFF_SHARE = Slip(
 )
 
 
-@exercise("14.2", title="Keep the shares", seconds=30)
+@exercise("14.3", title="Keep the shares", seconds=30)
 def keep_the_shares(fixed_shares: Share) -> Verdict:
     """Count events and classes in all batches of an epoch."""
     judge_epochs(partial(_epoch, fixed_shares), CASES, OFF_SHARE)

@@ -1,4 +1,4 @@
-"""Exercise 14.3: which changes of the weights leave the expected loss unchanged."""
+"""Exercise 14.2: which changes of the weights leave the expected loss unchanged."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ _WORDS = words_beside(__file__)  # label -> letter of the change -> why
 WHY = {letter: why for changes in _WORDS.values() for letter, why in changes.items()}
 
 
-@exercise("14.3", title="Keep the expectation", seconds=30)
+@exercise("14.2", title="Keep the expectation", seconds=30)
 def keep_the_expectation(answers: Mapping[str, str]) -> Verdict:
     """Compare the label of each change with the true one."""
     said = {key: one.lower() for key, one in read_labels(answers, sorted(WHY), "label").items()}
