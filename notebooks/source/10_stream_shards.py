@@ -41,11 +41,11 @@ cu.ready("10")
 # %% [markdown]
 # ## Why shards
 #
-# Your data are in an object store such as [Amazon
-# S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html). It has no folders and no
-# blocks. You request an object over HTTP, or a range of its bytes, and wait a tenth of a second for the first of them.
-# With one file per event, you wait that long for every event. So let's put many samples into one tar file, which a
-# program reads from the beginning to the end, and call it a **shard**.
+# Your data are in an object store such as
+# [Amazon S3](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html). It has no folders and
+# no blocks. You request an object over HTTP, or a range of its bytes, and wait a tenth of a second for the first of
+# them. With one file per event, you wait that long for every event. So let's put many samples into one tar file, which
+# a program reads from the beginning to the end, and call it a **shard**.
 
 # %%
 import tempfile
@@ -136,7 +136,7 @@ cu.reveal("10a", times["S3, 20 shards"] / times["20 shards, local copy"])
 #
 # ## Streaming
 #
-# Suppose yours don't fit. You may read that *streaming removes disk entirely, pulling data at network speed.* It
+# Suppose your data don't fit. You may read that *streaming removes disk entirely, pulling data at network speed.* It
 # removes nothing, because the network is the storage system now, with its own latency and bandwidth. You may also read
 # that *as one shard is consumed, the next is already downloading.* Is it?
 #
@@ -442,8 +442,8 @@ cu.check("10.2", choose_shards)
 # - choose the number of shards for all workers that will read them.
 #
 # Next: [11 Feed many GPUs and survive a restart](11_feed_many_gpus.ipynb), because shards must be dealt to ranks, too.
-# And if somebody has just told you that library X is faster, [B Choose a library for your
-# data](B_which_library_when.ipynb) lets you check.
+# And if somebody has just told you that library X is faster,
+# [B Choose a library for your data](B_which_library_when.ipynb) lets you check.
 
 # %% [markdown]
 # # Extra
@@ -477,8 +477,8 @@ print([len(rank) for rank in ranks], "samples,", len(set.union(*ranks)), "differ
 
 # %% [markdown]
 # Our own `stream_shards` follows these rules. But neither it nor WebDataset can resume in the middle of an epoch. You
-# would have to store the shards and samples that were read, and WebDataset's author writes that [it cannot do this for
-# you](https://github.com/webdataset/webdataset/issues/271).
+# would have to store the shards and samples that were read, and WebDataset's author writes that
+# [it cannot do this for you](https://github.com/webdataset/webdataset/issues/271).
 
 # %% [markdown]
 # ## Shards in other places, and a server that dies

@@ -62,7 +62,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def train(loader, epochs):
-    model = DistributedDataParallel(nn.Linear(1, 1))  # on GPUs: nn.Linear(1, 1).cuda()
+    model = DistributedDataParallel(nn.Linear(1, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     for epoch in range(epochs):
         loader.sampler.set_epoch(epoch)
@@ -77,8 +77,8 @@ def train(loader, epochs):
 
 # %% [markdown]
 # The script around it joins the group of ranks. On CPUs they talk through Gloo, on GPUs through NCCL, which needs its
-# tensors there, so before anything else touches a GPU, you'd call
-# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`.
+# tensors there. So there you'd call `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before anything touches a
+# GPU, and then move the model and each batch to it.
 
 # %%
 # %%worker_module train_ddp
@@ -120,9 +120,9 @@ torchrun("train_ddp", events, ranks=2)
 #
 # ## Who serves what
 #
-# That was too easy, so let's forget something. The sampler, for example: who would notice? To *watch* the ranks, the
-# next loop records everything and trains nothing. Its emulated GPU takes 20 ms for a step, <!-- given --> and an
-# `all_reduce` of zeros takes the place of DDP.
+# That was too easy, so let's break it and forget the sampler. Would anybody notice? To *watch* the ranks, the next loop
+# records everything and trains nothing. Its emulated GPU takes 20 ms for a step, <!-- given --> and an `all_reduce` of
+# zeros takes the place of DDP.
 
 # %%
 # %%worker_module rank_loop
@@ -555,7 +555,7 @@ curves(steps, losses, xlabel="step", ylabel="loss")
 # - continue after a kill with the very next batch, and show that it's the same training.
 #
 # Next: [12 Feed a language model](12_feed_a_language_model.ipynb), because tokens come without samples, and somebody
-# has to cut them. The tracks come in any order, so another one is fine, too.
+# has to cut them. Or take another track, because they come in any order.
 
 # %% [markdown]
 # # Extra
@@ -714,8 +714,8 @@ cu.reveal("11f", len(first_batches))
 # ranks, because `ResumableBatches` deals the rest of *one* order.
 #
 # Well-known libraries got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate`
-# skipped the right number of batches, but in the order of epoch 0. Some samples came twice, until the Trainer [was
-# fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
+# skipped the right number of batches, but in the order of epoch 0. Some samples came twice, until the Trainer
+# [was fixed in 2025](https://github.com/huggingface/transformers/pull/40691).
 #
 # ### `StatefulDataLoader`
 #
@@ -741,8 +741,8 @@ cu.reveal("11f", len(first_batches))
 # Our streams don't resume, they start the epoch again. With another number of workers, shards go to other workers, so
 # other events share a batch, and a shuffle buffer holds events that the loop has not seen yet. But if you can request
 # samples by index, you don't need a stream. `ResumableBatches(n, 64, block=256)` reads blocks of neighbors, mixes a few
-# of them as `BlockSampler` does (notebook 05), and has a position. For shards in remote storage, [MosaicML
-# Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance.
+# of them as `BlockSampler` does (notebook 05), and has a position. For shards in remote storage,
+# [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

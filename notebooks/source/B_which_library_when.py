@@ -134,10 +134,9 @@ small
 #
 # ## Try the others
 #
-# Most of these libraries aren't part of the course. Write names between the brackets, such as
-# `try_libraries("LitData")`, and each library is installed in a separate environment, in the folder `.peers`, and
-# measured there. This needs the network, leaves the environment of the course alone, and is gone when you delete the
-# folder.
+# The others aren't part of the course. Write names between the brackets, such as `try_libraries("LitData")`, and each
+# library is installed in a separate environment, in the folder `.peers`, and measured there. This needs the network,
+# leaves the environment of the course alone, and is gone when you delete the folder.
 
 # %%
 from course_utils.stories.peers import try_libraries
@@ -292,10 +291,10 @@ compare_snippets(numbered, "script", "columns", "padding", "tf_data")
 #
 # Does DALI remove all decoding from the CPU? Not quite. Its decoder, nvJPEG, is a hybrid: for photographs below a
 # million pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has. The rest
-# costs what it cost in notebook 08, time and memory of the GPU. Is that worth it? In [a tutorial of
-# NERSC](https://github.com/NERSC/sc25-dl-tutorial) with logs of November 2025, on an A100, a loop without workers gave
-# 9.2 samples/s, one with eight workers 12.2, DALI 13.2, and mixed precision then 54.2. Once the data came in time, the
-# step was the bottleneck.
+# costs what it cost in notebook 08, time and memory of the GPU. Is that worth it? In
+# [a tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial) with logs of November 2025, on an A100, a loop
+# without workers gave 9.2 samples/s, one with eight workers 12.2, DALI 13.2, and mixed precision then 54.2. Once the
+# data came in time, the step was the bottleneck.
 #
 # ## Published benchmarks
 #
