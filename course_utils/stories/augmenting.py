@@ -1,6 +1,6 @@
 """Photographs augmented in the workers or on the device: the loop, its times and its figures."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 from torchvision.utils import make_grid
 
 from course_utils.hardware.gpu import Accelerator
-from course_utils.loading.images import Augment
 from course_utils.stories.figures import drawing
 from keepfed.loaders.images import Jpegs
 from keepfed.measure.trace import Trace, record
@@ -38,35 +37,6 @@ def photo_loader(photos: Jpegs) -> DataLoader[tuple[Any, int]]:
     with record() as trace:  # persistent workers send spans if their first epoch was recorded
         next(trace.batches(loader))
     return loader
-
-
-def train_epoch(
-    gpu: Accelerator,
-    loader: Iterable[Any],
-    *,
-    step_ms: float,
-    augment: Augment | None = None,
-    augment_ms: float = 0,
-) -> Trace:
-    """Run an epoch of steps without reading losses, and return the trace.
-
-    Args:
-        gpu: the device of the steps.
-        loader: yields batches of images and labels.
-        step_ms: C, the time of a step.
-        augment: augmentation on the device before each step, or None if the workers augment.
-        augment_ms: A, the augmentation time on the emulated device. A real device ignores it.
-    """
-    with record() as trace:
-        for images, _ in gpu.pinned(trace.batches(loader)):
-            batch = gpu.upload(images, non_blocking=True)
-            if augment is not None:
-                # the emulation would compute the values on the cores that the workers need
-                work = torch.zeros_like if gpu.emulated else augment
-                batch = gpu.launch(work, batch, ms=augment_ms)
-            gpu.step(batch, ms=step_ms)
-        gpu.synchronize()
-    return trace
 
 
 def steady(run: Callable[[], Trace]) -> Trace:

@@ -3,16 +3,17 @@
 #
 # {here: decode, collate, transfer, compute}
 #
-# **You will do:** let augmentation starve a GPU, move it to the device, and find out when that is a
-# mistake.
+# **You will do:** let augmentation starve a GPU, move it to the device, and find out when that's a mistake.
 #
 # **You will learn:**
 #
 # - which work belongs in a worker, and which dtype should cross the bus; <!-- 08a 08b 8.1 -->
-# - why one set of random numbers for a complete batch is a bug; <!-- 08c 8.3 -->
-# - to predict from five numbers where augmentation belongs. <!-- 08d 8.2 -->
+# - why one set of random numbers for a whole batch is a bug; <!-- 08c 8.3 -->
+# - to predict from five numbers where augmentation belongs. <!-- 8.2 -->
 #
-# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** notebooks 01 and 02. A CPU is enough.
+#
+# **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -24,27 +25,26 @@ cu.ready("08")
 #
 # **Script.**
 #
-# - *5 min* **Augment.** Show an original and its augmentations. Ask where this should happen: before
-#   the training, in the workers, or on the device?
-# - *5 min* **In the workers.** Prediction 08a. Look at the colors *transform* and *collate*.
-# - *5 min* **On the device.** Show the timeline before and after.
+# - *5 min* **Augment.** Show an original and its augmentations. Should this happen before the training, in the workers,
+#   or on the device?
+# - *5 min* **In the workers.** Look at the colors *transform* and *collate*.
+# - *8 min* **On the device.** Prediction 08a with a show of hands, then the two timelines.
 # - *17 min* **Over the bus.** Prediction 08b, then exercise 8.1.
-# - *3 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask
-#   who has this in their code.
-# - *15 min* **When it makes training slower.** Write both formulas on the board. Prediction 08d, then
-#   exercise 8.2.
+# - *3 min* **One set of random numbers for all.** Prediction 08c. Show the picture and wait. Then ask who has this in
+#   their code.
+# - *12 min* **When it makes training slower.** Write both formulas on the board, then exercise 8.2.
 #
 # **Leave out.** Exercise 8.2. Calculate one job together, on the board.
 #
-# **Board.** Draw one row: read, decode, crop, flip, colors, float, normalize, step. Draw the bus as a
-# line that cuts this row. This notebook only moves that line.
+# **Board.** Draw one row: read, decode, crop, flip, colors, float, normalize, step. The bus is a line that cuts this
+# row, and all this notebook does is move that line.
 
 # %% [markdown]
 # ## Augment
 #
-# An augmentation changes a sample at random, but its label stays true. A photograph is cropped, flipped
-# or made slightly brighter. An event is rotated together with its direction. So the model sees something
-# new in every epoch. This is an original, with augmentations by `Augment`:
+# An augmentation changes a sample at random but keeps its label true. You crop, flip or brighten a photograph, or you
+# rotate an event together with its direction, so the model sees something new in every epoch. A cat stays a cat, even
+# upside down. Here's an original, with augmentations by `Augment`:
 
 # %%
 import torch
@@ -60,7 +60,7 @@ seen = augment.visible(cat, augment.draw(cat.shape, generator=torch.Generator().
 show({"a photograph, and seven augmentations": torch.cat([cat[:1, :, 16:240, 16:240] / 255, seen])})
 
 # %% [markdown]
-# There are three places for this:
+# Where would you do this? There are three places:
 #
 # | Where | Disk | What the model sees | Costs |
 # |---|---|---|---|
@@ -68,13 +68,13 @@ show({"a photograph, and seven augmentations": torch.cat([cat[:1, :, 16:240, 16:
 # | during the training, in the workers | nothing | something new in each epoch | CPU time |
 # | during the training, on the GPU | nothing | something new in each epoch | GPU time |
 #
-# Ten copies of each photograph need ten times the disk space, and their diversity ends after ten epochs. Work before
-# the training is useful if it is slow and *not* random. For example, resize each photograph to 256 pixels
-# once, and store it. Random work belongs in the loop. But which part of the loop should do it?
+# Ten copies of each photograph need ten times the disk space, and their diversity ends after ten epochs. Work before the
+# training pays if it's slow and *not* random: resize each photograph to 256 pixels once, for example, and store it.
+# Random work belongs in the loop. But in which part of the loop?
 #
 # ## In the workers
 #
-# How much time of one core does a batch of 16 photographs cost? <!-- given -->
+# First the usual place. How much time of one core does a batch of 16 photographs cost? <!-- given -->
 
 # %%
 from timeit import repeat
@@ -96,76 +96,80 @@ decode_ms, both_ms = batch_ms(photos), batch_ms(augmented)
 print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 
 # %% [markdown]
-# Crop, flip, brightness, contrast, float and normalize cost more than decoding the JPEG. Suppose that one core needs
-# the time t for such a batch, and that a GPU step takes 0.4 t. Two workers deliver a batch every 0.5 t,
-# so the GPU waits 0.1 t in each step. <!-- given -->
+# Crop, flip, brightness, contrast, float and normalize cost more than decoding the JPEG. Now let's train. The loop is
+# written in torch's own words, and `with cu.emulated_cuda(gpu):` lets them act on an emulated GPU if you have no real one
+# (notebook 09 tells you more). There the augmentation has to be *launched* with a time that we choose. On CUDA, it's one
+# plain call, `images = augment(images)`.
+
 
 # %%
-cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
+def train(gpu, loader, step_ms, augment=None, augment_ms=0):
+    """Run an epoch without reading losses, and return the trace."""
+    with cu.emulated_cuda(gpu), cu.record() as trace:
+        for images, _ in gpu.pinned(trace.batches(loader)):
+            images = images.to("cuda", non_blocking=True)
+            if augment is not None:
+                images = gpu.launch(augment, images, ms=augment_ms)
+            gpu.step(images, ms=step_ms)
+        torch.cuda.synchronize()
+    return trace
+
 
 # %%
-from course_utils.stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
+from course_utils.stories.augmenting import load_ms, pace_ms, photo_loader, steady
 
 gpu = cu.get_accelerator(step_ms=0.4 * both_ms)
 augmenting, decoding = photo_loader(augmented), photo_loader(photos)
-starved = steady(lambda: train_epoch(gpu, augmenting, step_ms=gpu.step_ms))
+starved = steady(lambda: train(gpu, augmenting, gpu.step_ms))
+print(f"a batch alone on one core: {both_ms:.0f} ms, in two workers: {load_ms(starved):.0f} ms")
 starved.timeline()
 
-
-# %%
-def idle(trace):
-    """Return 1 - C / T in percent. T is the step time of the loop after its start-up."""
-    return 100 * max(0, 1 - gpu.step_ms / pace_ms(trace))
-
-
-print(f"a batch alone on one core: {both_ms:.0f} ms, in two workers: {load_ms(starved):.0f} ms")
-cu.reveal("08a", idle(starved))
-
 # %% [markdown]
-# The formula gives a fifth: 1 − 0.4 / 0.5. If your GPU is idle for longer, compare the two times above.
-# Two workers and the loop share the cores, the caches and the memory. So a worker needs more time for a
-# batch than a core that has the machine to itself. If it needs twice as long or more, other programs are
-# running, and your figure is not a fair test of your guess.<!-- notebook -->
-# Run the cells again later.<!-- end --> <!-- given -->
+# Say one core needs the time t for such a batch, and a step takes 0.4 t, as we chose it here. Two workers deliver a batch
+# every 0.5 t, so the GPU should be idle for a fifth of the time. Is yours idle for longer? Then compare the two times
+# above. Two workers and the loop share the cores, the caches and the memory, so a worker needs more time for a batch than
+# a core that has the machine to itself. <!-- notebook -->If it needs twice as long or more, other programs are running,
+# so run the cells again later.<!-- end --> <!-- given -->
 #
-# In the timeline the workers hardly rest. They spend most of their time on *transform* and *collate*.
-# Collating is slow because a float32 number has four bytes instead of one, and all of them are copied to
-# shared memory.
+# In the timeline the workers hardly rest, and most of what they do is *transform* and *collate*. Why is collating so
+# slow? A float32 number has four bytes instead of one, and all of them are copied to shared memory.
 #
 # ## On the device
 #
-# Now the workers only decode. The loop sends `uint8`, and one more line augments on the GPU:
-#
-# ```python
-# for images, labels in gpu.pinned(trace.batches(loader)):
-#     batch = gpu.upload(images, non_blocking=True)   # uint8
-#     batch = gpu.launch(augment, batch, ms=1)        # float32
-#     gpu.step(batch)
-# ```
-#
-# On an emulated GPU, the augmentation takes 1 ms because we chose this, and launching it takes no time.
-# Its values are not computed, because that would use the cores that the workers need. On CUDA everything
-# is real. <!-- given -->
+# Let's relieve the workers. They only decode now, which is a fraction of their work, the loop sends `uint8`, and the GPU
+# augments in 1 ms. (On an emulated GPU we chose this time, and its values aren't computed, because that would use the
+# cores that the workers need. On CUDA everything is real.) <!-- given -->
+
+# %%
+cu.predict(
+    "08a",
+    "The workers only decode, and the GPU augments. How many times as fast is the training?",
+    unit="times",
+)
 
 # %%
 from keepfed.measure.picture import Timeline
 
-device = {"augment": augment, "augment_ms": 1}
-fed = steady(lambda: train_epoch(gpu, decoding, step_ms=gpu.step_ms, **device))
+device = {"augment": torch.zeros_like if gpu.emulated else augment, "augment_ms": 1}
+fed = steady(lambda: train(gpu, decoding, gpu.step_ms, **device))
 Timeline({"in the workers": starved, "on the device": fed})
 
 # %%
+print(f"work of a worker per batch: {load_ms(starved):.0f} and {load_ms(fed):.0f} ms")
 for name, trace in ("in the workers", starved), ("on the device", fed):
     print(f"{name}: {pace_ms(trace):.1f} ms per step, of which the GPU needs {gpu.step_ms:.1f}")
+cu.reveal("08a", pace_ms(starved) / pace_ms(fed))
 
 # %% [markdown]
-# Two ideas did that. Work on the device needs no core, and **uint8 crosses the bus before it becomes
-# float**.
+# The workers shed more work than the training gained, because it now runs into the next limit: a step can't be shorter
+# than what the GPU needs.
+#
+# Two ideas did that. Work on the device needs no core, and **uint8 crosses the bus before it becomes float**.
 #
 # ## Over the bus
 #
-# The bus connects the host and the GPU. Which of these takes longer to cross it: decoded photographs of
-# 256² pixels, or augmented ones of 224² pixels in float32?
+# The bus connects the host and the GPU. What takes longer to cross it, decoded photographs of 256² pixels, or augmented
+# ones of 224² pixels in float32?
 
 # %%
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
@@ -184,18 +188,18 @@ bars(bus_ms, f"ms for 64 photographs over the bus, pinned, {gpu.name}")
 cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 
 # %% [markdown]
-# In uint8, crops of the same size take a quarter of the time of float32. Complete photographs take a third, because the pixels
-# outside the crop are copied as well. A crop of fixed size is a slice, which costs the worker nothing. So
-# uint8 crops are the cheapest.
+# In uint8, crops of the same size take a quarter of the time of float32. Whole photographs take a third, because the
+# pixels outside the crop travel as well. A crop of fixed size is a slice, which costs the worker nothing, so uint8 crops
+# are the cheapest.
 #
 # ### Exercise 8.1 · 10 min · ●●○
 #
-# The function below runs in the workers. Split it. The results of `in_worker` are collated and cross the
-# bus, and `on_device` gets the complete batch. Targets:
+# The function below does everything in the workers. Split it. The results of `in_worker` are collated and cross the bus,
+# and `on_device` gets the whole batch. Targets:
 #
 # - the same values as before, and a quarter of the bytes over the bus;
 # - the worker only crops, and computes nothing;
-# - on the device there is no loop over the images, and the program never waits for the device.
+# - on the device there's no loop over the images, and the program never waits for the device.
 
 
 # %%
@@ -220,17 +224,15 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # </details>
 # <details><summary>Hint 2: a flip for some</summary>
 #
-# `torch.where(condition, a, b)` chooses, and `flips.view(-1, 1, 1, 1)` is one condition per image.
-# `images[flips]` chooses as well, but then the program waits for the device to learn how many images
-# there are.
+# `torch.where(condition, a, b)` chooses, and `flips.view(-1, 1, 1, 1)` is one condition per image. `images[flips]`
+# chooses as well, but then the program waits until the device knows how many images there are.
 #
 # </details>
 # <details><summary>Hint 3: MEAN and STD are in host memory</summary>
 #
-# On CUDA, `MEAN.to(images.device, non_blocking=True)` copies one of them. Without `non_blocking`, the
-# program waits in each step until the device has finished all work before. On other devices, leave it
-# out, because the copy may then contain wrong values: write `non_blocking=images.is_cuda`. (A real
-# training keeps such constants on the device.)
+# On CUDA, `MEAN.to(images.device, non_blocking=True)` copies one of them. Without `non_blocking`, the program waits in
+# each step until the device has finished all earlier work. On other devices leave it out, because the copy may then hold
+# wrong values: write `non_blocking=images.is_cuda`. (A real training keeps such constants on the device.)
 #
 # </details>
 
@@ -265,21 +267,20 @@ cu.check("08.1", in_worker, on_device)
 #
 # **Guesses.**
 #
-# - **08a** Around 20, which is what the formula gives. Most machines show more. Ask why: workers and
-#   loop share the cores and the memory.
-# - **08b** Some say 4. Ask which pixels the last quarter was. The answer is about 3, because complete
+# - **08a** Tempting: 3, because the workers have a third of the work. Whatever they deliver, the GPU needs its step,
+#   so the formula gives 0.5 / 0.4. Most machines show more. Why? The workers and the loop share cores and memory.
+# - **08b** Tempting: 4, because of the bytes. Ask which pixels the last quarter was. It's about 3, because whole
 #   photographs include pixels that no crop uses.
 #
 # **Goes wrong.**
 #
-# - In 8.1 many normalize in the worker out of habit, and some send the complete photograph. Ask how many
-#   bytes cross the bus.
+# - In 8.1 it's a habit to normalize in the worker, or to send the whole photograph. Ask how many bytes cross the bus.
 
 # %% [markdown]
 # ## One set of random numbers for all
 #
-# The transforms of torchvision accept batches, too. So why not call `v2.RandomResizedCrop(224)(batch)`
-# on the device? This batch has 64 copies of one photograph.
+# The transforms of torchvision accept batches, too, so why not call `v2.RandomResizedCrop(224)(batch)` on the device?
+# Let's try. This batch has 64 copies of one photograph.
 
 # %%
 cu.predict("08c", "How many different crops come out of it?")
@@ -296,31 +297,24 @@ show({"torchvision, a batch": one_set, "Kornia, a batch": kornias, "Augment, a b
 cu.reveal("08c", len({crop.numpy().tobytes() for crop in one_set}))
 
 # %% [markdown]
-# Only one. The transform draws once per *call*, and a batch is one call. There is no error and no warning. All images of
-# a batch share one window, and with `ColorJitter` one brightness. That is right for a video, whose frames
-# belong together. But in a batch, each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io)
-# and `Augment` therefore draw a **tensor** of offsets, not a number. You build this in exercise 8.3.
+# Only one. The transform draws once per *call*, and a batch is one call. There's no error and no warning: all images of
+# a batch share one window, and with `ColorJitter` one brightness. For a video that's right, because its frames belong
+# together. But in a batch, each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io) and
+# `Augment` therefore draw a **tensor** of offsets, and so will you in exercise 8.3.
 #
 # ## When it makes training slower
 #
-# Augmentation on the GPU takes GPU time. L is the time to load a batch on one core without augmentation,
-# C is the step time, and A is the time of the augmentation on the device. There are W workers, each with
-# its own core. Then a step of the loop takes
+# So far the GPU had time to spare. What if it hasn't? Augmentation on the GPU takes GPU time. L is the time to load a
+# batch on one core without augmentation, C is the step time, and A is the time of the augmentation on the device. There
+# are W workers, each with its own core. Then a step of the loop takes
 #
 # - with the augmentation in the workers: **T = max(C, (L + augmentation) / W)**
 # - on the device: **T = max(C + A, L / W)**
 #
-# Now take a larger model. Its step takes twice as long as the workers need for a batch. (The GPU is
-# emulated here on every machine, because we choose how long it augments. With a real GPU, the waiting
-# program uses one core, so subtract one from the workers.)
-
-# %%
-cu.predict(
-    "08d",
-    "The workers are fast enough. The augmentation moves to the device, where it takes a quarter of "
-    "a step. How many times as long as before does a step take?",
-    unit="times",
-)
+# Besides our starving GPU, let's take a larger model, whose step takes twice as long as the workers need for a batch. We
+# move the augmentation to the device for both. Which of them gets faster? (The GPU is emulated here on every machine,
+# because we choose how long it augments. With a real GPU, the waiting program uses one core, so subtract one from the
+# workers.)
 
 # %%
 from functools import partial
@@ -332,10 +326,9 @@ parts = 0.25, 0.75  # A / C
 
 def runs(c):
     """Return C and traces: one for the workers, then one for the device with each A."""
-    device = [{"augment": augment, "augment_ms": part * c} for part in parts]
+    device = [{"augment": torch.zeros_like, "augment_ms": part * c} for part in parts]
     jobs = [(augmenting, {}), *((decoding, work) for work in device)]
-    train = partial(train_epoch, chosen, step_ms=c)
-    return c, [steady(partial(train, loader, **work)) for loader, work in jobs]
+    return c, [steady(partial(train, chosen, loader, c, **work)) for loader, work in jobs]
 
 
 # %%
@@ -360,23 +353,19 @@ with drawing(10, 3.1, columns=2, sharey=True) as (figure, panels):
     panel.legend()
 figure
 
-# %%
-_, (workers, device, *_) = trained["the GPU is the bottleneck"]
-cu.reveal("08d", pace_ms(device) / pace_ms(workers))
-
 # %% [markdown]
-# On the left, the workers are the bottleneck, and everything below the blue line is a gain. On the right
-# they are not, and each step takes longer by the complete A. "Move everything to the GPU" helps a GPU
-# that waits, and slows down a GPU that is busy.
+# On the left, the workers are the bottleneck, and everything below the blue line is a gain. On the right they aren't, and
+# the GPU pays the full A on every step. "Move everything to the GPU" helps a GPU that waits, and slows down a GPU that is
+# busy.
 #
-# Augmentation also needs device memory, for a copy of the batch and for intermediate results. If the
-# model already fills the memory, augment in the workers.
+# Augmentation also needs device memory, for a copy of the batch and for intermediate results. If the model already fills
+# the memory, you have no choice: augment in the workers.
 #
 # ### Exercise 8.2 · 5 min · ●○○
 #
-# Where should a job augment, and how long does a step take then? There are always as many workers as
-# cores. Target: return the place with the smaller T. The GPU is allowed only if the augmentation fits into
-# its memory. The check tries these three jobs and hundreds of others.
+# Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target:
+# return the place with the smaller T. The GPU is allowed only if the augmentation fits into its memory. The check tries
+# these three jobs and hundreds of others.
 
 # %%
 from course_utils.exercises.nb08.problem import JOBS, AugmentJob
@@ -417,31 +406,29 @@ cu.check("08.2", where_to_augment)
 #
 # **Guesses.**
 #
-# - **08c** People who have used v2 say 64. It is 1.
-# - **08d** Tempting: 1, "the GPU is so fast". The answer is 1.25, because a busy GPU needs the complete A
-#   for each step.
+# - **08c** Tempting: 64, because there are 64 images. It's 1.
 #
 # **Goes wrong.**
 #
-# - If other programs run, the left panel shows measured points above the lines, because the workers
-#   share their cores. If no two of three runs agree, the cell prints a warning. Run it again.
-# - In 8.2 some forget the memory, or choose the smaller time although the augmentation does not fit.
+# - If other programs run, the left panel shows measured points above the lines, because the workers share their cores.
+#   If no two of three runs agree, the cell prints a warning. Run it again.
+# - In 8.2 it's easy to forget the memory, or to choose the smaller time although the augmentation doesn't fit.
 
 # %% [markdown]
 # ## You now can
 #
 # - keep only work in the workers that makes the data smaller, and send uint8 over the bus;
 # - augment a batch on the device without a loop over its images;
-# - find an augmentation that draws once for the complete batch;
+# - find an augmentation that draws once for the whole batch;
 # - predict when augmentation on the GPU helps, and when it slows down the training.
 #
-# Next: [notebook 09](09_prefetch_to_cuda.ipynb) copies the next batch while the GPU computes.
+# Next: [09 Prefetch to CUDA](09_prefetch_to_cuda.ipynb), because those small uint8 batches still travel while the GPU
+# waits, and you can copy the next one while it computes.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs the sections below, and each section needs only the
-# core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only the core.
 
 # %% [markdown]
 # ## One window per sample
@@ -498,28 +485,27 @@ cu.check("08.3", random_crops)
 #
 # **Guesses.**
 #
-# - **08e** Tempting: 2 to 10, "batches are faster". On a CPU the batch is slower, because it does not
-#   fit into the processor's cache.
-# - **08f** Some say 2, "as many as there are cores". It is several times that. Ask which work was
-#   unnecessary before.
+# - **08d** Tempting: 2 to 10, because batches are faster. On a CPU the batch is slower, because it doesn't fit into
+#   the processor's cache.
+# - **08e** Tempting: 2, because there are two cores. It's several times that. Which work was unnecessary before?
 #
 # **Goes wrong.**
 #
-# - In 8.3 most write the loop first, then one offset for all. Ask for the number of operations, and for
-#   the number of different windows.
+# - In 8.3 it's tempting to write the loop, and then one offset for all. Ask for the number of operations, and for the
+#   number of different windows.
 #
-# **Extra.** Homework: 8.3, a batch at a time on the CPU, the fast image loader, libraries. If you have
-# ten minutes left, run the image loaders together. Before each one, ask which work it avoids.
+# **Extra.** Homework: 8.3, a batch at a time, the fast image loader, libraries. If you have ten minutes left, run the
+# image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
 # ## A batch at a time
 #
-# `Augment` works on complete batches. torchvision in a worker works on one photograph at a time. Is a
-# batch faster on the *CPU*, too? We measure 64 photographs on one core, without workers.
+# `Augment` works on whole batches, and torchvision in a worker works on one photograph at a time. On a GPU you want
+# batches. Is a batch faster on the *CPU*, too? We measure 64 photographs on one core, without workers.
 
 # %%
 cu.predict(
-    "08e",
+    "08d",
     "On the CPU, how many times as fast is the batch of 64 as torchvision, one at a time?",
     unit="times",
 )
@@ -542,29 +528,39 @@ print("operations of torch:", operations)
 bars(cpu_ms, "ms on one core of this CPU")
 
 # %%
-cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
+cu.reveal("08d", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
 
 # %% [markdown]
-# The batch is *slower* here. There are two reasons. First, `Augment` is slow on a CPU even with one
-# photograph. It multiplies complete images by matrices in float32. torchvision stays in uint8 to the end,
-# and computes only the pixels of the window. A GPU is made for the work of `Augment`. Second, one
-# photograph stays in the processor's cache between two operations. A batch of 64 goes to memory and back.
+# The batch is *slower* here, and there are two reasons. First, `Augment` is slow on a CPU even with one photograph,
+# because it multiplies whole images by matrices in float32, while torchvision stays in uint8 to the end and computes only
+# the pixels of the window. A GPU is made for the work of `Augment`. Second, one photograph stays in the processor's cache
+# between two operations, while a batch of 64 goes to memory and back.
 #
-# On a GPU, the right panel matters. An operation is one **launch** or more, and each launch costs the host
-# a few microseconds, even for little work. One at a time, every photograph has its own launches. In one
-# batch, their number does not depend on the batch size. So augment one at a time in workers, and one
-# batch at a time on the device.
+# On a GPU, count the operations instead. Each is one **launch** or more, and each launch costs the host a few
+# microseconds, even for little work. One at a time, every photograph has its own launches. In one batch, their number
+# doesn't depend on the batch size. Have you got a GPU? torchvision's transforms run where the tensor is, so the same
+# three ways run there, unchanged:
+
+# %%
+if torch.cuda.is_available():
+    images = images.to("cuda")  # the ways use it
+    gpu_ms = {n: best_ms(lambda w=w: (w(), torch.cuda.synchronize()), 3) for n, w in ways.items()}
+    display(bars(gpu_ms, f"ms for 64 photographs on the {gpu.name}"))
+else:
+    print("There is no CUDA here. On a machine with a GPU, this cell measures the ways on it.")
 
 # %% [markdown]
+# So augment one at a time in workers, and one batch at a time on the device.
+#
 # ## A fast image loader, step by step
 #
-# This notebook still loads its photographs in the most common way: one file each, decoded completely by
-# PIL, then a chain of transforms. How fast can a CPU do this, with a random crop and flip for each
-# photograph? We improve the loader step by step, as in notebook 06.
+# This notebook still loads its photographs in the most common way: one file each, decoded completely by PIL, then a chain
+# of transforms. How fast can a CPU do this, with a random crop and flip for each photograph? As in notebook 06, we improve
+# the loader step by step.
 
 # %%
 cu.predict(
-    "08f",
+    "08e",
     "One process loads photographs with ImageFolder. How many times as many photographs a second "
     "can all cores of this machine load?",
     unit="times",
@@ -630,9 +626,8 @@ print(f"packed into {pack_images(packed, folder):,} bytes")
 climb("one file, one thread", ImageLoader(packed, 50, threads=1))
 
 # %% [markdown]
-# The codec and torch release Python's lock while they work. So **threads** are enough to use all cores,
-# and no batch moves between processes. If the device normalizes, the host writes less, because the batch
-# stays in uint8.
+# The codec and torch release Python's lock while they work, so **threads** are enough to use all cores, and no batch
+# moves between processes. If the device normalizes, the host writes less, because the batch stays in uint8.
 
 # %%
 climb("a thread for each core", ImageLoader(packed, 50))
@@ -643,11 +638,11 @@ faster = {name: rate / ladder["ImageFolder"] for name, rate in ladder.items()}
 bars(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
 
 # %%
-cu.reveal("08f", faster["uint8"])
+cu.reveal("08e", faster["uint8"])
 
 # %% [markdown]
-# Are the photographs still the same? Each draw depends only on the seed, the epoch and the photograph. So
-# torchvision can use the same draws.
+# That's fast, but are the photographs still the same? Each draw depends only on the seed, the epoch and the photograph,
+# so torchvision can use the same draws.
 
 # %%
 from torchvision.transforms.v2.functional import resized_crop
@@ -661,14 +656,13 @@ for at, index in enumerate(batch["index"]):
 print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 
 # %% [markdown]
-# If a photograph is reduced by a factor of two or more, the codec decodes it at a smaller size. It leaves
-# out the fine parts of each block of 8 × 8 pixels. This changes a pixel by about one level of 255.
-# <!-- given --> To read the code, start with `keepfed/src/keepfed/loaders/images/decoding.py`, which crops and
-# decodes. `restarts.py` in the same folder handles the restart markers. Appendix B compares the loader with
-# other libraries.
+# If a photograph is reduced by a factor of two or more, the codec decodes it at a smaller size. It leaves out the fine
+# parts of each block of 8 × 8 pixels, which changes a pixel by about one level of 255. <!-- given --> To read the code,
+# start with `keepfed/src/keepfed/loaders/images/decoding.py`, which crops and decodes. `restarts.py` in the same folder
+# handles the restart markers. Appendix B compares the loader with other libraries.
 #
-# For validation, `ImageLoader(packed, shuffle=False, crops=CenterCrop(resize=256))` reads the file in its
-# order, and returns the same as `Resize` and `CenterCrop` of torchvision.
+# For validation, `ImageLoader(packed, shuffle=False, crops=CenterCrop(resize=256))` reads the file in its order, and
+# returns the same as `Resize` and `CenterCrop` of torchvision.
 #
 # ## Which library does what
 #
@@ -685,11 +679,10 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # ## Shift each event as a whole
 #
-# No detector is known exactly. Suppose that the light yield of ours is uncertain by 10 %. <!-- given --> If a network
-# should not depend on the light yield, train it on events whose charges are scaled by a random factor. All pulses of an
-# event get the same factor, because they share the error. A contrastive loss compares two random *views* of the same
-# event. Each view gets its own factor. The batch is a table of pulses with offsets (`Ragged`, notebook 01), and can be on
-# any device.
+# You never know a detector exactly. Suppose its light yield is uncertain by 10 %. <!-- given --> If you don't want a
+# network to depend on it, train on events whose charges are scaled by a random factor. All pulses of an event get the
+# same factor, because they share the error. A contrastive loss compares two random *views* of the same event, and each
+# view gets its own factor. The batch is a table of pulses with offsets (`Ragged`, notebook 01), on any device.
 
 # %%
 from course_utils.loading.events import MemmapEvents
@@ -707,7 +700,7 @@ def scale_charges(pulses, step, views=2, spread=0.1):
 
 # %%
 cu.predict(
-    "08g",
+    "08f",
     "Suppose that each pulse gets its own factor, with a spread of 10 %. By how much does the "
     "total charge of a typical event then scatter?",
     unit="%",
@@ -727,16 +720,15 @@ for name, scaled in views.items():
     print(f"{name}: the total charge scatters by {scatter[name]:.1f} %")
 
 # %%
-cu.reveal("08g", scatter["a factor per pulse"])
+cu.reveal("08f", scatter["a factor per pulse"])
 
 # %% [markdown]
-# The factors of many pulses average out, so the network would never see the error that you want it to ignore. Draw a
+# The factors of many pulses average out, so the network would never see the error that it should ignore. Draw a
 # systematic shift once for each event and view, and noise for each pulse.
 #
 # ## Search for neighbors
 #
-# A graph network needs edges. Here, each pulse is connected to the eight nearest pulses of its event, in space and
-# time.
+# A graph network needs edges. Here, we connect each pulse to the eight nearest pulses of its event, in space and time.
 
 
 # %%
@@ -758,18 +750,18 @@ print(f"{len(places):,} nodes and {sum(part.shape[1] for part in edges):,} edges
 
 # %%
 cu.predict(
-    "08h",
+    "08g",
     "Workers search for the neighbors. How many times larger is a batch with edges than without?",
     unit="times",
 )
 
 # %%
-cu.reveal("08h", 1 + sum(part.nbytes for part in edges) / pulses.values.nbytes)
+cu.reveal("08g", 1 + sum(part.nbytes for part in edges) / pulses.values.nbytes)
 
 # %% [markdown]
-# An edge is two int64 numbers, and a pulse is four float32 numbers. If the search runs on the device, the edges never
-# cross the bus. This search uses the complete batch, padded with pulses that are infinitely far away. It runs on the GPU
-# if there is one.
+# An edge is two int64 numbers, and a pulse is four float32 numbers. If you search on the device, the edges never cross
+# the bus. This search uses the whole batch, padded with pulses that are infinitely far away, and runs on the GPU if
+# there is one.
 
 
 # %%
@@ -796,9 +788,9 @@ print("operations of torch:", operations)
 bars(search_ms, "ms for a batch of 64 events")
 
 # %% [markdown]
-# The search takes far longer than reading. On a CPU, the search in the padded batch is the slower way. On a GPU, the number
-# of operations matters, and the search in the batch needs the same number for any batch size. Search in the workers if they
-# have time. If the workers or the bus are the limit, search on the device.
+# The search takes far longer than reading. On a CPU, the search in the padded batch is the slower way. On a GPU, the
+# number of operations matters, and the search in the batch needs the same number for any batch size. So search in the
+# workers while they have time, and on the device once the workers or the bus are the limit.
 #
 # ## Join graphs
 #
@@ -812,6 +804,6 @@ bars(search_ms, "ms for a batch of 64 events")
 #
 # **Guesses.**
 #
-# - **08g** Tempting: 10. It is 1 or 2, because the factors of many pulses average out. Ask which of the two kinds
-#   of error a wrong calibration causes.
-# - **08h** Tempting: 2 or 3. It is 9: 16 bytes for a pulse, and 128 for its eight edges.
+# - **08f** Tempting: 10. It's 1 or 2, because the factors of many pulses average out. Which of the two kinds of error
+#   does a wrong calibration cause?
+# - **08g** Tempting: 2 or 3. It's 9: 16 bytes for a pulse, and 128 for its eight edges.

@@ -140,7 +140,7 @@ cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # - Two streams of PyTorch don't wait for each other. An operation without a stream goes to the *default stream*.
 # - An **event** is a mark in a stream. Another stream can wait for an event, and so can the program.
 #
-# The notes of one course put this comment into a loop that prefetches: *inputs and targets already on GPU before this
+# One published course puts this comment into a loop that prefetches: *inputs and targets already on GPU before this
 # line executes*. You've seen that a `non_blocking` copy returns at once, so something has to wait. Here are two lines
 # that do:
 
@@ -170,7 +170,7 @@ cu.reveal("09c", {0: "neither", 2: "both"}.get(len(after), "".join(after)))
 
 # %% [markdown]
 # `synchronize` stops the *program*. `wait_event` returns at once and stops the *stream*: whatever you launch there from
-# now on begins after the copy. That's the better wait, because the program can go on launching, and it's why the comment
+# now on begins after the copy. That's the better wait, because the program can keep launching, and it's why the comment
 # is wrong but the step can be right. It all depends on the stream of the step.
 #
 # ## Four designs
@@ -247,7 +247,7 @@ Timeline({"copied in the loop": plain, "1: ahead, default stream": one_queue})
 cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
-# The results are right, but nothing overlaps. Copies and steps stand in one queue, so each of them waits for the one
+# The results are right, but nothing overlaps. Copies and steps share one queue, so each of them waits for the one
 # before, however early you get in line.
 #
 # **Design 2** therefore opens a second counter: it copies on a separate stream.
@@ -372,7 +372,7 @@ def hand_over(batch, arrived):
     return batch
 
 
-def prefetch(loader, copies):  # of a DataLoader(pin_memory=True), and a torch.cuda.Stream()
+def prefetch(loader, copies):  # with pin_memory=True, and a torch.cuda.Stream()
     staged = []
     for batch in loader:
         with torch.cuda.stream(copies):
@@ -403,16 +403,16 @@ for read_late in False, True:
 # Neither of the two needs a thread, because the loader already has workers and a thread that pins. A prefetcher only
 # enqueues copies, which takes microseconds. Another thread could only add a way to hang, as you'll see.
 #
-# When does all this help? This is a real H200, which copies a batch of 32 MB between steps of 10 ms: <!-- given -->
+# When does all this help? This is a real H200, which copies a batch of 32 MB between steps of 10 ms, and in the last
+# picture the emulated GPU with the times of the H200. <!-- given -->
 
 # %%
 from course_utils.paths import shipped
 from keepfed.measure.exchange import load_chrome
 
-recorded = {}
-for mode in "pinned", "prefetcher":
-    path = shipped("notebooks/recordings") / f"nvidia-h200-short-steps-{mode}-measured.json"
-    recorded[mode] = load_chrome(path)
+folder, recorded = shipped("notebooks/recordings"), {}
+for run in "pinned-measured", "prefetcher-measured", "prefetcher-emulated":
+    recorded[run] = load_chrome(folder / f"nvidia-h200-short-steps-{run}.json")
 Timeline(recorded)
 
 # %% [markdown]
@@ -695,22 +695,6 @@ with cu.emulated_cuda(gpu):
 # %% [markdown]
 # Record an event after the copy and wait for it. The loss of `gpu.step()` does the same: `item()` waits for one event,
 # but not for later steps.
-#
-# ## On a real GPU
-#
-# How far can you trust the emulated GPU? Here are all recordings from a real one, each next to an emulated device with
-# the same times. `make gpu-check` makes them.
-
-# %%
-import json
-
-for path in sorted(shipped("notebooks/recordings").glob("*-measured.json")):
-    about = json.loads(path.read_text("utf-8"))["otherData"]  # loop, GPU, date and command
-    twin = path.with_name(path.name.replace("measured", "emulated"))
-    recorded = {f"measured, {about['gpu']}": load_chrome(path), "emulated": load_chrome(twin)}
-    busy, same = (trace.summary().utilization for trace in recorded.values())
-    print(f"{about['loop']['name']}: GPU busy {busy:.1%}, emulated {same:.1%}", about["date"])
-    display(Timeline(recorded))
 
 # %% [markdown]
 # ## What prefetching cannot do
@@ -804,4 +788,4 @@ cu.reveal("09h", gains["small model, slow workers"][640])
 # - **09g** Tempting: as much as design 4. It's 0, because this design also waits for the copy that has just begun.
 # - **09h** Tempting: up to 2. It's 1, because the workers are slower than step and copy together.
 #
-# **Extra.** Homework: seven designs, a real GPU, and what prefetching cannot do.
+# **Extra.** Homework: seven designs, and what prefetching cannot do.

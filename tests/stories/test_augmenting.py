@@ -5,34 +5,32 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import get_accelerator
-from course_utils.loading.images import Augment
 from course_utils.stories.augmenting import (
     BEGUN,
     copy_ms,
     load_ms,
     pace_ms,
     photo_loader,
-    train_epoch,
 )
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.images import Jpegs
 from keepfed.measure.spans import Span
-from keepfed.measure.trace import Trace
+from keepfed.measure.trace import Trace, record
 
 
 @pytest.mark.slow
-def test_every_epoch_records_worker_spans_and_augmentation(
+def test_every_epoch_records_worker_spans(
     start_method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_utils.stories.augmenting.STEPS", 8)
     multiprocessing.set_start_method(start_method, force=True)
     loader, gpu = photo_loader(Jpegs(Path(data_path("images", "S")))), get_accelerator(emulate=True)
     for _ in range(2):
-        trace = train_epoch(gpu, loader, step_ms=2, augment=Augment(size=16), augment_ms=1)
+        with record() as trace:
+            for images, _ in trace.batches(loader):
+                gpu.step(gpu.upload(images), ms=2).item()
         assert {"worker 0", "worker 1"} <= {*trace.lanes}
         assert load_ms(trace) > 0
-        kernels = [span.duration_ns for span in trace.spans if span.lane == "gpu"]
-        assert kernels == [1_000_000, 2_000_000] * trace.served
         assert trace.summary().complete
 
 

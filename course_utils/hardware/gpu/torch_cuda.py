@@ -24,6 +24,7 @@ from keepfed.device.cuda import batch_number, numbered
 
 CUDA, IS_PINNED = torch.cuda, Tensor.is_pinned
 TO: Any = Tensor.to
+PIN_MEMORY: Any = Tensor.pin_memory
 MISSING = (
     "The emulated GPU does not have {}. It copies batches with .to('cuda'), and computes "
     "gpu.step(batch) and gpu.launch(function, batch, ms=1)."
@@ -63,10 +64,16 @@ def _emulated(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
 
     yield torch, "cuda", EmulatedCuda(gpu)
     yield CUDA, "_lazy_init", _no_tensors
+
+    def pin_memory(tensor: Tensor, *_: Any) -> Any:
+        if is_marked(tensor):
+            return tensor
+        return PIN_MEMORY(tensor) if _torch_calls() else gpu.pin(tensor)  # a DataLoader pins
+
     yield Tensor, "to", to
     yield Tensor, "cuda", lambda tensor, device="cuda", **kwargs: to(tensor, device, **kwargs)
     yield Tensor, "is_pinned", lambda tensor, *_: is_marked(tensor) or IS_PINNED(tensor)
-    yield Tensor, "pin_memory", lambda tensor, *_: tensor if is_marked(tensor) else gpu.pin(tensor)
+    yield Tensor, "pin_memory", pin_memory
 
 
 def _recorded(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
@@ -91,11 +98,15 @@ class EmulatedCuda:
             setattr(self, name, _of_device(gpu, name))
 
     def __getattribute__(self, name: str) -> Any:
-        caller = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
-        return getattr(CUDA, name) if caller == "torch" else object.__getattribute__(self, name)
+        return getattr(CUDA, name) if _torch_calls() else object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(MISSING.format(f"torch.cuda.{name}"))
+
+
+def _torch_calls() -> bool:
+    """Return whether torch itself has called the function that asks."""
+    return str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0] == "torch"
 
 
 def _of_device(gpu: Any, name: str) -> Callable[..., Any]:

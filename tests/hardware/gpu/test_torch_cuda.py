@@ -1,13 +1,16 @@
 """Torch's own text on the emulated GPU is right or refuted, and torch is restored."""
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from course_utils.hardware.gpu import checksum, emulated_cuda, timed_accelerator
+from course_utils.hardware.gpu.memory import is_marked
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record
@@ -150,6 +153,8 @@ def test_torch_itself_works_in_the_block_as_without_cuda() -> None:
         model(torch.ones(1, 2)).sum().backward()
         torch.manual_seed(1)  # calls torch.cuda.manual_seed_all
         batches = list(DataLoader(torch.arange(8.0), 4))
+        with suppress(RuntimeError):  # there is no CUDA, and a loader pins nothing
+            assert not is_marked(pin_memory(batches[0]))
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         losses = [gpu.step(batch).item() for batch in CudaPrefetcher(batches, gpu)]
