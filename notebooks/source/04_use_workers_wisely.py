@@ -30,7 +30,7 @@ cu.ready("04")
 # - *21 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall. Explain the
 #   three lines of the table, then do exercise 4.1.
 # - *4 min* **Pinned to one core.** Prediction 04d. Who writes `num_workers=os.cpu_count()`? Who has checked the CPU
-#   binding of their own job?
+#   binding of a job?
 # - *16 min* **Files.** Show the wrong rows, ask how anybody would notice, then do exercise 4.2.
 # - *3 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader line by line.
 #
@@ -268,14 +268,13 @@ cu.check("04.1", choose_workers)
 # - **04c** Tempting: 4, because it just worked. The answer is at most the number of cores, so 2 or less on two cores.
 #   On a machine with 8 cores it *is* nearly four, so let them add workers until the curve bends.
 # - **04d** Tempting: 1, because the worker has only one core. But `os.cpu_count()` counts the cores of the machine.
-# - **04e** Tempting: "raises an error", because that would be useful. In fact, the loop waits forever.
+# - **04e** Tempting: "an error", because that would be useful. In fact, the loop waits forever.
 #
 # **Goes wrong.**
 #
 # - In 4.1: "never more workers than cores". The cluster node has 4 cores and needs 8 workers, because they wait most
 #   of the time.
-# - In 4.1: the P of the plot, the smaller of cores and streams, for all machines; or no thought of None, which is an
-#   answer.
+# - In 4.1: the P of the plot, the smaller of cores and streams, for all machines. And None is an answer, too.
 # - In 4.2, the file is opened in `__init__`, or once for all datasets in a class attribute. Ask in which box of the
 #   board that line runs.
 
@@ -316,9 +315,9 @@ print(f"usable: {usable}. Bound to one core, four workers decode {slower:.1f} ti
 cu.reveal("04d", counted)
 
 # %% [markdown]
-# `os.cpu_count()` counts the machine's cores, whoever may use them, so `num_workers=os.cpu_count()` starts 64 workers
-# on your one core of a node with 64. Ask `len(os.sched_getaffinity(0))` instead (on Linux, and inside the job), and if
-# it's too small, try `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF.
+# `os.cpu_count()` counts the machine's cores, even those that you can't use, so `num_workers=os.cpu_count()` starts 64
+# workers on your one core of a node with 64. Ask `len(os.sched_getaffinity(0))` instead (on Linux, and inside the
+# job), and if it's too small, try `--cpus-per-task=8` in Slurm, or `--cpu-bind depth -d 8` with the `mpiexec` of ALCF.
 # <!-- given -->
 #
 # And the price? Your ratio cannot exceed your number of cores, but a big node has many of them. The supercomputing
@@ -342,8 +341,9 @@ one_handle = show("one_handle")
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
-# There's no error, and would you have noticed so few wrong rows in training? Under spawn you'd at least get a
-# `TypeError: cannot pickle`. The fix is the same for both: open the file in the process that reads it.
+# There's no error, and would you have noticed so few wrong rows in training? (If there were none, run the cell again.
+# It's a matter of luck, which makes it worse.) Under spawn you'd at least get a `TypeError: cannot pickle`. The fix is
+# the same for both: open the file in the process that reads it.
 
 # %% [markdown]
 # ### Exercise 4.2 · 10 min · ●●○
@@ -411,8 +411,8 @@ cu.check("04.2", Rows)
 # %%
 cu.predict(
     "04e",
-    "A sample contains a lock, which cannot be pickled. What does the loop do?",
-    choices=["raises an error", "leaves the sample out", "waits for ever"],
+    "A sample contains a lock, which cannot be pickled. What do you get?",
+    choices=["an error", "a batch without the sample", "a loop that waits forever"],
 )
 
 # %%
@@ -420,11 +420,11 @@ hang = show("unpicklable", seconds=5).demo
 hang
 
 # %%
-cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an error")
+cu.reveal("04e", "a loop that waits forever" if "Stopped" in hang.ending else "an error")
 
 # %% [markdown]
-# A thread of the worker pickles the batch. It prints its error, drops the batch and carries on, but nobody tells the
-# loop, so the loop waits forever. With `timeout=60` it raises an error instead, and if you send only tensors, arrays,
+# A thread of the worker pickles the batch. It prints its error, drops the batch and carries on, but the loop doesn't
+# hear of it and waits forever. With `timeout=60` it raises an error instead, and if you send only tensors, arrays,
 # numbers and strings, you won't need it. Other failures: <!-- given -->
 #
 # - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looks for your class in *its* `__main__`, which
@@ -460,7 +460,7 @@ loader = DataLoader(
 print("pinned:", next(iter(loader))["pulses"].is_pinned())
 
 # %% [markdown]
-# `pin_memory=True` copies each batch once more, in a thread of the notebook; without a GPU nothing is copied, and
+# `pin_memory=True` copies each batch once more, in a thread of the notebook, but without a GPU nothing is copied, and
 # PyTorch warns that `no accelerator is found` (the course hides this warning).
 #
 # ## You now can
@@ -527,8 +527,8 @@ cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 #
 # ## The straggler
 #
-# Batches are delivered in order, as if they stood in a queue at the post office. If one batch takes long, finished
-# batches behind it have to wait.
+# Batches are delivered in order, like people in a queue at the post office. If one batch takes long, finished batches
+# behind it have to wait.
 
 # %%
 # %%worker_module giants
@@ -783,8 +783,8 @@ cu.reveal("04i", megabytes)
 # ## Random numbers
 #
 # You may have read that `np.random` repeats in all workers. It used to, but PyTorch now seeds it in each worker. NumPy
-# would rather have you use a generator of your own, and that brings the old trouble back if you create it in
-# `__init__`: it's copied to every worker, and all copies draw the same numbers.
+# would rather have you use your own generator, and that brings the old trouble back if you create it in `__init__`:
+# it's copied to every worker, and all copies draw the same numbers.
 
 # %%
 # %%worker_module shifts

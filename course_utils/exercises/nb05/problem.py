@@ -14,8 +14,8 @@ EPOCHS = 20  # the scatter of a single epoch may be half as large, or twice
 def try_out(at_once: int, chunk: int, buffer: int) -> Mixing:
     """Stream a sorted file of 20,000 events in 100 shards, and measure how well it is mixed.
 
-    The scatter is the mean of 20 epochs. The picture shows the first epoch only, because a mean
-    picture would hide that some events share a batch in each epoch.
+    The scatter is the mean of 20 epochs. The co-occurrence is that of the first epoch only, because
+    a mean would hide that some events share a batch in each epoch.
 
     Args:
         at_once: Number of shards that are read in turn.
