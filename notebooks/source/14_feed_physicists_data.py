@@ -318,8 +318,8 @@ cu.reveal("14c", break_even(1))
 #
 # With four workers, all reading overlaps with the steps, so the lines never cross and conversion doesn't pay by this
 # clock. But your cores then decompress the same jets in every epoch, the site and the network carry them every time,
-# and in a week of reading something fails. It's a bad choice if your disk is too small, or if your selection changes
-# every day.
+# and in a week of reading something fails. Don't convert if your disk is too small, or if your selection changes every
+# day.
 #
 # ## Weights
 #
