@@ -85,3 +85,21 @@ def _help(program: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
         main([name, "--help"])
     shown = capsys.readouterr().out
     return "" if ended.value.code else shown
+
+
+def test_no_text_says_what_people_say_whom_nobody_asked() -> None:
+    told = re.compile(
+        r"\b(?:Most|Many|Some|Few|People)\b(?: (?:people|learners|students|of them))? "
+        r"(?:say|guess|answer|believe|expect|forget|think|take|write|call|conclude|add|start)\b"
+        r"|of the hands|[Mm]any people|[Pp]eople (?:who )?(?:say|expect)"
+        r"|a common (?:warning|answer)"
+    )
+    texts = [
+        *REPO.glob("slides/*.md"),
+        *REPO.glob("slides/instructor/*.md"),
+        *REPO.glob("docs/*.md"),
+    ]
+    texts += [*REPO.glob("notebooks/source/*.py"), REPO / "README.md"]
+    assert {path.name: told.findall(path.read_text("utf-8")) for path in texts} == {
+        path.name: [] for path in texts
+    }
