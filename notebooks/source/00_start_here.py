@@ -3,7 +3,7 @@
 #
 # {here: read, decode, collate, transfer, compute}
 #
-# In this picture, red is time in which the GPU waits for data, and you pay for it all the same. Can you make the red
+# In this picture, red is time in which the GPU waits for data, and you pay for it, too. Can you make the red
 # disappear? Flip the switches: they work before you've run anything.
 
 # %% jupyter={"source_hidden": true} tags=["stored"]
@@ -272,7 +272,7 @@ cu.cleanup_workers()
 #
 # - read a timeline: who works, who waits, and for what;
 # - say why a naive loop starves a GPU: one process loads more slowly than the GPU computes;
-# - feed a GPU with a loader of your own, and show with the ledger that no sample was lost or repeated.
+# - feed a GPU with your own loader, and show with the ledger that no sample was lost or repeated.
 #
 # Next: [01 Build a Dataset and feed it to a DataLoader](01_build_a_dataset.ipynb), because today's dataset was a
 # finished one, and nobody will have finished yours.

@@ -31,7 +31,7 @@ cu.ready("02")
 # - *8 min* **The cliff, and see it.** Predictions 02a and 02b. If a laptop is slow, show the same with `course demo
 #   cliff`.
 # - *6 min* **What nvidia-smi measures.** Ask for 02c with a show of hands.
-# - *18 min* **A model with four letters.** Write both formulas on the board first. Then come prediction 02d and
+# - *20 min* **A model with four letters.** Write both formulas on the board first. Then come prediction 02d and
 #   exercise 2.2.
 # - *3 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their own code, and
 #   why.

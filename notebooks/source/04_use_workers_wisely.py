@@ -27,11 +27,11 @@ cu.ready("04")
 #
 # - *4 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
 # - *4 min* **What a start costs.** Point at the empty beginning of the first epoch, which the second one doesn't have.
-# - *21 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall. Explain the
+# - *22 min* **How many workers?** Predictions 04b and 04c. `course demo workers` shows both on the wall. Explain the
 #   three lines of the table, then do exercise 4.1.
 # - *4 min* **Pinned to one core.** Prediction 04d. Who writes `num_workers=os.cpu_count()`? Who has checked the CPU
 #   binding of a job?
-# - *16 min* **Files.** Show the wrong rows, ask how anybody would notice, then do exercise 4.2.
+# - *17 min* **Files.** Show the wrong rows, ask how anybody would notice, then do exercise 4.2.
 # - *3 min* **When a worker fails, and the finished loader.** Prediction 04e. Read the finished loader line by line.
 #
 # **Leave out.** Exercise 4.2. Show the wrong rows, and give the exercise as homework.
@@ -360,7 +360,7 @@ print(one_handle.numbers or one_handle.demo.ending)
 # </details>
 # <details><summary>Hint 2: how it is sent</summary>
 #
-# `__getstate__` returns what is pickled. `{**self.__dict__, "_file": None, "_opened_by": None}` leaves the open file
+# `__getstate__` returns the state to pickle. `{**self.__dict__, "_file": None, "_opened_by": None}` leaves the open file
 # out.
 #
 # </details>

@@ -28,13 +28,13 @@ cu.ready("05")
 #
 # **Script.**
 #
-# - *8 min* **Data without indices.** Six lines that work, then prediction 05a, then PolarBERT. Read the ledger aloud.
+# - *9 min* **Data without indices.** Six lines that work, then prediction 05a, then PolarBERT. Read the ledger aloud.
 #   `course demo duplicates` shows it on the wall.
-# - *15 min* **Take a share.** Explain what a rank is and what a slot is. Then exercise 5.1.
-# - *5 min* **One spot or many.** Prediction 05b. The gray band shows an ideal shuffle.
-# - *8 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo shuffle` shows
+# - *17 min* **Take a share.** Explain what a rank is and what a slot is. Then exercise 5.1.
+# - *6 min* **One spot or many.** Prediction 05b. The gray band shows an ideal shuffle.
+# - *9 min* **Four ways to shuffle.** Prediction 05c. Let somebody explain the diagonal. `course demo shuffle` shows
 #   the cost and the effect of a buffer and of more spots.
-# - *25 min* **Prefetch in a thread.** Prediction 05d, then exercise 5.3 in pairs. It's the best exercise of the
+# - *30 min* **Prefetch in a thread.** Prediction 05d, then exercise 5.3 in pairs. It's the best exercise of the
 #   course, so give it the time.
 #
 # **Leave out.** Exercise 5.3. Collect on the board what could go wrong in such a thread, and give the exercise as

@@ -28,10 +28,10 @@ cu.ready("09")
 #
 # - *8 min* **What a copy costs.** Get predictions 09a and 09b on the wall before anybody sees a time.
 # - *5 min* **Streams and events.** Three definitions, prediction 09c, and then stop. The theory is over.
-# - *15 min* **Four designs.** Draw each one before you run it. Predictions 09d, 09e and 09f.
+# - *16 min* **Four designs.** Draw each one before you run it. Predictions 09d, 09e and 09f.
 # - *8 min* **Take it with you.** Read the table aloud, one arrow a row. Let them type the prefetcher.
 # - *10 min* **What is wrong with this prefetcher?** Let the room shout defects and count them. Then 9.1, then the proof.
-# - *16 min* **Exercise 9.2.** Read its two most likely messages aloud.
+# - *18 min* **Exercise 9.2.** Read its two most likely messages aloud.
 #
 # **Leave out.** Exercise 9.2. Read its two most likely messages aloud, and give it as homework.
 #

@@ -27,14 +27,14 @@ cu.ready("11")
 #
 # **Script.**
 #
-# - *9 min* **One script, many processes.** Run the cell with `torchrun` first, because ranks take seconds to begin.
+# - *10 min* **One script, many processes.** Run the cell with `torchrun` first, because ranks take seconds to begin.
 #   Read the loop while they do. Where are the gradients averaged?
-# - *8 min* **Who serves what.** Ask for 11a, 11b and 11c before you run their cells.
+# - *9 min* **Who serves what.** Ask for 11a, 11b and 11c before you run their cells.
 # - *5 min* **The slowest rank.** Prediction 11d, then the timeline. What would a faster disk in rank 0 gain?
 # - *5 min* **Uneven ends.** The cell hangs until its time limit, so announce it. Who waits for whom?
-# - *16 min* **Exercise 11.2.** In pairs.
-# - *8 min* **Survive a restart.** Prediction 11r.
-# - *15 min* **Exercise 11.3.** In pairs.
+# - *17 min* **Exercise 11.2.** In pairs.
+# - *9 min* **Survive a restart.** Prediction 11r.
+# - *16 min* **Exercise 11.3.** In pairs.
 #
 # **Leave out.** Exercise 11.2. Let the cell hang, and give the exercise as homework.
 #

@@ -27,11 +27,11 @@ cu.ready("14")
 #
 # **Script.**
 #
-# - *4 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
-# - *4 min* **One jet or a cluster.** Prediction 14a.
-# - *18 min* **Mix clusters.** Prediction 14b, then the two variances on the board, then exercise 14.1.
-# - *6 min* **Copy or convert once.** Prediction 14c, then the picture.
-# - *11 min* **Weights.** Prediction 14d, then exercise 14.2 in pairs.
+# - *5 min* **Your files.** Ask who has ROOT files, where they are, and who knows the size of a cluster.
+# - *5 min* **One jet or a cluster.** Prediction 14a.
+# - *19 min* **Mix clusters.** Prediction 14b, then the two variances on the board, then exercise 14.1.
+# - *7 min* **Copy or convert once.** Prediction 14c, then the picture.
+# - *13 min* **Weights.** Prediction 14d, then exercise 14.2 in pairs.
 #
 # **Leave out.** *Copy or convert once*. Say that both cost about one epoch of reading, and show the picture.
 #
@@ -63,7 +63,7 @@ print(*tree.keys(), sep=", ")
 
 # %% [markdown]
 # A ROOT file contains a table, called a **TTree**. Each column is cut into **baskets**, which are compressed, so you
-# read a basket as a whole or not at all. At certain rows the baskets of all columns begin and end together, and the
+# read a basket as a whole or not. At certain rows the baskets of all columns begin and end together, and the
 # rows in between form a **cluster**. Remember this word, because most of the notebook is about it. The course's
 # `RootFiles` reads clusters, and only the columns that you name. Here it reads from an emulated storage system that
 # takes 100 ms per request. <!-- given -->
@@ -167,7 +167,7 @@ cu.reveal("14b", one.mixing.worth)
 # things vary, and their variances add:
 #
 # - *which clusters* you hold: p(1 − p)/k · (1 − k/K), because no cluster is drawn twice in an epoch;
-# - *which of their jets* you draw: about p(1 − p)/B, which is all that a full shuffle has.
+# - *which of their jets* you draw: about p(1 − p)/B, and a full shuffle has only this one.
 #
 # Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much
 # as in a full shuffle. So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many clusters
@@ -177,7 +177,7 @@ cu.reveal("14b", one.mixing.worth)
 # %%
 from keepfed.loaders.stream import buffer_shuffle
 
-classes = np.array([entry["label_Hbb"][0] for entry in entries])  # of each cluster
+classes = np.array([entry["label_Hbb"][0] for entry in entries])  # one per cluster
 
 
 def scatter(memory, seed):

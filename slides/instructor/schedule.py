@@ -22,10 +22,11 @@ LUNCH, PAUSE = 60, 15
 WITHOUT_PAUSE = 105  # maximum minutes without a break
 DAY = 480  # maximum minutes of a day, with breaks
 LONGEST = {
-    "Two hours": [120],
+    "Two and a half hours": [150],
     "Half a day": [240],
     "A day": [DAY],
     "Two days": [DAY] * 2,
+    "Three days": [DAY] * 3,
 }
 
 _SECONDS = "cell_seconds.json"
