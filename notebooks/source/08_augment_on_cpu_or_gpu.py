@@ -164,7 +164,8 @@ cu.reveal("08a", pace_ms(starved) / pace_ms(fed))
 # The workers shed more work than the training gained, because it now runs into the next limit: a step can't be shorter
 # than what the GPU needs.
 #
-# Two ideas did that. Work on the device needs no core, and **uint8 crosses the bus before it becomes float**.
+# Two ideas made it faster: work on the device needs no core, and **uint8 crosses the bus before it becomes float**. How
+# much is the second one worth?
 #
 # ## Over the bus
 #
@@ -194,8 +195,8 @@ cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 #
 # ### Exercise 8.1 · 10 min · ●●○
 #
-# The function below does everything in the workers. Split it. The results of `in_worker` are collated and cross the bus,
-# and `on_device` gets the whole batch. Targets:
+# The function below does everything in the workers, so split it: the results of `in_worker` are collated and cross the
+# bus, and `on_device` gets the whole batch. Targets:
 #
 # - the same values as before, and a quarter of the bytes over the bus;
 # - the worker only crops, and computes nothing;
@@ -297,9 +298,9 @@ show({"torchvision, a batch": one_set, "Kornia, a batch": kornias, "Augment, a b
 cu.reveal("08c", len({crop.numpy().tobytes() for crop in one_set}))
 
 # %% [markdown]
-# Only one. The transform draws once per *call*, and a batch is one call. There's no error and no warning: all images of
-# a batch share one window, and with `ColorJitter` one brightness. For a video that's right, because its frames belong
-# together. But in a batch, each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io) and
+# Only one. The transform draws once per *call*, and a batch is one call. You get no error and no warning, while all
+# images of a batch share one window, and with `ColorJitter` one brightness. For a video that's right, because its frames
+# belong together, but in a batch each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io) and
 # `Augment` therefore draw a **tensor** of offsets, and so will you in exercise 8.3.
 #
 # ## When it makes training slower
@@ -364,7 +365,7 @@ figure
 # ### Exercise 8.2 · 5 min · ●○○
 #
 # Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target:
-# return the place with the smaller T. The GPU is allowed only if the augmentation fits into its memory. The check tries
+# return the place with the smaller T, where the GPU counts only if the augmentation fits into its memory. The check tries
 # these three jobs and hundreds of others.
 
 # %%
@@ -537,9 +538,9 @@ cu.reveal("08d", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one bat
 # between two operations, while a batch of 64 goes to memory and back.
 #
 # On a GPU, count the operations instead. Each is one **launch** or more, and each launch costs the host a few
-# microseconds, even for little work. One at a time, every photograph has its own launches. In one batch, their number
-# doesn't depend on the batch size. Have you got a GPU? torchvision's transforms run where the tensor is, so the same
-# three ways run there, unchanged:
+# microseconds, even for little work. One at a time, every photograph has its own launches, while in one batch their
+# number doesn't depend on the batch size. Have you got a GPU? torchvision's transforms run where the tensor is, so the
+# same three ways run there, unchanged:
 
 # %%
 if torch.cuda.is_available():
@@ -728,7 +729,7 @@ cu.reveal("08f", scatter["a factor per pulse"])
 #
 # ## Search for neighbors
 #
-# A graph network needs edges. Here, we connect each pulse to the eight nearest pulses of its event, in space and time.
+# A graph network needs edges, so let's connect each pulse to the eight nearest ones of its event, in space and time.
 
 
 # %%

@@ -56,9 +56,9 @@ images = [torch.randint(0, 256, (160, 3, 224, 224), dtype=torch.uint8) for _ in 
 print(gpu)
 
 # %% [markdown]
-# All code of this notebook is torch's own, so you can paste it into your training. There's one line that you'd leave
-# out: inside `with cu.emulated_cuda(gpu):`, the names `torch.cuda`, `.to("cuda")` and `pin_memory()` act on the emulated
-# GPU. With a real GPU, the block only records its copies.
+# Everything that copies is torch's own code here, so you can paste it into your training. There's one line that you'd
+# leave out: inside `with cu.emulated_cuda(gpu):`, the names `torch.cuda`, `.to("cuda")` and `pin_memory()` act on the
+# emulated GPU, and if yours is real, the block only records its copies.
 #
 # Ordinary memory is **pageable**: the system may move a page at any time, so the copy engine of the GPU can't use it.
 # **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to block the program. That makes four cases.
@@ -693,10 +693,9 @@ with cu.emulated_cuda(gpu):
     print("read at once:", right_results(wait=False), " after an event:", right_results(wait=True))
 
 # %% [markdown]
-# Record an event after the copy and wait for it. The loss of `gpu.step()` does the same: `item()` waits for one event,
+# So record an event after the copy and wait for it. The loss of `gpu.step()` does the same: `item()` waits for one event,
 # but not for later steps.
-
-# %% [markdown]
+#
 # ## What prefetching cannot do
 #
 # Let C be the time of a step, K the time of a copy, L the time between two batches of the loader, and T the time per
