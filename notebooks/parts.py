@@ -86,7 +86,7 @@ def exercise_times(cells: Iterable[NotebookNode]) -> Iterator[str]:
 def announced(core: Part, extra: Part) -> str:
     """Return the minutes as the header of a notebook gives them."""
     exercises = f" + {sum(core.exercises.values())} for the exercises" if core.exercises else ""
-    more = f"; what is extra takes {extra}" if extra.words else ""
+    more = f"; what is extra takes {extra.minutes}" if extra.words else ""
     return f"{core.reading} to read{exercises}{more}"
 
 

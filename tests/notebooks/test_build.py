@@ -110,7 +110,7 @@ def test_minutes_are_counted_and_optional_parts_are_marked(tmp_path: Path) -> No
     )
     (text, *_) = build(tmp_path, tmp_path).values()
     cells = [cell for cell in nbformat.reads(text, 4).cells if "colab" not in tags(cell)]
-    assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 1 + 20")
+    assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 21")
     assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
 
 
