@@ -311,10 +311,11 @@ class EmulatedAccelerator:
 class DeviceTensor(Handle):
     """A tensor on the emulated device, for `gpu.step`, `gpu.launch` and `cpu()`."""
 
-    device, is_cuda = torch.device("cuda", 0), True
+    is_cuda = True
 
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
         self.content, self.gpu = content, gpu
+        self.device = torch.device("cuda", gpu.index)
         self.shape, self.dtype = content.data.shape, content.data.dtype
 
     def record_stream(self, stream: EmulatedStream) -> None:
@@ -342,7 +343,7 @@ class DeviceTensor(Handle):
         With `non_blocking=True` the tensor contains garbage until the host has waited for an event
         that was recorded after the copy, or for the stream.
         """
-        if str(device) in ("cuda", "cuda:0"):
+        if str(device) in ("cuda", str(self.device)):
             return self
         if str(device) != "cpu":
             raise ValueError(

@@ -1,10 +1,12 @@
 """Torch's own names on the emulated GPU: the text that runs on CUDA, without CUDA.
 
-with emulated_cuda(gpu):
-    copies = torch.cuda.Stream()
-    with torch.cuda.stream(copies):
-        batch = batch.pin_memory().to("cuda", non_blocking=True)
-    torch.cuda.current_stream().wait_stream(copies)
+    with emulated_cuda(gpu):
+        copies = torch.cuda.Stream()
+        with torch.cuda.stream(copies):
+            batch = batch.pin_memory().to("cuda", non_blocking=True)
+        torch.cuda.current_stream().wait_stream(copies)
+
+What is missing raises an error that names it.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def _emulated(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
     def pin_memory(tensor: Tensor, *_: Any) -> Any:
         if is_marked(tensor):
             return tensor
-        return PIN_MEMORY(tensor) if _torch_calls() else gpu.pin(tensor)  # a DataLoader pins
+        return PIN_MEMORY(tensor) if _caller() == "torch" else gpu.pin(tensor)  # a DataLoader pins
 
     yield Tensor, "to", to
     yield Tensor, "cuda", lambda tensor, device="cuda", **kwargs: to(tensor, device, **kwargs)
@@ -77,14 +79,17 @@ def _emulated(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _recorded(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
-    def to(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if tensor.is_cuda:
-            return TO(tensor, *args, **kwargs)
+    def to(tensor: Tensor, *args: Any, copy: bool = False, **kwargs: Any) -> Any:
+        device = torch._C._nn._parse_to(*args, **kwargs)[0]
+        is_upload = device is not None and device.type == "cuda" and not tensor.is_cuda
+        if not is_upload or _caller() == "keepfed":  # which records its own copies
+            return TO(tensor, *args, copy=copy, **kwargs)
         number = batch_number()
         with gpu.span("copy", "transfer", number):
-            return numbered(TO(tensor, *args, **kwargs), number)
+            return numbered(TO(tensor, *args, copy=copy, **kwargs), number)
 
     yield Tensor, "to", to
+    yield Tensor, "cuda", lambda tensor, device="cuda", **kwargs: to(tensor, device, **kwargs)
 
 
 class EmulatedCuda:
@@ -98,15 +103,15 @@ class EmulatedCuda:
             setattr(self, name, _of_device(gpu, name))
 
     def __getattribute__(self, name: str) -> Any:
-        return getattr(CUDA, name) if _torch_calls() else object.__getattribute__(self, name)
+        return getattr(CUDA, name) if _caller() == "torch" else object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(MISSING.format(f"torch.cuda.{name}"))
 
 
-def _torch_calls() -> bool:
-    """Return whether torch itself has called the function that asks."""
-    return str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0] == "torch"
+def _caller() -> str:
+    """Return the package whose code has called the function that asks."""
+    return str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0]
 
 
 def _of_device(gpu: Any, name: str) -> Callable[..., Any]:
