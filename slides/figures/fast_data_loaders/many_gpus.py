@@ -1,4 +1,4 @@
-"""Figures of ranks that share samples and wait for each other, and of the cost of an hour."""
+"""Figures of ranks that wait for each other, and of the cost of an hour."""
 
 from __future__ import annotations
 
@@ -6,31 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keepfed.measure.picture import LOOKS
-from keepfed.palette import BAD, GOOD, SKY
+from keepfed.palette import BAD, GOOD
 from slides.figures.fast_data_loaders.drawing import slide
-
-
-def shares() -> Figure:
-    """Draw which of ten samples `DistributedSampler` gives to each of four ranks."""
-    from torch.utils.data import DistributedSampler
-
-    met: set[int] = set()
-    with slide(5.9, 4.6) as (figure, (panel,)):
-        samplers = [DistributedSampler(range(10), 4, rank) for rank in range(4)]  # type: ignore[arg-type, var-annotated]
-        for place, samples in enumerate(zip(*samplers, strict=True)):
-            for rank, sample in enumerate(samples):
-                again = sample in met
-                met.add(sample)
-                bar = panel.barh(rank, 0.9, left=place + 0.05, color=BAD if again else SKY)
-                bar[0].set(edgecolor="white", hatch="///" if again else "")
-                behind = {"facecolor": bar[0].get_facecolor(), "edgecolor": "none", "pad": 4}
-                number = panel.text(place + 0.5, rank, str(sample), ha="center", va="center")
-                number.set(color="black", bbox=behind)
-        panel.set(yticks=range(4), yticklabels=[f"rank {r}" for r in range(4)], xticks=[])
-        panel.set(xlabel="hatched: served again")
-        panel.invert_yaxis()
-        panel.spines[:].set_visible(False)
-    return figure
 
 
 def slowest() -> Figure:
