@@ -140,11 +140,12 @@ def _book() -> str:
 def _guess(block: Block) -> str:
     """Return a question, below which the deck shows the wall of the class if there is one."""
     question = deck_question(block.argument, block.lines)
+    title = re.findall(r"^title: (.*)", "\n".join(block.lines), re.MULTILINE) or ["Guess first"]
     answers = "".join(f"<li>{escape(choice)}</li>" for choice in question.choices)
     unit = f" ({question.unit})" if question.unit else ""
     return (
-        f'<div class="guess" data-key="{escape(question.key)}">{render(question.text + unit)}'
-        f"{f'<ul>{answers}</ul>' if answers else ''}</div>"
+        f'<div class="guess" data-key="{escape(question.key)}"><h2>{escape(title[0])}</h2>'
+        f"{render(question.text + unit)}{f'<ul>{answers}</ul>' if answers else ''}</div>"
     )
 
 

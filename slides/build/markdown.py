@@ -22,7 +22,11 @@
 
     :::source Somebody, Journal 1 (2026)
 
+    <!-- part: read -->
+    The slides take the color of the stage `read` from here on.
+
     :::guess fast-3
+    title: A longer queue
     A question that the room can answer on its wall. It covers the slide and its heading until
     the next key press. The block is explained in `course_utils/stories/wall/questions.py`.
     unit: times

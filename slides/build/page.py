@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +13,7 @@ from slides.build.markdown import Deck, Slide, to_html
 from slides.build.rich_text import render
 from slides.build.sources import sources
 
+PART = re.compile(r"<!-- part: (\w+) -->")  # a stage, whose color the slides take from here on
 HERE = Path(__file__).resolve().parent
 REVEAL = HERE / "vendor" / "reveal"
 
@@ -28,9 +30,10 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
     )
     deck_js = (HERE / "deck.js").read_text("utf-8")
     start = _inline(f"{module_source()}\n{{\n{deck_js}}}")  # a scope for its names
-    sections = "\n".join(
-        _section(deck, number, slide, claims) for number, slide in enumerate(deck.slides, 1)
-    )
+    part, sections = "", ""
+    for number, slide in enumerate(deck.slides, 1):
+        part = (PART.findall(slide.text) or [part])[0]
+        sections += _section(deck, number, slide, claims, part)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(deck.title)}</title>"
@@ -41,7 +44,7 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
     )
 
 
-def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> str:
+def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim], part: str) -> str:
     shown = to_html(slide, deck.name)
     if number == 1:
         shown = shown.replace(escape(slide.heading), escape(deck.title), 1)
@@ -50,11 +53,13 @@ def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> 
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources(slide, deck.name, claims))
     notes = render(slide.notes) + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
     kind = "slide title" if number == 1 else "slide"
+    if part:
+        kind += f' {part}" data-part="{part}'
     return (
         f'<section data-minutes="{slide.minutes:g}"{" data-skip" * slide.skippable}'
         f"{' data-backup' * slide.backup}>"
         f'<div class="{kind}">{shown}</div>'
-        f'<aside class="notes">{notes}</aside></section>'
+        f'<aside class="notes">{notes}</aside></section>\n'
     )
 
 

@@ -86,8 +86,8 @@ def test_timeline_has_a_state_per_line(html) -> None:
 
 
 def test_guess_shows_question_unit_and_choices(html) -> None:
-    shown = html(":::guess fast-1\nHow many\ntimes?\nunit: times\nchoices: 2 | <b>\n:::")
-    assert '<div class="guess" data-key="fast-1"><p>How many times? (times)</p>' in shown
+    shown = html(":::guess fast-1\ntitle: A\nHow many?\nunit: times\nchoices: 2 | <b>\n:::")
+    assert '<div class="guess" data-key="fast-1"><h2>A</h2><p>How many? (times)</p>' in shown
     assert "<ul><li>2</li><li>&lt;b&gt;</li></ul>" in shown
 
 

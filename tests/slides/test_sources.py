@@ -56,8 +56,8 @@ def test_long_slides_and_notes_are_found(tmp_path: Path) -> None:
     for text, notes, message in (
         ("word " * 29, "So.", "has 31 words"),
         ("word " * 28 + "`code` 300 <!-- given -->", "So.", ""),
-        ("", "word " * 90, "have 91 words"),
-        ("", "So.\n\n*Background:* " + "word " * 90, ""),
+        ("", "word " * 170, "takes 1.3 min aloud"),
+        ("", "So.\n\n*Background:* " + "word " * 170, ""),
     ):
         found = " ".join(findings(deck_with(tmp_path, text, notes), []))
         assert message in found, text

@@ -2,7 +2,7 @@
 
 A question in a deck is a block with a key. The key is new, or it is the key of a prediction, such
 as 02b. In this case, the block shows the guesses for the prediction. A question has a unit or
-choices, or neither:
+choices, or neither. `title: A longer queue` is the title of its slide:
 
     :::guess fast-3
     How many times longer is a step?
@@ -55,7 +55,7 @@ def deck_question(key: str, lines: Sequence[str]) -> Question:
         ValueError: If the key or the text is not valid.
     """
     pairs = [line.partition(":") for line in lines]
-    more = {name: value.strip() for name, _, value in pairs if name in ("unit", "choices")}
+    more = {a: b.strip() for a, _, b in pairs if a in ("unit", "choices", "title")}
     text = " ".join(line.strip() for line in lines if line.partition(":")[0] not in more)
     if not _KEY.fullmatch(key) or not text:
         raise ValueError("A guess needs a key such as fast-3, and a question below it.")
