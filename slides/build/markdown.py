@@ -22,8 +22,8 @@
 
     :::source Somebody, Journal 1 (2026)
 
-    <!-- part: read -->
-    The slides take the color of the stage `read` from here on.
+    <!-- part: read: the file -->
+    From here on, slides have the color of the stage `read`, and the name of the part.
 
     :::guess fast-3
     title: A longer queue

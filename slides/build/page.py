@@ -13,7 +13,7 @@ from slides.build.markdown import Deck, Slide, to_html
 from slides.build.rich_text import render
 from slides.build.sources import sources
 
-PART = re.compile(r"<!-- part: (\w+) -->")  # a stage, whose color the slides take from here on
+PART = re.compile(r"<!-- part: (\w+): (.*?) -->")  # color and name from this slide on
 HERE = Path(__file__).resolve().parent
 REVEAL = HERE / "vendor" / "reveal"
 
@@ -32,7 +32,8 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
     start = _inline(f"{module_source()}\n{{\n{deck_js}}}")  # a scope for its names
     part, sections = "", ""
     for number, slide in enumerate(deck.slides, 1):
-        part = (PART.findall(slide.text) or [part])[0]
+        if begins := PART.search(slide.text):
+            part = f' {begins[1]}" data-part="{escape(begins[2])}'
         sections += _section(deck, number, slide, claims, part)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -52,9 +53,7 @@ def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim], par
         shown += "".join(f'<p class="subtitle">{escape(line)}</p>' for line in below)
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources(slide, deck.name, claims))
     notes = render(slide.notes) + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
-    kind = "slide title" if number == 1 else "slide"
-    if part:
-        kind += f' {part}" data-part="{part}'
+    kind = f"slide{' title' * (number == 1)}{part}"
     return (
         f'<section data-minutes="{slide.minutes:g}"{" data-skip" * slide.skippable}'
         f"{' data-backup' * slide.backup}>"

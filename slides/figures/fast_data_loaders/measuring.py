@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from course_utils.stories.figures import value_bars
+from keepfed.measure.picture import LOOKS
 from keepfed.palette import BAD, MEASURED, SERIES
 from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide
 
@@ -79,6 +80,29 @@ def three_runs() -> Figure:
     return figure
 
 
+def remedies() -> Figure:
+    """Draw what you see in a slow loop, and the change that it asks for in its stage's color."""
+    rows = {
+        "step alone ≈ together": ("compute", "the model"),
+        "num_workers=0": ("decode", "W = L / C"),
+        "workers sleep": ("read", "larger reads, shards"),
+        "workers compute": ("decode", "decode less"),
+        "copies wait": ("transfer", "pin, copy stream"),
+        "too fast to be true": ("collate", "keepfed audit"),
+    }
+    with slide(12.4, 5.4) as (figure, (panel,)):
+        for row, (seen, (stage, change)) in enumerate(rows.items()):
+            look = LOOKS[stage]
+            panel.text(4.7, row, seen, ha="right", va="center")
+            arrow = {"arrowstyle": "->", "color": "gray", "lw": 3}
+            panel.annotate("", (5.9, row), (4.9, row), arrowprops=arrow)
+            panel.barh(row, 5.4, 0.76, left=6.1, color=look.color)
+            panel.text(8.8, row, change, color=look.text, ha="center", va="center")
+        panel.set(xlim=(0, 11.6), ylim=(5.5, -0.5))
+        panel.axis("off")
+    return figure
+
+
 def stopwatch() -> Figure:
     """Draw which line of a loop shows the time of the GPU, with and without `item()`."""
     found = {"with item()": _lines(read_loss=True), "without": _lines(read_loss=False)}
@@ -106,5 +130,5 @@ def _lines(*, read_loss: bool, steps: int = 30) -> dict[str, float]:
         if read_loss:
             loss.item()
         spent += np.diff([*marks, clock()])
-    names = "batch = upload(batch)", "loss = step(batch)", "loss.item()"
+    names = 'batch.to("cuda")', "train_step(batch)", "loss.item()"
     return dict(zip(names, spent / steps / 1e6, strict=True))

@@ -8,7 +8,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.stories.figures import value_bars
 from keepfed.measure.picture import LOOKS
 from keepfed.measure.spans import Span
 from keepfed.palette import BAD, MEASURED
@@ -27,22 +26,6 @@ def cache_policies() -> Figure:
         panel.text(1.6, 70, "never evicts")
         panel.text(1.3, 8, "evicts the oldest")
         panel.set(xlabel="data / cache", ylabel="found in the cache (%)", ylim=(-5, 105))
-    return figure
-
-
-def bus() -> Figure:
-    """Draw the copy time of 64 photographs to an emulated RTX 3090."""
-    import torch
-
-    kinds = {
-        "crops of 224², float32": torch.zeros(64, 3, 224, 224),
-        "frames of 256², uint8": torch.zeros(64, 3, 256, 256, dtype=torch.uint8),
-        "crops of 224², uint8": torch.zeros(64, 3, 224, 224, dtype=torch.uint8),
-    }
-    times = {name: _copy_ms(batch)[1] for name, batch in kinds.items()}
-    with slide(12.4, 2.9) as (figure, (panel,)):
-        value_bars(panel, times, "{:.2f} ms".format, color=LOOKS["transfer"].color)
-        panel.set(xticks=[], xlabel="over the bus, pinned (emulated RTX 3090)")
     return figure
 
 

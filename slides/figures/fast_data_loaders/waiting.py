@@ -2,35 +2,69 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from course_utils.hardware.storage import BLOCK, slow_storage
+from course_utils.paths import recording
 from course_utils.stories.figures import value_bars
 from keepfed.measure.picture import LOOKS
-from keepfed.palette import BAD, MEASURED
+from keepfed.palette import BAD, GOOD, MEASURED
 from slides.figures.fast_data_loaders.drawing import LOOP, rate, slide
 
 CACHED = 40  # blocks of 32 KiB in the page cache of the cliff
 
 
 def cliff() -> Figure:
-    """Draw the hit share of a page cache over the size of the data."""
-    sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
-    with slide(5.9, 4.5) as (figure, (panel,)):
-        for name, in_order, look in ("in order", True, "o-"), ("shuffled", False, "s--"):
-            found = [hit_percent(size, in_order=in_order) for size in sizes]
-            panel.plot(sizes, found, look, markersize=10, label=name)
+    """Draw the hit share over the size of the data: Linux, and a strict cache behind it."""
+    with slide(6.3, 4.5) as (figure, (panel,)):
+        for order, look, color in ("in order", "o", BAD), ("shuffled", "s", MEASURED):
+            sizes, shares = linux(order)
+            strict = [hit_percent(size, in_order=order == "in order") for size in sizes]
+            panel.plot(sizes, strict, "-", color="gray", label="emulated" * (look == "o"))
+            panel.plot(sizes, shares, look, color=color, markersize=11, label=order)
         panel.set(xlabel="data / page cache", ylabel="found in it (%)", ylim=(-5, 105))
-        panel.set_xticks((0.5, 1, 1.5, 2, 2.5))
         panel.legend()
+    return figure
+
+
+def linux(order: str) -> tuple[list[float], list[float]]:
+    """Return sizes of the data, and the percent that Linux found once its cache was full."""
+    recorded = json.loads(recording("page_cache.json").read_text("utf-8"))
+    return recorded["sizes"], [100 * mean(shares[2:]) for shares in recorded[order]]
+
+
+def linux_beyond_the_cliff() -> list[int]:
+    """Return the percent that Linux finds of 10 % too many data, in order and shuffled."""
+    return [round(linux(order)[1][4]) for order in ("in order", "shuffled")]
+
+
+def ada() -> Figure:
+    """Draw the days that Ada planned, those of the larger file, and those that the bar showed."""
+    rows = (
+        (1, 10, MEASURED, "planned", ""),
+        (10, 100, BAD, "the file is ten\ntimes as large", "stays"),
+        (100, 78_125 * 111.39 / 8_640, GOOD, "each event takes\nten times as long", "comes back"),
+    )
+    with slide(12.4, 4.4) as (figure, (panel,)):
+        for row, (before, days, color, _, fate) in enumerate(rows):
+            panel.barh(row, days - before, 0.62, left=before, color=color)
+            panel.text(days * 1.08, row, f"{days:,.0f} days", va="center")
+            panel.text((before * days) ** 0.5, row, fate, ha="center", va="center", color="white")
+        panel.set(xscale="log", xlim=(1, 4_500), yticks=range(3))
+        panel.set_yticklabels([name for *_, name, _ in rows])
+        panel.xaxis.set_visible(False)
+        panel.invert_yaxis()
     return figure
 
 
@@ -104,4 +138,17 @@ def exposes() -> Figure:
         color = [BAD if wait > 20 else MEASURED for wait in waits.values()]
         value_bars(panel, waits, "{:.0f} %".format, color=color)
         panel.set(xlabel="the GPU waits, without start-up (simulated)", xticks=[])
+    return figure
+
+
+def price() -> Figure:
+    """Draw the price of one hour of work of a GPU that costs 3 dollars an hour."""
+    busy = np.linspace(0.15, 1, 100)
+    with slide(5.9, 5.0) as (figure, (panel,)):
+        panel.plot(100 * busy, 3 / busy, color="gray")
+        for share, color in (0.3, BAD), (0.8, GOOD):
+            panel.plot(100 * share, 3 / share, "o", color=color, markersize=14)
+            panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
+        panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))
+        panel.set(xticks=(30, 80), yticks=(0, 5, 10, 15, 20))
     return figure
