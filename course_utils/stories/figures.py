@@ -17,7 +17,7 @@ def drawing(
     width: float, height: float, *, rows: int = 1, columns: int = 1, title: str = "", **options: Any
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Yield a figure (size in inches) and its panels, row by row, in the course's style."""
-    with plt.style.context("course_utils.plots"):  # readable on light and on dark pages
+    with plt.style.context("course_utils.plots.style"):  # readable on light and on dark pages
         figure, panels = plt.subplots(
             rows, columns, squeeze=False, figsize=(width, height), layout="constrained", **options
         )

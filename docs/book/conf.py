@@ -11,13 +11,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 
 from course_utils import __version__
+from course_utils.plots import TYPEFACE
 from docs.publish import REPO, address
 from keepfed.measure.picture import page_script
 from slides.build.maths import formula
 
 _CODE = re.compile(r'(?<=<div class="highlight"><pre><span></span>).*?(?=</pre>)', re.DOTALL)
 _LINE = re.compile(r"(?:<[^>]*>)*( *)(?:.*\n|.+)")
-_LICENCES = "Code: MIT. Texts and pictures: CC BY 4.0."
+_LICENCES = "Code: MIT. Texts and pictures: CC BY 4.0. Typeface: Inter, OFL 1.1."
 _HEADING = re.compile(r"(Args|Returns|Yields|Raises|Attributes):")  # Google style
 
 project = "Fast Data Loaders"
@@ -42,9 +43,9 @@ add_module_names = False
 
 html_theme = "sphinx_book_theme"
 html_title = "Fast Data Loaders"
-html_static_path = ["static", "assembled/source/static"]
+html_static_path = ["static", "assembled/source/static", str(TYPEFACE)]
 html_extra_path = ["assembled/source/extra"]
-html_css_files = ["book.css"]
+html_css_files = ["inter.css", "book.css"]
 html_math_renderer = "mathtext"
 html_copy_source = False
 html_show_search_summary = False  # browsers do not let pages on disk load other pages

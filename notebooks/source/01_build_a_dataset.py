@@ -55,7 +55,7 @@ import numpy as np
 
 from course_utils.loading.events import MemmapEvents, draw_event, read_labels, read_sensors
 
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
+plt.style.use("course_utils.plots.style")  # readable on light and on dark pages
 folder = cu.data_path("events")
 labels, sensors = read_labels(folder), read_sensors(folder)
 offsets = np.load(folder / "npy" / "offsets.npy")

@@ -362,7 +362,7 @@ from course_utils.loading.events import colors
 
 
 def draw_mixing(ways):  # how often two parts of the file share a batch
-    plt.style.use("course_utils.plots")  # readable on light and on dark pages
+    plt.style.use("course_utils.plots.style")  # readable on light and on dark pages
     figure = plt.figure(figsize=(2.2 * len(ways) + 1.2, 2.9), layout="constrained")
     panels = figure.subplots(1, len(ways), squeeze=False)
     for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=True):

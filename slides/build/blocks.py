@@ -1,4 +1,4 @@
-"""Blocks of a deck: figures, timelines, demos, guesses, columns and source lines."""
+"""Blocks of a deck: figures, values, timelines, demos, guesses, columns and source lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from html import escape
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from zlib import crc32
 
 import matplotlib.pyplot as plt
 import segno
@@ -17,15 +18,17 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from course_utils.paths import recording
+from course_utils.stories.figures import log_dots, value_bars
 from course_utils.stories.lecture import demos, load_finding
 from course_utils.stories.wall.questions import deck_question
 from docs.publish import address
 from keepfed.measure.picture import Control, Picture, TimelineGrid, key
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.palette import SLIDE_TEXT
+from keepfed.palette import BAD, GOOD, MEASURED, SLIDE_TEXT
 from slides.build.rich_text import render
 
-STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
+_VALUE = re.compile(r"(?P<mark>[!*]?) ?(?P<name>.+): (?P<value>[\d.e]+)(?: = (?P<shown>.+))?")
+STYLES = ("course_utils.plots.style", Path(__file__).with_name("figures.mplstyle"))
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
     match block.name:
         case "figure":
             return _figure(block, deck)
+        case "bars" | "dots":
+            return _values(block)
         case "timeline":
             return _timeline(block)
         case "demo":
@@ -69,7 +74,7 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
             return _book()
         case "source":
             return f'<div class="source">{render(block.argument)}{"".join(inner)}</div>'
-    raise ValueError("The block is unknown. Use figure, timeline, demo, columns, book or source.")
+    raise ValueError("The block is unknown. Use figure, bars, dots, timeline, demo or columns.")
 
 
 def _figure(block: Block, deck: str) -> str:
@@ -81,11 +86,35 @@ def _figure(block: Block, deck: str) -> str:
     if block.argument not in functions:
         raise ValueError(f"slides.figures.{deck} has no function of this name.")
     with plt.style.context(STYLES):
-        drawn = functions[block.argument]()
-        letters = _letters(drawn) if isinstance(drawn, Figure) else ""
-        svg = _as_svg(drawn, block.argument) if isinstance(drawn, Figure) else str(drawn)
-    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-")
-    svg = svg.replace(SLIDE_TEXT, "currentColor")
+        return _as_html(functions[block.argument](), block.argument, meaning)
+
+
+def _values(block: Block) -> str:
+    """Return values as bars, or as dots on a logarithmic axis: lines `name: 15e12 = 15 trillion`.
+
+    A line that begins with `!` has the color of what is bad, and `*` the color of what is good.
+    """
+    rows = [match for line in block.lines if (match := _VALUE.fullmatch(line))]
+    if not rows or len(rows) < len(block.lines):
+        raise ValueError("The block needs lines such as `name: 1.5e9 = 1.5 billion`.")
+    values = {row["name"]: float(row["value"]) for row in rows}
+    shown = {float(row["value"]): row["shown"] or row["value"] for row in rows}
+    colors = [{"!": BAD, "*": GOOD}.get(row["mark"], MEASURED) for row in rows]
+    meaning = ", ".join(f"{name} {shown[value]}" for name, value in values.items())
+    with plt.style.context(STYLES):
+        figure, panel = plt.subplots(figsize=(12.2, 1.1 + 0.58 * len(rows)))
+        if block.name == "dots":
+            log_dots(panel, values, block.argument, shown.__getitem__, colors)
+        else:
+            value_bars(panel, values, shown.__getitem__, color=colors)
+            panel.set(xlabel=block.argument, xlim=(0, 1.15 * max(shown)))
+        return _as_html(figure, f"values{crc32(meaning.encode())}", f"{block.argument}: {meaning}")
+
+
+def _as_html(drawn: object, name: str, meaning: str) -> str:
+    letters = _letters(drawn) if isinstance(drawn, Figure) else ""
+    svg = _as_svg(drawn, name) if isinstance(drawn, Figure) else str(drawn)
+    svg = _with_own_ids(svg[svg.index("<svg") :], f"{name}-").replace(SLIDE_TEXT, "currentColor")
     return f'<figure role="img" aria-label="{escape(meaning)}"{letters}>{svg}</figure>'
 
 

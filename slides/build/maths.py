@@ -7,7 +7,7 @@ from functools import cache
 from html import escape
 from itertools import cycle
 
-import matplotlib
+from matplotlib import style
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextToPath
@@ -28,9 +28,9 @@ def formula(tex: str, *, display: bool = False) -> str:
     Raises:
         ValueError: If matplotlib's mathtext cannot parse `tex`.
     """
-    text, font = f"${tex.strip()}$", FontProperties(size=_EM)
-    drawing = TextToPath()
-    with matplotlib.rc_context({"mathtext.fontset": "dejavusans"}):
+    text, drawing = f"${tex.strip()}$", TextToPath()
+    with style.context("course_utils.plots.style"):
+        font = FontProperties(size=_EM)
         width, height, below = drawing.get_text_width_height_descent(text, font, ismath=True)
         points, codes = drawing.get_text_path(font, text, ismath=True)
     pad = 4.0  # strokes extend beyond the measured box

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from course_utils.plots import TYPEFACE
 from keepfed.measure.picture import module_source
 from notebooks.claims import Claim
 from slides.build.markdown import Deck, Slide, to_html
@@ -15,15 +17,15 @@ from slides.build.sources import sources
 
 PART = re.compile(r"<!-- part: (\w+): (.*?) -->")  # color and name from this slide on
 HERE = Path(__file__).resolve().parent
+_WOFF2 = re.compile(r'url\("([\w-]+\.woff2)"\)')
 REVEAL = HERE / "vendor" / "reveal"
 
 
 def page(deck: Deck, claims: Sequence[Claim]) -> str:
     """Return the page of `deck`. The speaker notes end with the sources of the slide."""
-    styles = "".join(
-        f"<style>{file.read_text('utf-8')}</style>"
-        for file in (REVEAL / "reset.css", REVEAL / "reveal.css", HERE / "theme.css")
-    )
+    sheets = TYPEFACE / "inter.css", REVEAL / "reset.css", REVEAL / "reveal.css", HERE / "theme.css"
+    styles = "".join(f"<style>{sheet.read_text('utf-8')}</style>" for sheet in sheets)
+    styles = _WOFF2.sub(lambda found: _embedded(TYPEFACE / found[1]), styles)
     scripts = "".join(
         f"<script>{_inline((REVEAL / name).read_text('utf-8'))}</script>"
         for name in ("reveal.js", "notes.js")
@@ -60,6 +62,10 @@ def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim], par
         f'<div class="{kind}">{shown}</div>'
         f'<aside class="notes">{notes}</aside></section>\n'
     )
+
+
+def _embedded(font: Path) -> str:
+    return f'url("data:font/woff2;base64,{b64encode(font.read_bytes()).decode()}")'
 
 
 def _inline(script: str) -> str:

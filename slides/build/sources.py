@@ -30,7 +30,9 @@ _NOT_STATED = re.compile(  # pictures and timelines are computed, sources are so
     r"^:::(?:source [^\n]*$|(?:figure|timeline|source|guess)\b.*?^:::$)",
     re.DOTALL | re.MULTILINE,
 )
-_BLOCK_LINE = re.compile(r"^:::[^\n]*$|\$\$?[^$\n]+\$\$?", re.MULTILINE)
+_BLOCK_LINE = re.compile(
+    r"^:::(?:bars|dots)(?:.|\n)*?^:::$|^:::[^\n]*$|\$\$?[^$\n]+\$\$?", re.MULTILINE
+)
 
 
 def read_all_claims() -> list[Claim]:

@@ -244,16 +244,6 @@ def staging() -> Figure:
     return figure
 
 
-def second_worker() -> Figure:
-    """Draw the images per second that a workshop published, by number of workers."""
-    rates = {"no worker": 33, "1 worker": 40.8, "2 workers": 506.9, "3 workers": 525}
-    rates["4 workers"] = 519
-    figure, (panel,) = _slide(5.0)
-    value_bars(panel, rates, "{:.4g}".format, color=[NEUTRAL, NEUTRAL, BAD, BAD, BAD])
-    panel.set(xlabel="images per second, as published")
-    return figure
-
-
 def dlio_trace() -> Figure:
     """Draw the DFTracer recording of DLIO, beginning with the first read."""
     trace = load_chrome(recording("dlio_unet3d.trace.json.gz"))
@@ -290,13 +280,4 @@ def checkpoint_interval() -> Figure:
     panel.set_xticklabels(["2", "5", "15", "60", "240"])
     panel.minorticks_off()
     panel.legend()
-    return figure
-
-
-def order_of_work() -> Figure:
-    """Draw the gain of each change on one A100: loading first, then precision."""
-    rates = {"no worker": 9.2, "8 workers": 12.2, "DALI": 13.2, "and BF16": 54.2}
-    figure, (panel,) = _slide(4.8)
-    value_bars(panel, rates, "{:.1f}".format, color=[NEUTRAL, BLUE, BLUE, GOOD])
-    panel.set(xlabel="samples per second")
     return figure

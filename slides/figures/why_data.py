@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
@@ -52,34 +50,6 @@ def masked_event() -> Figure:
     )
     whole.set(title="recorded event", xlabel="time (µs)", ylabel="height (m)")
     masked.set(title="circles: predict these sensors", xlabel="time (µs)")
-    return figure
-
-
-def denoising() -> Figure:
-    """Draw how J-invariance chooses the strength of a denoiser from the noisy picture."""
-    from skimage import data, restoration
-
-    denoise: Callable[..., Floats] = restoration.denoise_tv_chambolle
-    clean: Floats = data.camera()[60:188, 160:288] / 255.0  # type: ignore[no-untyped-call]
-    noisy = clean + np.random.default_rng(0).normal(0, 0.15, clean.shape)
-    weights = np.linspace(0.02, 0.5, 9)
-    _, (_, blind) = restoration.calibrate_denoiser(  # type: ignore[no-untyped-call]
-        noisy, denoise, {"weight": weights}, extra_output=True
-    )
-    restored = [denoise(noisy, weight=weight) for weight in weights]
-    true = [float(np.mean((picture - clean) ** 2)) for picture in restored]
-    figure, panels = plt.subplots(1, 3, figsize=(12.3, 4.3), width_ratios=(1, 1, 1.6))
-    pictures = {"noisy": noisy, "restored": restored[int(np.argmin(blind))]}
-    for panel, (name, picture) in zip(panels[:2], pictures.items(), strict=True):
-        panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
-        panel.set(xlabel=name, xticks=[], yticks=[])
-    for losses, look, color, name in (
-        (blind, "o-", BLUE, "loss seen without\nthe clean picture"),
-        (true, "s--", ORANGE, "true error"),
-    ):
-        panels[2].plot(weights, np.array(losses) - min(losses), look, color=color, label=name)
-    panels[2].set(xlabel="strength of the denoiser", ylabel="above its minimum", yticks=[0])
-    panels[2].legend()
     return figure
 
 
@@ -184,36 +154,6 @@ def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
     return ratio
 
 
-def allocation() -> Figure:
-    """Draw the tokens per parameter of three fits, and those of four models."""
-    compute = np.geomspace(1e20, 1e26)
-    days = compute / PF_DAY
-    fits: dict[str, tuple[Floats, str, str]] = {
-        "Kaplan 2020": (2e10 * days**0.27 / (1.3e9 * days**0.73), ":", VERMILION),
-        "Hoffmann 2022, as printed": (tokens_per_parameter(compute, HOFFMANN), "--", ORANGE),
-        "the same data, fitted again 2024": (tokens_per_parameter(compute, REFIT), "-", BLUE),
-    }
-    models = {  # parameters, tokens, place of the label
-        "GPT-3": (175e9, 300e9, 8),
-        "Chinchilla": (70e9, 1.4e12, 8),
-        "405B": (405e9, 15.6e12, -7),
-        "Llama 3.1 8B": (8e9, 15e12, -7),
-    }
-    figure, panel = plt.subplots(figsize=(12.3, 4.1))
-    for name, (ratio, line, color) in fits.items():
-        panel.loglog(compute, ratio, line, color=color, label=name)
-    for name, (parameters, tokens, below) in models.items():
-        spent = 6 * parameters * tokens
-        panel.plot(spent, tokens / parameters, "o", color=GRAY, markersize=11)
-        panel.annotate(
-            name, (spent, tokens / parameters), (-12, below), textcoords="offset points", ha="right"
-        )
-    panel.set(xlabel="operations of the training (log)", ylabel="tokens a parameter (log)")
-    panel.set(ylim=(0.3, 6000), yticks=[1, 10, 100, 1000], yticklabels=["1", "10", "100", "1000"])
-    panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return figure
-
-
 def tokens_at_chinchilla() -> list[float]:
     """Return the tokens per parameter of Hoffmann's printed fit and of its re-fit."""
     compute = np.array(6 * 70e9 * 1.4e12)
@@ -245,29 +185,6 @@ def trained_once() -> Figure:
     return figure
 
 
-def training_data() -> Figure:
-    """Draw the size of the training data of models of language, biology and physics."""
-    models = {
-        "TabPFN v2, made-up tables": (1.3e8, "130 million", VERMILION),
-        "CLIP, pairs": (4e8, "400 million", BLUE),
-        "OmniLearned, jets": (1e9, "1 billion", VERMILION),
-        "ESM3, proteins": (2.78e9, "2.78 billion", GREEN),
-        "BERT, words": (3.3e9, "3.3 billion", BLUE),
-        "Evo 2, base pairs": (9e12, "9 trillion", GREEN),
-        "Llama 3.1, tokens": (15.6e12, "15.6 trillion", BLUE),
-    }
-    sizes, names, colors = zip(*models.values(), strict=True)
-    figure, panel = plt.subplots(figsize=(12.3, 4.9))
-    said = dict(zip(sizes, names, strict=True))
-    sized = dict(zip(models, sizes, strict=True))
-    log_dots(panel, sized, "items", said.__getitem__, list(colors))
-    subjects = {"language, images": BLUE, "biology": GREEN, "physics, tables": VERMILION}
-    for subject, color in subjects.items():
-        panel.plot([], [], "o", color=color, markersize=12, label=subject)
-    panel.legend(loc="upper right")
-    return figure
-
-
 # --- operations
 
 
@@ -284,18 +201,6 @@ def operations_of_405b() -> float:
 def text_mb_a_second() -> float:
     """Return the MB/s that all GPUs of this training read, with four bytes per token."""
     return round(15.6e12 * 4 / (30.84e6 / 16_384 * 3600) / 1e6)
-
-
-def text_and_storage() -> Figure:
-    """Draw the read rate of this training, and the rates of a laptop's disk and of its storage."""
-    rates = {
-        "its text, for all GPUs": text_mb_a_second(),
-        "disk of a laptop": PRESETS["laptop SSD"].mb_s,
-        "its storage": 2e6,
-    }
-    figure, panel = plt.subplots(figsize=(12.3, 2.6))
-    log_dots(panel, rates, "MB/s", "{:,.0f}".format, [VERMILION, GRAY, SKY])
-    return figure
 
 
 def six_operations() -> Figure:
@@ -335,17 +240,6 @@ def low_rank() -> Figure:
     panel.text(4.6, 2, "+", ha="center", va="center")
     panel.set(xlim=(-0.1, 10.1), ylim=(-0.8, 4.1), aspect="equal")
     panel.axis("off")
-    return figure
-
-
-def tensor_cores() -> Figure:
-    """Draw the rates of an H100 with and without its tensor cores."""
-    figure, panel = plt.subplots(figsize=(12.3, 1.9))
-    rates = {"FP32, without": 67, "BF16, tensor cores": 989}
-    bars = panel.barh(list(rates), list(rates.values()), color=[GRAY, ORANGE])
-    panel.bar_label(bars, padding=6)
-    panel.set(xlabel="TFLOP/s", xlim=(0, 1100))
-    panel.invert_yaxis()
     return figure
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import nbformat
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
+CODE = "code, pre, kbd"
 FIRST = "work/00_start_here.ipynb"
 _NOTEBOOK = ".jp-NotebookPanel:not(.lm-mod-hidden)"
 _IDLE = """() => {
@@ -24,6 +25,18 @@ _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
     .map(cell => ({tags: cell.model.sharedModel.getMetadata('tags') ?? [],
                    count: cell.model.executionCount,
                    outputs: cell.model.outputs.toJSON()}))"""
+
+
+def typefaces(page: Page, among: str) -> set[str]:
+    """Return the families in which Chromium draws the text of `page`, apart from code."""
+    session = page.context.new_cdp_session(page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    asked = {"nodeId": root, "selector": f"{among} :not(:has({CODE}), {CODE}, :is({CODE}) *)"}
+    nodes = session.send("DOM.querySelectorAll", asked)["nodeIds"]
+    drawn = [session.send("CSS.getPlatformFontsForNode", {"nodeId": node}) for node in nodes]
+    return {font["familyName"] for one in drawn for font in one["fonts"]}
 
 
 class GuardedPage:

@@ -13,6 +13,7 @@ from course_utils.paths import REPO
 from docs.book.build import BUILT
 from keepfed.field_guide import look_up
 from notebooks.build import HERE, sources
+from tests.browser.lab_page import typefaces
 
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.slow]
 
@@ -48,6 +49,8 @@ def test_book_is_small_and_all_pages_fit_a_phone(book: Path, page: Page) -> None
         widths = page.evaluate(_WIDTHS)
         if max(widths) > 0:
             wide[path.name] = widths
+        if path.name != "explorer.html":
+            assert typefaces(page, "main") <= {"Inter"}, path.name
         bare += [path.name] * (page.get_by_text("CC BY 4.0").count() == 0)
     assert wide == {}
     assert bare == ["explorer.html"]

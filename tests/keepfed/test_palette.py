@@ -27,6 +27,6 @@ def test_files_use_only_colors_of_the_palette() -> None:
 
 
 def test_plots_follow_the_series() -> None:
-    with plt.style.context("course_utils.plots"):
+    with plt.style.context("course_utils.plots.style"):
         cycle = plt.rcParams["axes.prop_cycle"].by_key()["color"]
     assert tuple(cycle) == SERIES

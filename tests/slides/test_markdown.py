@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from docs.publish import Address, chosen
+from keepfed.palette import BAD, GOOD
 from slides.build import blocks
 from slides.build.markdown import DeckError, read_deck, to_html
 from slides.build.page import page
@@ -47,6 +48,7 @@ def test_backup_slide_follows_the_talk(tmp_path: Path) -> None:
     deck = read(tmp_path, FRONT.replace("minutes: 3", "minutes: 1") + TITLE + backup)
     assert [slide.backup for slide in deck.slides] == [False, True]
     assert '<section data-minutes="1.5" data-backup>' in page(deck, [])
+    assert page(deck, []).count("data:font/woff2;base64,") == 3
     assert list(findings(deck, [])) == []  # its minutes do not count
 
 
@@ -78,6 +80,14 @@ def test_columns_contain_blocks(html) -> None:
     assert '<div class="source"><p>Some, 2026</p>' in shown
 
 
+def test_values_are_drawn_and_told(html) -> None:
+    for kind in "bars", "dots":
+        shown = html(f":::{kind} MB/s\n! text: 9\n* its storage: 2e6 = 2 million\n:::")
+        assert 'aria-label="MB/s: text 9, its storage 2 million"' in shown
+        assert BAD in shown
+        assert GOOD in shown
+
+
 def test_timeline_has_a_state_per_line(html) -> None:
     states = "Naive: read_ms=8 step_ms=5\nWorkers: read_ms=8 step_ms=5 num_workers=2 pinned=True"
     shown = html(f":::timeline\n{states}\n:::")
@@ -99,6 +109,7 @@ def test_unreadable_block_is_reported_with_its_slide(html) -> None:
         (":::picture x\n:::", "The block is unknown"),
         (":::guess fast-1\n:::", "needs a key such as fast-3, and a question"),
         (":::timeline\nFast: speed=3\n:::", "speed"),
+        (":::bars MB/s\ntext: fast\n:::", "The block needs lines such as"),
         (":::figure curve\n:::", "The figure has no description"),
         ("## Another thought", "needs one"),
     ):

@@ -49,7 +49,7 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     # Isolated noise pulses at distant times must not use up the color range.
     light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
     light |= {"cmap": colors(), "edgecolors": "gray", "linewidths": 0.3}
-    with plt.style.context("course_utils.plots"):
+    with plt.style.context("course_utils.plots.style"):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
         # Draw in the given order, because matplotlib would hide the arrow behind bright light.
         space = figure.add_subplot(1, 2, 1, projection="3d", computed_zorder=False)
