@@ -39,6 +39,7 @@ function inState(section, state) {
   const copy = section.cloneNode(true), script = copy.querySelector(".slide > .timeline script");
   script.textContent = JSON.stringify({ ...JSON.parse(script.textContent), state });
   delete script.dataset.shown;
+  copy.querySelector(".demo details")?.remove(); // its timeline is not printed
   return copy;
 }
 

@@ -36,10 +36,10 @@ A block ends with a line `:::`. A source, a demo or `:::book` may be a single li
 `blocks.py` defines the blocks. The front matter may also have the `name` of the speaker and the
 `place` of the talk.
 
-Notes begin with the minutes, as in `**1.5 min.**`, and have up to three parts in this order:
-`*Say:*` (required), `*Ask:*` and `*Background:*`. A slide with `**1.5 min, skip if late.**` is left
-out in the short version of a talk, whose length the front matter states as `short: 33`. A slide
-with `**1.5 min, backup.**` follows the last slide of the talk. Its minutes do not count.
+Notes begin with the minutes, as in `**1.5 min.**`, and have up to three parts: `*Say:*` (required),
+`*Ask:*`, which comes first if the room votes, and `*Background:*`. A slide with `**1.5 min, skip if
+late.**` is left out in the short version of a talk, whose length the front matter states as `short:
+33`. A slide with `**1.5 min, backup.**` follows the last slide. Its minutes do not count.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PARAGRAPH = r"(?:.+\n)*.+\s*"
 _NOTES = re.compile(
     r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min"
     r"(?:(?P<skip>, skip if late)|(?P<backup>, backup))?\.\*\*\s*"
-    rf"(?P<spoken>\*Say:\*{_PARAGRAPH}(?:\*Ask:\*{_PARAGRAPH})?)"
+    rf"(?P<spoken>(?:\*Ask:\*{_PARAGRAPH})?\*Say:\*{_PARAGRAPH}(?:\*Ask:\*{_PARAGRAPH})?)"
     rf"(?:\*Background:\*{_PARAGRAPH})?"
 )
 _FENCE = re.compile(r"\s*(```+)")

@@ -149,6 +149,5 @@ def price() -> Figure:
         for share, color in (0.3, BAD), (0.8, GOOD):
             panel.plot(100 * share, 3 / share, "o", color=color, markersize=14)
             panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
-        panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))
-        panel.set(xticks=(30, 80), yticks=(0, 5, 10, 15, 20))
+        panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xticks=(30, 80))
     return figure
