@@ -68,7 +68,6 @@ PRIVATE = (
     Private("its iterator", "_num_yielded", "persistent workers begin another epoch"),
     Private("its iterator", "_collate_fn", "finds the listeners of an iterator"),
     Private("its iterator", "_dataset_fetcher.fetch", "begins a batch without workers"),
-    Private("its iterator", "_dataset_fetcher.collate_fn", "ends a batch without workers"),
     Private("torch", "distributed.distributed_c10d._world", "counts process groups", "counts none"),
     Private("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
     Private(

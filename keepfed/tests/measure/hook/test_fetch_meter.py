@@ -1,34 +1,25 @@
 """The cost of a fetch that computes, waits, or has no core."""
 
-from collections.abc import Sequence
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import FetchMeter, fetch_meter
-from keepfed.measure.records import MAIN, Fetch, Row, Sink
+from keepfed.measure.hook import (
+    FetchMeter,
+    ProcessFigures,
+    bytes_read,
+    fetch_meter,
+    own_bytes,
+    traced_batches,
+)
+from keepfed.measure.records import MAIN, Fetch
 from keepfed.measure.spans import SpanLog, activate, current, stage
+from keepfed.measure.trace import record
+from tests.measure.datasets import Numbers
 
 COMPUTED = 1_000_000
-
-
-class Kept(Sink):
-    """A sink that stores its fetches."""
-
-    def __init__(self) -> None:
-        self.fetches: list[Fetch] = []
-        self.rows: list[Row] = []
-        self.wanted = True
-
-    def wants(self, index: Any) -> bool:
-        return self.wanted
-
-    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        self.fetches.append(fetch)
-        self.rows += rows
-        return batch
 
 
 @pytest.fixture
@@ -44,7 +35,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 @pytest.fixture
 def meter(now: SimpleNamespace) -> FetchMeter:
     """A sparse meter with these clocks."""
-    made = FetchMeter(Kept(), sparse=True)
+    made = FetchMeter(sparse=True)
     made._own = SpanLog(clock=lambda: now.wall)
     return made
 
@@ -54,9 +45,8 @@ def _fetched(meter: FetchMeter, now: SimpleNamespace, *, wall: int, delay: int) 
     now.wall, now.cpu, now.delay = now.wall + wall, now.cpu + COMPUTED, now.delay + delay
     meter.samples_made([])
     assert meter.batch_made("batch") == "batch"
-    (sink,) = meter.sinks
-    assert isinstance(sink, Kept)
-    return sink.fetches[-1]
+    assert meter.last is not None
+    return meter.last.fetch
 
 
 def test_delay_of_a_slow_fetch_is_not_waiting(meter: FetchMeter, now: SimpleNamespace) -> None:
@@ -86,8 +76,6 @@ def test_sparse_meter_reads_the_delay_of_a_few_short_fetches(
 
 
 def test_stages_are_measured_with_and_without_a_recording(meter: FetchMeter) -> None:
-    (sink,) = meter.sinks
-    assert isinstance(sink, Kept)
     for log in (None, SpanLog(clock=iter(range(0, 1000, 10)).__next__)):
         activate(log)
         meter._own.clock = iter(range(0, 1000, 10)).__next__
@@ -97,17 +85,34 @@ def test_stages_are_measured_with_and_without_a_recording(meter: FetchMeter) -> 
         meter.samples_made([])
         meter.batch_made("batch")
         assert current() is log
-        assert (sink.fetches[-1].decode_ns, sink.fetches[-1].worker) == (10, MAIN)
-        assert [row[1] for row in sink.rows] == ["decode"]
-        sink.rows.clear()
+        assert meter.last is not None
+        assert (meter.last.fetch.decode_ns, meter.last.fetch.worker) == (10, MAIN)
+        assert log is None or [row[1] for row in log.rows] == ["decode"]
     activate(None)
 
 
-def test_unwanted_fetch_is_not_measured(meter: FetchMeter) -> None:
-    (sink,) = meter.sinks
-    assert isinstance(sink, Kept)
-    sink.wanted = False
+def test_meter_that_is_off_measures_nothing(meter: FetchMeter) -> None:
+    meter.on[0] = False
     meter.fetch_begins([0])
     meter.samples_made([])
     assert meter.batch_made("batch") == "batch"
-    assert not sink.fetches
+    assert meter.last is None
+
+
+def test_each_worker_reports_its_fetches() -> None:
+    for workers in (0, 2):
+        with record() as trace:
+            loader = DataLoader(Numbers(), 3, num_workers=workers)
+            list(traced_batches(trace, loader, figures=ProcessFigures()))
+        assert len(trace.fetches) == 4, workers
+        expected = set(range(workers)) or {MAIN}
+        assert {fetch.worker for fetch in trace.fetches} == expected, workers
+        for fetch in trace.fetches:
+            assert fetch.wall_ns >= fetch.collate_ns > 0, workers
+            assert fetch.process_cpu_ns > 0, workers
+            assert fetch.pool_threads > 0, workers
+
+
+def test_process_figures_are_plausible() -> None:
+    assert own_bytes() > 1e6
+    assert all(count >= 0 for count in bytes_read())

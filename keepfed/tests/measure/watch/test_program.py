@@ -94,9 +94,9 @@ def test_command_line_accepts_program_with_options(
 def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
     made = handmade.loop(count=60)
     record = RingFile(tmp_path / "1-0.watched", made.about)
-    for place, one in enumerate(made.iterations):
-        number = record.add_iteration(place, one.asked_ns, one.got_ns, 0, made.fetches[place])
-        record.end_iteration(number, one.left_ns)
+    record.totals.waited_ns, record.totals.worked_ns = made.totals.waited_ns, made.totals.worked_ns
+    for one in made.iterations:
+        record.add(one, made.fetches[one.number])
     code = (
         "import sys; from keepfed.command import main; code = main(sys.argv[1:])\n"
         "assert 'torch' not in sys.modules; sys.exit(code)"

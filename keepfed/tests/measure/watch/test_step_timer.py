@@ -116,7 +116,7 @@ def test_iteration_contains_fetch_of_its_batch(seen: Observed) -> None:
 def test_all_short_iterations_are_written_and_metered(
     seen: Observed, monkeypatch: pytest.MonkeyPatch, leaves_early: bool
 ) -> None:
-    monkeypatch.setattr(step_timer, "VERY_SHORT_NS", 0)
+    monkeypatch.setattr(step_timer, "SHORT_NS", 0)
     loader, served = DataLoader(Marked(45), batch_size=1), []
     for batch in loader:
         served.append(batch)
@@ -171,7 +171,7 @@ def test_loop_in_notebook_cell_has_readable_name(seen: Observed) -> None:
 def test_long_run_needs_no_more_space_than_short_one(
     seen: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_timer, "VERY_SHORT_NS", 0)  # times every iteration
+    monkeypatch.setattr(step_timer, "SHORT_NS", 0)  # times every iteration
 
     def size() -> int:
         return sum(file.stat().st_size for file in records_folder().glob(f"*{ENDING}"))

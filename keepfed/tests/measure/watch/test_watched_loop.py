@@ -79,14 +79,14 @@ def test_lost_time_is_idle_time_of_device() -> None:
 def test_short_or_threaded_loop_has_no_cause() -> None:
     assert loops([loop(count=5)])[0].measurements is None
     threaded = loop()
-    threaded = replace(threaded, totals=threaded.totals._replace(elsewhere=3))
+    threaded = replace(threaded, totals=replace(threaded.totals, elsewhere=3))
     assert loops([threaded])[0].cause is None
 
 
 def test_skipped_iterations_count_like_timed_ones() -> None:
     one = loop(wait=0.06, work=0.02, fetch=0.05, cpu=0.05, collate=0.01, count=100)
-    totals = one.totals._replace(
-        iterations=5000, timed=100, waited_ns=5000 * 15_000, worked_ns=5000 * 5_000
+    totals = replace(
+        one.totals, iterations=5000, timed=100, waited_ns=5000 * 15_000, worked_ns=5000 * 5_000
     )
     (found,) = loops([replace(one, totals=totals)])
     m = found.measurements  # not None, although the run lasted less than 0.5 s
@@ -98,7 +98,7 @@ def test_skipped_iterations_count_like_timed_ones() -> None:
 def test_equal_loaders_are_numbered_per_process() -> None:
     def at(first_ns: int, pid: int, wait: float) -> Any:
         one = loop(pid=pid, wait=wait)
-        return replace(one, totals=one.totals._replace(first_ns=first_ns))
+        return replace(one, totals=replace(one.totals, first_ns=first_ns))
 
     found = loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
     assert [(one.alike, one.seen.about["pid"]) for one in found] == [(1, 2), (0, 2), (0, 1), (1, 1)]
@@ -116,7 +116,7 @@ def test_costly_moving_gets_advice_to_use_no_workers() -> None:
 def test_loop_that_restarts_loader_gets_advice() -> None:
     one = loop(wait=50.0, work=0.0, fetch=2.0, count=30)
     iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
-    totals = one.totals._replace(epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
+    totals = replace(one.totals, epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
     (found,) = loops([replace(one, iterations=iterations, totals=totals)])
     assert found.recommendation is not None
     assert (found.cause, found.recommendation.advice) == ("start-up", "one-loop")
@@ -133,7 +133,7 @@ def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
     ]
     ended = {"epochs": 60, "ended_ns": 60 * 80 * MS}
     waited_ns = sum(each.wait_ns for each in starts) + ended["ended_ns"]
-    totals = one.totals._replace(**ended, waited_ns=waited_ns)
+    totals = replace(one.totals, **ended, waited_ns=waited_ns)
     (found,) = loops([replace(one, iterations=starts, totals=totals)])
     assert found.cause == "start-up"
     assert found.measurements is not None
@@ -145,7 +145,7 @@ def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
 def test_time_of_loop_over_two_loaders_includes_both() -> None:
     one = loop(wait=16.0, work=10.0)
     iterations = [each._replace(left_ns=UNKNOWN) for each in one.iterations]
-    alone = replace(one, iterations=iterations, totals=one.totals._replace(worked_ns=0))
+    alone = replace(one, iterations=iterations, totals=replace(one.totals, worked_ns=0))
     m = loops([alone])[0].measurements
     assert m is not None
     assert (m.paces.together_s, m.paces.step_s) == pytest.approx((26e-3, 10e-3), rel=0.02)
@@ -162,7 +162,7 @@ def test_evidence_from_watching_selects_advice() -> None:
         ({"sampled_ns": 70 * MS, "sampler_calls": 10}, {}, "plan-batches"),
     ):
         one = loop(wait=8.0, work=2.0)
-        seen = replace(one, totals=one.totals._replace(**totals), about={**one.about, **about})
+        seen = replace(one, totals=replace(one.totals, **totals), about={**one.about, **about})
         found = loops([seen])[0].recommendation
         assert found is not None, totals
         assert found.advice == advice, totals

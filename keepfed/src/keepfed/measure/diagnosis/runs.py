@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from itertools import count
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -26,10 +27,10 @@ from keepfed.measure.advice.thresholds import (
     MIN_ITERATIONS,
 )
 from keepfed.measure.diagnosis.batch_cost import ACCELERATOR, copy_s, measure_batch
-from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import (
     ProcessFigures,
+    StackListener,
     contents_of,
     data_loader_in,
     delay_ns,
@@ -39,7 +40,7 @@ from keepfed.measure.hook import (
     traced_batches,
 )
 from keepfed.measure.neighbors import Neighbors, children_cpu_s
-from keepfed.measure.records import Iteration, Sink, warm_up_batches
+from keepfed.measure.records import Iteration, warm_up_batches
 from keepfed.measure.spans import Span, compute_spans
 from keepfed.measure.stacks import StackSampler
 from keepfed.measure.throughput import length, prefetched
@@ -84,9 +85,7 @@ def run_loop(
         dropped = warm_up_batches(prefetched(loader), length(loader))
         run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
         neighbors = Neighbors()
-        ring = None
         if inner is not None:
-            ring = FetchRing(inner.num_workers)
             stack.callback(_end_persistent, inner)
         else:
             stack.enter_context(_record_children_cpu(run))
@@ -103,14 +102,11 @@ def run_loop(
             if step is not None and run.iterations:  # the device may not have finished its work
                 _synchronize_device(run, synchronize)
 
-        sinks = [one for one in (ring, stacks and stacks.sink) if one]
-        while _run_epoch(run, loader, take, deadline, sinks, finish, stacks) and not has_enough(
-            run
-        ):
+        while _run_epoch(run, loader, take, deadline, finish, stacks) and not has_enough(run):
             pass
         finish()
         run.others_cores = neighbors.cores()
-    run.fetches = ring.fetches() if ring else []
+    run.fetches = sorted(trace.fetches, key=attrgetter("ended_ns"))
     if step is not None and not compute_spans(trace.spans):  # the step records no spans
         for number, one in enumerate(run.iterations):
             trace.add(Span("main", "compute", one.got_ns, one.left_ns, number))
@@ -151,7 +147,6 @@ def _run_epoch(
     loader: Iterable[Any],
     take: Step,
     deadline: float,
-    sinks: Sequence[Sink],
     finish: Callable[[], None],
     stacks: StackSampler | None,
 ) -> bool:
@@ -174,8 +169,8 @@ def _run_epoch(
     traced = traced_batches(
         run.trace,
         loader,
-        sinks=sinks,
-        about_process=ProcessFigures(),
+        figures=ProcessFigures(),
+        listeners=[StackListener(stacks.folder, stacks.name)] if stacks is not None else [],
         started=note,
     )
     with closing(traced) as batches:

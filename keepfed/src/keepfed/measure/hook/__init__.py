@@ -1,8 +1,7 @@
 """Observe a DataLoader and its workers. The packages that compute and draw need no torch."""
 
 from keepfed.measure.hook.contents import contents_of
-from keepfed.measure.hook.delay import delay_ns, has_delay
-from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter
+from keepfed.measure.hook.fetch_meter import FetchMeter, received_report
 from keepfed.measure.hook.loader_hook import (
     Listener,
     attach_report,
@@ -17,6 +16,14 @@ from keepfed.measure.hook.loader_hook import (
     reads_whole_batches,
     without_report,
 )
-from keepfed.measure.hook.probes import TimedSampler, is_lock_contended, time_sampler
-from keepfed.measure.hook.process_figures import ProcessFigures, bytes_read, own_bytes
+from keepfed.measure.hook.process_figures import (
+    ProcessFigures,
+    bytes_read,
+    delay_ns,
+    has_delay,
+    is_lock_contended,
+    own_bytes,
+)
+from keepfed.measure.hook.stack_listener import StackListener
+from keepfed.measure.hook.timed_sampler import TimedSampler, time_sampler
 from keepfed.measure.hook.traced_loader import batch_size, traced_batches

@@ -1,58 +1,65 @@
 """Measure the cost of every fetch, in the process that builds the batch.
 
-Tracing, `diagnose` and `watch` share this meter. Each of them uses its own `Sink`, which receives
-the measurements.
+Tracing, `diagnose` and `watch` share this meter. A worker sends the `Report` of a fetch along with
+its batch. In the main process, `FetchMeter.last` is the report of the last fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
+from multiprocessing.sharedctypes import RawArray
 from time import perf_counter_ns, process_time_ns, thread_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
-from keepfed.measure.hook.delay import delay_ns
-from keepfed.measure.hook.loader_hook import Listener
-from keepfed.measure.records import (
-    DATASET_STAGES,
-    LONG_NS,
-    MAIN,
-    SOME,
-    UNKNOWN,
-    Fetch,
-    Row,
-    Sink,
-)
+from keepfed.limits import affinity
+from keepfed.measure.hook.loader_hook import Listener, attach_report
+from keepfed.measure.hook.process_figures import ProcessFigures, delay_ns
+from keepfed.measure.records import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch, Row
 from keepfed.measure.spans import Clock, SpanLog, activate, current
 
-# Function that returns the last five fields of a `Fetch` for a worker ID
-AboutProcess = Callable[[int], tuple[int, int, int, int, int]]
+Ids = Sequence[Hashable] | None
 
 _NO_STAGES, _NOT_READ = (0,) * 3, (UNKNOWN,) * 5
 
 
+class Report(NamedTuple):
+    """What the process that built a batch tells about it."""
+
+    fetch: Fetch
+    cores: int = 0  # in a worker, one bit for each core that it may use
+    rows: Sequence[Row] = ()  # spans of the fetch that no trace has yet
+    note: str = ""  # note of the worker's trace
+    ids: Ids = None  # indices of the samples
+
+
 class FetchMeter(Listener):
-    """Reads the clocks of the fetching process, and passes each `Fetch` to its sinks."""
+    """Reads the clocks of the fetching process."""
 
     def __init__(
         self,
-        *sinks: Sink,
+        figures: ProcessFigures | None = None,
+        *,
         sparse: bool = False,
-        about_process: AboutProcess | None = None,
+        persistent: bool = False,
         clock: Clock = perf_counter_ns,
     ):
-        """Create a meter.
+        """Create a meter that is on.
 
         Args:
-            sinks: Receivers of the fetches. The last one may send the fetch along with the batch.
-            sparse: If True, read the CPU time for only a few of the short fetches.
-            about_process: Function that returns further figures of the fetching process.
+            figures: Reads further figures of the fetching process.
+            sparse: If True, report no spans and no indices, and read the CPU time for only a few of
+                the short fetches.
+            persistent: Whether `on` is in shared memory, because persistent workers outlive the
+                loop in which they were started.
             clock: Clock of the fetching process, unless a trace with another clock records there.
         """
-        self.sinks, self._sparse, self._about_process = sinks, sparse, about_process
-        self.worker, self._clock = MAIN, clock
+        self.on: Any = RawArray("B", [True]) if persistent else [True]
+        self.sparse, self.last = sparse, None  # type: bool, Report | None
+        self._figures, self._worker, self._cores, self._clock = figures, MAIN, 0, clock
         # Records the stages that the dataset names if no other trace is recording.
         self._own = SpanLog(clock=clock)
         self._log: SpanLog | None = None  # log of this fetch, None if it is not measured
+        self._index: Any = None
         self._began_ns = self._collated_ns = self._first_row = 0
         self._cpu_ns = self._process_ns = self._delay_ns = 0
         self._lasted_ns = self._count = 0
@@ -60,26 +67,25 @@ class FetchMeter(Listener):
 
     def worker_started(self, worker_id: int) -> None:
         """Start in a worker, and record its stages until it ends."""
-        for sink in self.sinks:
-            sink.worker_started(worker_id)
-        self.worker, self._own = worker_id, SpanLog(lane=f"worker {worker_id}", clock=self._clock)
+        self._worker, self._cores = worker_id, sum(1 << core for core in affinity())
+        self._own = SpanLog(lane=f"worker {worker_id}", clock=self._clock)
         activate(self._own)
 
     def fetch_begins(self, index: Any) -> None:
-        """Read the clocks if a sink wants this fetch."""
-        wanted = [sink.wants(index) for sink in self.sinks]
-        log = None
-        if any(wanted):
-            if (log := current()) is None:
-                activate(log := self._own)
-            self._first_row = len(log.rows)
-            self._reads = not self._sparse or self._lasted_ns > LONG_NS or self._count % SOME == 0
-            self._count += 1
-            if self._reads:
-                self._delay_ns, self._process_ns = delay_ns(), process_time_ns()
-            self._cpu_ns = thread_time_ns()  # always needed, because the fetch may become long
-            self._began_ns = log.clock()
-        self._log = log
+        """Read the clocks if the meter is on."""
+        log = current() if self.on[0] else None
+        if log is None and self.on[0] and (self.sparse or self._worker != MAIN):
+            activate(log := self._own)
+        self._log, self._index = log, index
+        if log is None:
+            return
+        self._first_row = len(log.rows)
+        self._reads = not self.sparse or self._lasted_ns > LONG_NS or self._count % SOME == 0
+        self._count += 1
+        if self._reads:
+            self._delay_ns, self._process_ns = delay_ns(), process_time_ns()
+        self._cpu_ns = thread_time_ns()  # always needed, because the fetch may become long
+        self._began_ns = log.clock()
 
     def samples_made(self, samples: Any) -> None:
         """Record the start of collating."""
@@ -87,32 +93,44 @@ class FetchMeter(Listener):
             self._collated_ns = self._log.clock()
 
     def batch_made(self, batch: Any) -> Any:
-        """Pass the fetch that ends now to the sinks."""
+        """Report the fetch that ends now."""
         if (log := self._log) is None:
             return batch
         ended_ns = log.clock()
         self._lasted_ns = ended_ns - self._began_ns
         rows = log.rows[self._first_row :]
-        about = _NOT_READ
-        if self._about_process is not None and (self._reads or not self._sparse):
-            about = self._about_process(self.worker)
-        times = self.worker, self._began_ns, self._collated_ns, ended_ns
+        reads = self._figures is not None and (self._reads or not self.sparse)
+        figures = self._figures(self._worker) if reads and self._figures else _NOT_READ
+        times = self._worker, self._began_ns, self._collated_ns, ended_ns
         stages = _stages(rows) if rows else _NO_STAGES
-        fetch = Fetch._make((*times, *self._spent(), *stages, *about))
+        report = Report(Fetch._make((*times, *self._spent(), *stages, *figures)), self._cores)
+        if not self.sparse:
+            report = report._replace(
+                rows=self._new_rows(log, rows, ended_ns), note=log.note, ids=indices(self._index)
+            )
         if log is self._own:
             log.rows.clear()
-            if self.worker == MAIN:
+            if self._worker == MAIN:
                 activate(None)
-        for sink in self.sinks:
-            batch = sink.take(fetch, rows, batch)
+        if self._worker != MAIN:
+            return attach_report(batch, (tuple(report.fetch), *report[1:]))
+        self.last = report
         return batch
 
     def failed(self, error: Exception) -> None:
-        """Stop recording, and pass the error to the sinks."""
+        """Stop recording, and raise the error."""
+        self.last = None
         if current() is self._own:
             activate(None)
-        for sink in self.sinks:
-            sink.failed(error)
+        raise error
+
+    def _new_rows(self, log: SpanLog, rows: list[Row], ended_ns: int) -> list[Row]:
+        """Return the spans that the main process does not know yet."""
+        spans = list[Row]()
+        if not rows:
+            spans.append((log.lane, "read", self._began_ns, self._collated_ns, log.batch))
+        spans.append((log.lane, "collate", self._collated_ns, ended_ns, log.batch))
+        return spans if self._worker == MAIN else [*rows, *spans]
 
     def _spent(self) -> tuple[int, int, int, int]:
         """Return the CPU times and the run-queue delay of the fetch.
@@ -128,6 +146,26 @@ class FetchMeter(Listener):
         process_cpu = total - self._process_ns if self._reads else cpu
         delay = min(self._lasted_ns - cpu, delay_ns() - self._delay_ns)
         return cpu, process_cpu, total, max(0, delay)
+
+
+def received_report(sent: Any) -> Report:
+    """Return a report as the worker made it."""
+    fetch, *more = sent
+    return Report(Fetch._make(fetch), *more)
+
+
+def indices(index: Any) -> Ids:
+    """Return the indices of a batch as numbers, or None if there are none."""
+    index = plain(index)
+    several = isinstance(index, list) or (isinstance(index, Sequence) and type(index) is not str)
+    # Check for int first, because calling `plain` for every index would double the time.
+    ids = [i if type(i) is int else plain(i) for i in index] if several else [index]
+    return None if None in ids else ids
+
+
+def plain(value: Any) -> Any:
+    """Return tensors and arrays as numbers or lists, because equal tensors are different keys."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _stages(rows: Sequence[Row]) -> tuple[int, ...]:

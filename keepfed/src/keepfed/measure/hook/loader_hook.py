@@ -78,6 +78,35 @@ def _opened(received: Any) -> tuple[Any, bytes | None]:
     return received, None
 
 
+def receive(iterator: Any, take: Callable[[Any], None]) -> None:
+    """Call `take` with the report of each batch of a `DataLoader`'s iterator, or with None.
+
+    The reports are removed before a loader around this one sees the batches.
+    """
+    iterator._take_report = take
+    if not hasattr(iterator, "detaches"):
+        iterator.__class__ = _detaching_class(type(iterator))
+
+
+def stop_receiving(iterator: Any) -> None:
+    """Undo `receive`."""
+    if "detaches" in vars(type(iterator)):
+        iterator.__class__ = type(iterator).__base__
+        del iterator._take_report
+
+
+def _detaching_class(kind: Any) -> type:
+    """Return a subclass of the iterator class `kind` that removes reports from its batches."""
+    next_batch = kind.__next__
+
+    def next_without_report(iterator: Any) -> Any:
+        batch, report = detach_report(next_batch(iterator))
+        iterator._take_report(report)
+        return batch
+
+    return type(kind.__name__, (kind,), {"__next__": next_without_report, "detaches": True})
+
+
 def listen(
     loader: DataLoader[Any],
     listeners: Sequence[Listener],
@@ -181,7 +210,7 @@ def get_listeners(loader: DataLoader[Any]) -> Sequence[Listener]:
 
 def pause(batches: Any, paused: bool) -> None:
     """Pause or resume the listeners of `batches`, an iterator without workers."""
-    batches._collate_fn.__self__.pause(batches._dataset_fetcher, paused)
+    batches._collate_fn.__self__.paused = paused
 
 
 def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
@@ -222,6 +251,7 @@ class _Hook:
     def __init__(self, loader: DataLoader[Any], listeners: Sequence[Listener]):
         self.listeners = tuple(listeners)
         self._collate, self._init = loader.collate_fn, loader.worker_init_fn
+        self.paused = False
 
     def start_worker(self, worker_id: int) -> None:
         """Call the loader's `worker_init_fn`, then start the listeners in this process."""
@@ -245,28 +275,23 @@ class _Hook:
             return
 
         def notifying_fetch(*args: Any) -> Any:
-            for listener in self.listeners:
+            for listener in () if self.paused else self.listeners:
                 try:
                     listener.fetch_begins(args[-1])
                 except Exception as error:
                     self._drop(listener, error)
             return fetch(*args)
 
-        self._fetches = fetch, notifying_fetch
         fetcher.fetch = notifying_fetch
 
     def _drop(self, listener: Listener, error: Exception) -> None:
         self.listeners = tuple(one for one in self.listeners if one is not listener)
         listener.failed(error)
 
-    def pause(self, fetcher: Any, paused: bool) -> None:
-        """Restore the functions of a fetcher, or replace them again."""
-        own, notifying = self._fetches
-        functions = (own, self._collate) if paused else (notifying, self.collate)
-        fetcher.fetch, fetcher.collate_fn = functions
-
     def collate(self, samples: Any) -> Any:
         """Call the loader's `collate_fn`, and notify the listeners."""
+        if self.paused:
+            return self._collate(samples)
         for listener in self.listeners:
             try:
                 listener.samples_made(samples)

@@ -1,8 +1,13 @@
-"""Figures of a fetching process: bytes read, private memory, size of the thread pools."""
+"""Figures of this process: bytes read, private memory, thread pools, and time without a core."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from keepfed.errors import required
 from keepfed.measure.records import MAIN, UNKNOWN
@@ -79,3 +84,64 @@ def own_bytes() -> int:
         return int(psutil.Process().memory_full_info().uss)
     except (psutil.Error, OSError):
         return 0
+
+
+def delay_ns() -> int:
+    """Return the nanoseconds in which this thread was ready to run but had no core.
+
+    Only Linux counts this time. On other systems, the result is 0.
+    """
+    try:
+        thread = threading.get_native_id()
+        if _own.thread != thread:  # a forked process inherits the file of its parent
+            _own.file, _own.thread = _File("/proc/thread-self/schedstat"), thread
+        return int(_own.file.read().split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def has_delay() -> bool:
+    """Return whether this system counts the delay."""
+    return os.path.exists("/proc/thread-self/schedstat")
+
+
+class _File:
+    """A file that stays open, because opening it takes ten times as long as reading it."""
+
+    def __init__(self, path: str):
+        self.handle = -1
+        self.handle = os.open(path, os.O_RDONLY)
+
+    def read(self) -> bytes:
+        return os.pread(self.handle, 100, 0)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self.handle)
+
+
+class _Own(threading.local):
+    """The file of each thread."""
+
+    thread = 0
+    file: _File
+
+
+_own = _Own()
+
+
+def is_lock_contended(processes: Sequence[int]) -> bool:
+    """Return whether at least half of the processes, but not all, wait for a lock now.
+
+    Then one of the other processes probably holds it. If all of them wait, they wait for their own
+    threads. On systems other than Linux, the result is False.
+    """
+    waiting = sum(_waits_for_a_lock(pid) for pid in processes)
+    return len(processes) / 2 <= waiting < len(processes)
+
+
+def _waits_for_a_lock(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text().startswith(("futex", "locks_lock", "flock"))
+    except OSError:
+        return False

@@ -23,7 +23,6 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from keepfed.files import replace_file
-from keepfed.measure.records import Sink
 
 STACKS = "stacks-"  # beginning of the names of the files
 EVERY_S = 0.02  # s between two samples
@@ -45,14 +44,11 @@ class Place(NamedTuple):
 
 
 class StackSampler:
-    """Samples the calling thread between `start` and `stop`, and writes the sums to a file.
-
-    `sink` samples the workers of this process into files that begin with the same name.
-    """
+    """Samples the calling thread between `start` and `stop`, and writes the sums to a file."""
 
     def __init__(self, folder: Path, name: str):
         """Prepare a sampler of this process, whose file in `folder` begins with `name`."""
-        self.sink = StackSink(folder, name)
+        self.folder, self.name = folder, name
         self._file = folder / f"{STACKS}{name}-{os.getpid()}.json"
         self._spent: dict[Place, float] = defaultdict(float)
         self._stop = threading.Event()
@@ -119,20 +115,6 @@ class StackSampler:
             self._stop.set()
 
 
-class StackSink(Sink):
-    """A sink that samples each worker for as long as it lives."""
-
-    def __init__(self, folder: Path, name: str):
-        self._folder, self._name = folder, name
-
-    def worker_started(self, worker_id: int) -> None:
-        """Start to sample this worker."""
-        StackSampler(self._folder, self._name).start()
-
-    def failed(self, error: Exception) -> None:
-        """Ignore the error, which loses only the lines of this worker."""
-
-
 def _place(frame: FrameType) -> Place | None:
     """Return the user's instruction that a stack is executing, or None if nothing is loaded.
 
@@ -152,7 +134,7 @@ def _place(frame: FrameType) -> Place | None:
         elif is_ours(one):
             if one.f_code.co_name == "collate":
                 part = "collate"
-            elif module != "keepfed.measure.hook.probes":  # which calls the sampler
+            elif module != "keepfed.measure.hook.timed_sampler":  # which calls the sampler
                 break
         elif own is None and is_own(one.f_code.co_filename):
             own = one

@@ -32,10 +32,10 @@ class DeviceClock:
     """
 
     def __init__(self, report: Callable[[int, float, float], None]):
-        """Create a clock that calls `report(number, idle_ns, work_ns)` a few iterations later."""
+        """Create a clock that calls `report(place, idle_ns, work_ns)` a few iterations later."""
         self._report = report
         self._asked: Mark | None = None
-        self._current: tuple[int, Mark, Mark] | None = None  # number, before and after next()
+        self._current: tuple[int, Mark, Mark] | None = None  # place, before and after next()
         self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MAX_PENDING)
         self._enabled = True
 
@@ -45,11 +45,11 @@ class DeviceClock:
             with self._stop_on_error():
                 self._ask()
 
-    def got(self, number: int) -> None:
-        """Mark that the loop received the batch of iteration `number`."""
+    def got(self, place: int) -> None:
+        """Mark that the loop received the batch of the iteration at `place` in its file."""
         if self._enabled and self._asked is not None:
             with self._stop_on_error():
-                self._current = number, self._asked, _mark()
+                self._current = place, self._asked, _mark()
 
     def forget(self) -> None:
         """Drop the current iteration, because the time until the next batch is not part of it."""
@@ -58,14 +58,14 @@ class DeviceClock:
     def _ask(self) -> None:
         self._asked = _mark()
         if self._current is not None:
-            number, *marks = *self._current, self._asked
+            place, *marks = *self._current, self._asked
             self._current = None
             if len({device for _, device in marks}) == 1:
                 before, after, left = (event for event, _ in marks)
-                self._pending.append((number, before, after, left))
+                self._pending.append((place, before, after, left))
         while self._pending and self._pending[0][3].query():
-            number, before, after, left = self._pending.popleft()
-            self._report(number, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
+            place, before, after, left = self._pending.popleft()
+            self._report(place, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
 
     @contextmanager
     def _stop_on_error(self) -> Iterator[None]:

@@ -14,8 +14,9 @@ import os
 import struct
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,15 +49,18 @@ def records_folder() -> Path:
     return Path(own.name)
 
 
-class Totals(NamedTuple):
+@dataclass(slots=True)
+class Totals:
     """Sums over all iterations over a loader in one process."""
 
     iterations: int = 0
+    timed: int = 0  # iterations with measured times; the other times are estimated
     epochs: int = 0
     first_ns: int = 0  # time at which the loop asked for the first batch
     last_ns: int = 0  # time at which the last batch arrived, or the epoch ended
     waited_ns: int = 0  # total time in next()
     began_ns: int = 0  # time in next() for the first batch of each epoch
+    ended_ns: int = 0  # time in next() at the end of each complete epoch
     worked_ns: int = 0  # time between receiving a batch and the next call of next()
     device_idle_ns: int = 0
     device_iterations: int = 0  # iterations with a known device idle time
@@ -68,8 +72,6 @@ class Totals(NamedTuple):
     sampler_calls: int = 0
     looks: int = 0  # checks for workers that wait for a lock
     held_up: int = 0  # checks in which one worker blocked the others
-    timed: int = 0  # iterations with measured times; the other times are estimated
-    ended_ns: int = 0  # time in next() at the end of each complete epoch
 
     @property
     def lasted_ns(self) -> int:
@@ -88,31 +90,18 @@ class ProgramRun(NamedTuple):
     price: float = 0.0  # euros for an hour on the machine; 0 if unknown
 
 
-_WIDTH = len(Iteration._fields) + len(Fetch._fields)
-_ROW, _TOTALS = struct.Struct(f"<{_WIDTH}q"), struct.Struct(f"<{len(Totals._fields)}q")
+_TOTAL_NAMES = tuple(field.name for field in fields(Totals))
+_values = attrgetter(*_TOTAL_NAMES)
+_WIDTH = len(Iteration._fields)
+_ROW = struct.Struct(f"<{_WIDTH + len(Fetch._fields)}q")
+_TOTALS = struct.Struct(f"<{len(_TOTAL_NAMES)}q")
 _RING = ABOUT + _TOTALS.size
 _SIZE = _RING + ROWS * _ROW.size
 _NO_FETCH = Fetch(UNKNOWN, 0, 0, 0)
 
 
-class FieldIndex:
-    """Indices of the totals in `figures`, and of some fields in the row of an iteration."""
-
-    (
-        ITERATIONS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_ITERATIONS, ELSEWHERE,
-        CORES, STEP_CPU, STEP_SEEN, SAMPLED, SAMPLER_CALLS, LOOKS, HELD_UP, TIMED,
-        ENDED,
-    ) = range(len(Totals._fields))  # fmt: skip
-    GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
-        Iteration._fields.index, ("got_ns", "left_ns", "device_idle_ns", "device_work_ns")
-    )
-
-
 class RingFile:
-    """File with the figures of one loader in one process.
-
-    `figures` is a view of the totals, followed by the ring.
-    """
+    """File with the figures of one loader in one process."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
         """Create the file and reserve its space.
@@ -120,6 +109,7 @@ class RingFile:
         Raises:
             OSError: If the disk does not have enough free space.
         """
+        self.totals = Totals()  # `write_totals` writes them
         partial = path.with_suffix(".part")
         try:
             with partial.open("wb+") as file:
@@ -131,7 +121,6 @@ class RingFile:
         except OSError:
             partial.unlink(missing_ok=True)
             raise
-        self.figures = memoryview(self._map)[ABOUT:].cast("q")
         self.describe(about)
         os.replace(partial, path)  # readers never see a file without its description
 
@@ -140,62 +129,25 @@ class RingFile:
         short = {k: value[:200] if isinstance(value, str) else value for k, value in about.items()}
         self._map[:ABOUT] = json.dumps(short).encode().ljust(ABOUT)
 
-    @property
-    def iterations(self) -> int:
-        """Number of iterations so far, which is also the index of the next one."""
-        return self.figures[FieldIndex.ITERATIONS]
+    def add(self, iteration: Iteration, fetch: Fetch | None) -> int:
+        """Write an iteration in place of the oldest one, and return its place in the file."""
+        place = self.totals.timed
+        begin = _RING + place % ROWS * _ROW.size
+        _ROW.pack_into(self._map, begin, *iteration, *(fetch or _NO_FETCH))
+        self.totals.timed += 1
+        self.totals.iterations += 1
+        self.write_totals()  # last, because a reader ignores rows beyond the count
+        return place
 
-    def add_iteration(
-        self, place: int, asked_ns: int, got_ns: int, receiving_ns: int, fetch: Fetch | None
-    ) -> int:
-        """Replace the oldest iteration in the ring with a new one, and return its index.
+    def set_field(self, place: int, name: str, value: float) -> None:
+        """Write one field of an earlier iteration, if it is still in the file."""
+        if self.totals.timed - place <= ROWS:
+            begin = _RING + place % ROWS * _ROW.size + 8 * Iteration._fields.index(name)
+            self._map[begin : begin + 8] = round(value).to_bytes(8, "little", signed=True)
 
-        Args:
-            place: Index of the iteration in its epoch.
-            asked_ns: Time at which the loop asked for the batch.
-            got_ns: Time at which the loop received the batch.
-            receiving_ns: CPU time of the main thread in next().
-            fetch: Cost of loading the batch, or None if unknown.
-        """
-        figures = self.figures
-        number, waited_ns = figures[FieldIndex.ITERATIONS], got_ns - asked_ns
-        _ROW.pack_into(
-            self._map, _RING + number % ROWS * _ROW.size,
-            number, figures[FieldIndex.EPOCHS], place, asked_ns, got_ns, 0, receiving_ns,
-            UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH),
-        )  # fmt: skip
-        figures[FieldIndex.WAITED] += waited_ns
-        figures[FieldIndex.LAST] = got_ns
-        if not place:
-            figures[FieldIndex.FIRST] = figures[FieldIndex.FIRST] or asked_ns
-            figures[FieldIndex.BEGAN] += waited_ns
-        figures[FieldIndex.TIMED] += 1
-        # Write the count last, because a reader ignores rows beyond it.
-        figures[FieldIndex.ITERATIONS] = number + 1
-        return number
-
-    def end_iteration(self, number: int, when_ns: int | None) -> None:
-        """Write when the loop asked for the next batch, None if it used another loader first."""
-        figures, row = self.figures, len(Totals._fields) + number % ROWS * _WIDTH
-        if figures[row] != number:
-            return  # the ring no longer contains this iteration
-        if when_ns is None:
-            figures[row + FieldIndex.LEFT] = UNKNOWN
-        else:
-            figures[row + FieldIndex.LEFT] = when_ns
-            figures[FieldIndex.WORKED] += when_ns - figures[row + FieldIndex.GOT]
-
-    def add_skipped(self, iterations: int, waited_ns: float, worked_ns: float) -> None:
-        """Count iterations that were not timed, and add their estimated times."""
-        self.figures[FieldIndex.WAITED] += round(waited_ns)
-        self.figures[FieldIndex.WORKED] += round(worked_ns)
-        self.figures[FieldIndex.ITERATIONS] += iterations
-
-    def set_field(self, number: int, field: int, value: float) -> None:
-        """Write one field of an earlier iteration, if the ring still contains it."""
-        row = len(Totals._fields) + number % ROWS * _WIDTH
-        if self.figures[row] == number:
-            self.figures[row + field] = round(value)
+    def write_totals(self) -> None:
+        """Write the totals."""
+        _TOTALS.pack_into(self._map, ABOUT, *_values(self.totals))
 
 
 @dataclass(frozen=True)
@@ -218,9 +170,9 @@ def read(path: Path) -> Observation:
     """Read a file, even while another process writes it."""
     content = path.read_bytes()
     totals = Totals(*_TOTALS.unpack_from(content, ABOUT))
-    width, iterations, fetches = len(Iteration._fields), list[Iteration](), dict[int, Fetch]()
+    iterations, fetches = list[Iteration](), dict[int, Fetch]()
     for row in _ROW.iter_unpack(content[_RING:]):
-        iteration, fetch = Iteration(*row[:width]), Fetch(*row[width:])
+        iteration, fetch = Iteration(*row[:_WIDTH]), Fetch(*row[_WIDTH:])
         if iteration.got_ns and iteration.number < totals.iterations:
             iterations.append(iteration)
             if fetch.ended_ns:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import count
 from threading import get_ident
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
@@ -21,305 +21,264 @@ from keepfed.measure.hook import (
     detach_report,
     is_lock_contended,
     pause,
+    received_report,
     time_sampler,
     without_report,
 )
-from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Fetch
+from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Iteration
 from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
-from keepfed.measure.watch.timing.last_fetch import LastFetch
-from keepfed.measure.watch.timing.ring_file import FieldIndex
 from keepfed.measure.watch.timing.writer import Writer, call_sites, get_rank
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
-# Upper bounds: the cost of two timed iterations in a loop whose step evicts the CPU caches, and the
-# share of the loop's time that the timing may take.
-PAIR_NS, MAX_COST = 100_000, 0.005
-# Shorter iterations are skipped, because even storing their times costs 1 %.
-VERY_SHORT_NS = 1_000_000
-MAX_SKIPPED = 4_095
-FAST_SAMPLER_NS = 50_000  # sampler time per batch at which timing costs as much as the sampler
+SHORT_NS = 1_000_000  # mean time of an iteration below which few are timed
+# Two short iterations are timed, then this many are counted. The sum is odd, so that the timed ones
+# are not always the same batches of an epoch.
+COUNTED = 127
 _MAIN = threading.main_thread().ident
 
-_last = [0]  # id of the timer whose next() was called last
-_open = weakref.WeakSet["StepTimer"]()  # timers that may have uncounted iterations
+_serials = count(1)
+_last = [0]  # serial number of the timer whose next() was called last
+_open = weakref.WeakSet["StepTimer"]()  # timers that may have counted iterations
 
 
 class StepTimer:
     """Timer for the calls of next() of one iterator.
 
-    A training step evicts this code from the CPU caches, so the cost of an iteration is the number
-    of functions and objects touched, not the work they do. If iterations are very short, the timer
-    measures two of them and then skips enough iterations to keep the cost below 1 %. It counts the
-    skipped iterations and estimates their times. If the process is killed, the last ones are lost.
+    It has two states. Iterations above 1 ms are all timed. Of shorter ones, two are timed and then
+    many are only counted, because a training step evicts this code from the CPU caches, and timing
+    then costs up to 50 µs. The counted ones share the time until the next timed one. If the process
+    is killed, the last ones are lost.
     """
 
-    def __init__(self, writer: Writer, meter: FetchMeter | None, began: int):
-        self.writer, self.meter = writer, meter
-        sink = meter.sinks[0] if meter is not None else None
-        self._last = sink if isinstance(sink, LastFetch) else None
+    def __init__(self, writer: Writer, meter: FetchMeter | None, began_ns: int):
+        self.writer, self.meter, self.totals = writer, meter, writer.file.totals
+        self._serial = next(_serials)
         workers = writer.about["workers"] > 0
         self._packed = workers and meter is not None
-        self._fetches = not workers and meter is not None  # next() loads the batch and meters it
-        self._began = began  # time at which iter() was called
-        self._ready = perf_counter_ns()
-        self._place = 0  # index of the iteration in the epoch
-        self._since = 0  # iterations since the start of the epoch or the last skip
-        self._got = self._number = 0  # arrival time of the current batch, and its iteration
-        self._main = False  # whether the main thread calls next()
-        self._spent = 0  # CPU time of the process at `_got`, 0 if it was not read
+        self._loads = not workers and meter is not None  # next() loads the batch and meters it
+        self._is_lost = False  # whether an error in keepfed stopped this timer
+        self._is_short = writer.is_short
+        self._began_ns = began_ns  # time at which iter() was called
+        self._ready_ns = perf_counter_ns()
+        self._index = 0  # index of the next iteration in its epoch
+        self._timed = 0  # iterations timed since the epoch began, or since the last counted one
+        self._place: int | None = None  # place of the current iteration in the file
+        self._got_ns = 0  # arrival of the current batch, 0 if it was not timed
+        self._wait_ns = self._work_ns = 0  # times of the last timed iteration
+        self._to_count = self._counted = 0  # iterations to count, and those not yet in the file
+        self._mark_ns = self._marked = 0  # time and index of the last look at the speed
+        self._cpu_ns = self._process_ns = 0  # CPU times at the last reading, 0 if there is none
         self._device: DeviceClock | None = None
-        self._paused = False  # whether the meter is off
-        self._lost = False  # whether an error in keepfed stopped this timer
-        self._skips = self._gap = 0  # iterations left to skip, and skipped ones not yet counted
-        self._wait = self._work = 0.0  # times of the last timed iterations, in ns
-        self._mark = self._marked = 0  # time and place of the last call of `_choose_skips`
-        self._cpu = 0
         self._sampler: TimedSampler | None = None
-        self._fast_sampler = False
-        self._sampled_ns = self._sampler_calls = 0  # figures already in the file
         _open.add(self)
 
     def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)` and time it. Only errors of `next_batch` are raised."""
-        if self._skips:
-            _last[0] = id(self)
+        asked_ns, counts = 0, self._to_count > 0 or self._is_lost
+        if counts:
+            _last[0] = self._serial
+        else:
             try:
-                batch = next_batch(iterator)
-            except BaseException as error:
-                self._handle_error(error, perf_counter_ns())
-                raise
-            self._skips -= 1
-            return batch
-        asked = 0
-        if not self._lost:
-            try:
-                asked = self._prepare_next(iterator)
+                asked_ns = self._ask(iterator)
             except Exception as error:
                 self.stop_watching(error)
         try:
             batch = next_batch(iterator)
         except BaseException as error:
-            self._handle_error(error, asked)
+            self._handle_error(error, asked_ns or perf_counter_ns())
             raise
-        if not self._lost:
+        if counts:
+            self._to_count -= 1
+            self._counted += 1
+        elif not self._is_lost:
             try:
-                return self._write(iterator, batch, asked)
+                return self._receive(iterator, batch, asked_ns)
             except Exception as error:
                 self.stop_watching(error)
         return without_report(batch) if self._packed else batch
 
     def stop_watching(self, error: Exception) -> None:
         """Stop timing after an error in keepfed, so that the loop continues unwatched."""
-        self._lost, self._skips = True, 0
+        self._is_lost = True
         give_up(error)
 
     def end(self) -> None:
-        """Stop persistent workers from sending figures with the batches of the next loop."""
-        if self._last is not None:
-            self._last.on[0] = False
+        """Stop persistent workers from sending reports with the batches of the next loop."""
+        if self.meter is not None:
+            self.meter.on[0] = False
 
     def write_down(self) -> None:
-        """Count the skipped iterations so far."""
-        try:
-            if self._gap:
-                self._count_skipped(None)
-        except Exception as error:
-            self.stop_watching(error)
+        """Write the iterations that were only counted so far."""
+        if self._counted and not self._is_lost:
+            try:
+                self._add_counted(None)
+            except Exception as error:
+                self.stop_watching(error)
 
     def __del__(self) -> None:
-        """Count skipped iterations, except in a forked child, which has only a copy."""
-        if self._gap and self.writer.about["pid"] == os.getpid():
+        """Write them, except in a forked child, which has only a copy."""
+        if self._counted and self.writer.about["pid"] == os.getpid():
             self.write_down()
 
-    def _prepare_next(self, iterator: Any) -> int:
+    def _ask(self, iterator: Any) -> int:
         """End the previous iteration, and return when the loop asks for the next batch."""
-        if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
-            self._new_epoch()  # persistent workers start a new epoch after a break
-        looks = not self._place and not self.writer.skips and not self._fast_sampler
-        if looks and (timed := time_sampler(iterator)):
-            self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
-        asked, straight = perf_counter_ns(), _last[0] == id(self)
-        _last[0] = id(self)
-        if self._spent:
-            self._add_step_cpu(asked, straight)
-        if self._gap:
-            self._count_skipped(asked if straight else None)
-        since = self._since
-        if since % SOME == 1 and not self._packed:
-            self._choose_skips(asked)
-        if self._paused:
+        if self._packed and self._index and getattr(iterator, "_num_yielded", None) == 0:
+            self._begin_epoch()  # persistent workers start a new epoch after a break
+        asked_ns, is_main = perf_counter_ns(), get_ident() == _MAIN
+        straight = _last[0] == self._serial  # whether no other loader was used since the last batch
+        _last[0] = self._serial
+        if self._counted:
+            self._add_counted(asked_ns if straight else None)
+        elif self._got_ns:
+            self._end_iteration(asked_ns if straight else None)
+        if self._loads:
             pause(iterator, False)
-            self._paused = False
-        return self._start_iteration(iterator, asked, straight)
+        if not self._index:
+            if not self._is_short:
+                self._sampler = time_sampler(iterator)
+            if asked_ns - self._ready_ns < IMMEDIATE_NS:
+                asked_ns = self._began_ns
+        elif self._timed % SOME == 1:
+            self._look_at_speed(asked_ns)
+            if self._packed and self._wait_ns > LONG_NS:
+                self._look_for_locks(iterator)
+        if is_main and (self._device is not None or self._timed % SOME < 2) and device_in_use():
+            self._device = self._device or DeviceClock(self.writer.add_device_times)
+            self._device.asked()
+        self._cpu_ns = 0 if self._loads else thread_time_ns()
+        return asked_ns
 
-    def _start_iteration(self, iterator: Any, asked: int, straight: bool) -> int:
-        """Start an iteration that goes to the file, and return when the loop began to wait."""
-        place, since, main = self._place, self._since, get_ident() == _MAIN
-        self._main = main
-        if place and self._got:
-            self.writer.file.end_iteration(self._number, asked if straight else None)
-            self._work = asked - self._got if straight else self._work
-        elif not place and asked - self._ready < IMMEDIATE_NS:
-            asked = self._began
-        # Look for a device only in some iterations, because that is a tenth of the total cost.
-        device = self._get_device_clock() if main and (self._device or since % SOME < 2) else None
-        if device is not None:
-            device.asked()
-        if self._packed and since % SOME == 1 and self._wait > LONG_NS:
-            self._check_for_locks(iterator)
-        reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
-        self._cpu = thread_time_ns() if reads else 0
-        return asked
-
-    def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
+    def _receive(self, iterator: Any, batch: Any, asked_ns: int) -> Any:
         """Write an iteration with all its figures to the file, and return its batch."""
-        place, since, file, got = self._place, self._since, self.writer.file, perf_counter_ns()
-        received = thread_time_ns() - self._cpu if self._cpu else UNKNOWN
-        if self._device is not None and self._main:
-            self._device.got(file.iterations)
-        fetch = self._last.fetch if self._last is not None else None
+        got_ns, totals, is_main = perf_counter_ns(), self.totals, get_ident() == _MAIN
+        received_ns = thread_time_ns() - self._cpu_ns if self._cpu_ns else UNKNOWN
+        report = self.meter.last if self._loads and self.meter is not None else None
         if self._packed:
-            batch, fetch = self._unpacked(batch)
-        self._number, self._got = file.add_iteration(place, asked, got, received, fetch), got
-        self._wait = got - asked
-        if place == 1:
-            self._describe(batch)
-        if since % SOME == (0 if self.writer.skips and place else 1):
-            self._spent = process_time_ns()
-        if not self._main:
-            file.figures[FieldIndex.ELSEWHERE] += 1
-        if self._sampler is not None and since % SOME == 1:
-            self._count_sampling(iterator, self._sampler)
-        self._place, self._since = place + 1, since + 1
-        if since % SOME == 1 and self.writer.skips:
-            self._skip(iterator, self.writer.skips)
+            batch, sent = detach_report(batch)
+            if sent is not None:
+                report = received_report(sent)
+                self.writer.cores |= report.cores
+        if self._device is not None and is_main:
+            self._device.got(totals.timed)
+        self._wait_ns = got_ns - asked_ns
+        totals.waited_ns += self._wait_ns
+        totals.last_ns = got_ns
+        totals.elsewhere += not is_main
+        if not self._index:
+            totals.first_ns = totals.first_ns or asked_ns
+            totals.began_ns += self._wait_ns
+        if self._sampler is not None:
+            spent_ns, calls = self._sampler.take()
+            totals.sampled_ns += spent_ns
+            totals.sampler_calls += calls
+        iteration = Iteration(
+            totals.iterations, totals.epochs, self._index, asked_ns, got_ns, 0, received_ns
+        )
+        self._place = self.writer.file.add(iteration, report.fetch if report else None)
+        if self._index == 1:
+            self._describe(batch, is_main)
+        if self._timed % SOME == (0 if self._is_short and self._index else 1):
+            self._process_ns = process_time_ns()
+        self._got_ns, self._index, self._timed = got_ns, self._index + 1, self._timed + 1
+        if self._is_short and self._timed % SOME == 2:
+            self._begin_counting(iterator)
         return batch
 
-    def _choose_skips(self, asked: int) -> None:
-        """Choose how many iterations to skip, from the mean time since the last call."""
-        if self._mark:
-            each = (asked - self._mark) / max(1, self._place - self._marked)
-            self.writer.skips = _skips(each)
-        self._mark, self._marked = asked, self._place
+    def _end_iteration(self, asked_ns: int | None) -> None:
+        """Write when the loop asked for the next batch, None if it used another loader first."""
+        assert self._place is not None
+        self.writer.file.set_field(self._place, "left_ns", asked_ns or UNKNOWN)
+        if asked_ns is not None:
+            self._work_ns = asked_ns - self._got_ns
+            self.totals.worked_ns += self._work_ns
+            if self._process_ns:
+                self.totals.step_cpu_ns += process_time_ns() - self._process_ns
+                self.totals.step_seen_ns += self._work_ns
+        self._process_ns = 0
 
-    def _skip(self, iterator: Any, count: int) -> None:
-        """Skip the next `count` iterations, and switch off the meters during that time."""
-        self._skips = self._gap = count
-        if self._sampler is not None:  # timing the sampler costs too much in short iterations
+    def _look_at_speed(self, asked_ns: int) -> None:
+        """Choose the state, from the mean time of an iteration since the last look."""
+        if self._mark_ns:
+            each_ns = (asked_ns - self._mark_ns) / max(1, self._index - self._marked)
+            self._is_short = self.writer.is_short = each_ns < SHORT_NS
+        self._mark_ns, self._marked = asked_ns, self._index
+
+    def _begin_counting(self, iterator: Any) -> None:
+        """Count the next iterations only, and switch off the meters during that time."""
+        self._to_count = COUNTED
+        if self._sampler is not None:
             iterator._sampler_iter, self._sampler = self._sampler.indices, None
-        if self._fetches:
+        if self._loads:
             pause(iterator, True)
-            self._paused = True
         if self._device is not None:
             self._device.forget()
 
-    def _count_skipped(self, asked: int | None) -> None:
-        """Count the iterations skipped so far, and divide their time into waiting and working.
+    def _add_counted(self, asked_ns: int | None) -> None:
+        """Add the counted iterations, and divide their time into waiting and working.
 
         Args:
-            asked: Time of the first request after the skipped iterations. If None, the loop did
-                something else in between, so each skipped iteration gets the last measured times.
+            asked_ns: Time of the first request after them. If None, the loop did something else in
+                between, so each of them gets the last measured times.
         """
-        count, self._gap = self._gap - self._skips, self._skips
-        waited, worked = count * self._wait, (count + 1) * self._work
-        if asked is not None and self._got and waited + worked:
-            share = (asked - self._got) / (waited + worked)
-            waited, worked = share * waited, share * worked
-        if self._got:  # the end of the last timed iteration was skipped
-            self.writer.file.end_iteration(self._number, None)
-        self.writer.file.add_skipped(count, waited, worked)
-        self._place += count
-        self._since = self._got = 0
+        counted, self._counted, totals = self._counted, 0, self.totals
+        waited, worked = counted * self._wait_ns, (counted + 1) * self._work_ns
+        if asked_ns is not None and self._got_ns and waited + worked:
+            share = (asked_ns - self._got_ns) / (waited + worked)
+            waited, worked = round(share * waited), round(share * worked)
+        if self._got_ns:  # nobody saw the end of the last timed iteration
+            self._end_iteration(None)
+        totals.waited_ns += waited
+        totals.worked_ns += worked
+        totals.iterations += counted
+        self.writer.file.write_totals()
+        self._index += counted
+        self._timed = self._got_ns = 0
 
-    def _handle_error(self, error: BaseException, asked: int) -> None:
+    def _handle_error(self, error: BaseException, asked_ns: int) -> None:
         """Record that next() raised `error`, which ends an epoch or the loop."""
-        if self._lost:
+        if self._is_lost:
             return
         try:
-            if self._gap:
-                self._count_skipped(asked)
-                self._skips = self._gap = 0
+            if self._counted:
+                self._add_counted(asked_ns)
+            self._to_count = 0
             if isinstance(error, StopIteration):
-                self._end_epoch(asked)
+                now_ns, totals = perf_counter_ns(), self.totals
+                totals.epochs += 1
+                totals.waited_ns += now_ns - asked_ns
+                totals.ended_ns += now_ns - asked_ns
+                totals.last_ns = now_ns
+                self.writer.file.write_totals()
+                self._begin_epoch()
         except Exception as own:
             self.stop_watching(own)
 
-    def _count_sampling(self, iterator: Any, sampler: TimedSampler) -> None:
-        """Add the time of the sampler, and stop timing a fast sampler."""
-        figures = self.writer.file.figures
-        figures[FieldIndex.SAMPLED] += sampler.spent_ns - self._sampled_ns
-        figures[FieldIndex.SAMPLER_CALLS] += sampler.count - self._sampler_calls
-        self._sampled_ns, self._sampler_calls = sampler.spent_ns, sampler.count
-        if sampler.count >= SOME and sampler.spent_ns < FAST_SAMPLER_NS * sampler.count:
-            iterator._sampler_iter, self._sampler = sampler.indices, None
-            self._fast_sampler = True
-
-    def _check_for_locks(self, iterator: Any) -> None:
-        figures, workers = self.writer.file.figures, getattr(iterator, "_workers", ())
+    def _look_for_locks(self, iterator: Any) -> None:
+        workers = getattr(iterator, "_workers", ())
         if len(workers) > 1:
-            figures[FieldIndex.LOOKS] += 1
-            figures[FieldIndex.HELD_UP] += is_lock_contended([one.pid for one in workers])
+            self.totals.looks += 1
+            self.totals.held_up += is_lock_contended([worker.pid for worker in workers])
 
-    def _add_step_cpu(self, asked: int, straight: bool) -> None:
-        """Add the CPU time that all threads of the process used during a step."""
-        if straight:
-            figures = self.writer.file.figures
-            figures[FieldIndex.STEP_CPU] += process_time_ns() - self._spent
-            figures[FieldIndex.STEP_SEEN] += asked - self._got
-        self._spent = 0
-
-    def _unpacked(self, received: Any) -> tuple[Any, Fetch | None]:
-        """Return a batch, and the cost of its fetch if the worker sent it."""
-        batch, about = detach_report(received)
-        if about is None:
-            return batch, None
-        fetch, cores = about
-        self.writer.cores |= cores
-        return batch, Fetch._make(fetch)
-
-    def _describe(self, batch: Any) -> None:
+    def _describe(self, batch: Any, is_main: bool) -> None:
         """Add facts to the description that are known once the loop runs."""
-        self.writer.file.figures[FieldIndex.CORES] = self.writer.cores.bit_count()
-        if self._main:  # iter() may have been called elsewhere
-            self.writer.describe(loop=call_sites(sys._getframe(1))[0])
+        self.totals.cores = self.writer.cores.bit_count()
+        loop = {"loop": call_sites(sys._getframe(1))[0]} if is_main else {}
         nbytes = sum(tensor.nbytes for tensor in tensors(batch))
-        self.writer.describe(**get_rank(), batch_bytes=nbytes, **contents_of(batch)._asdict())
+        self.writer.describe(
+            **loop, **get_rank(), batch_bytes=nbytes, **contents_of(batch)._asdict()
+        )
 
-    def _end_epoch(self, asked: int) -> None:
-        figures, now = self.writer.file.figures, perf_counter_ns()
-        figures[FieldIndex.EPOCHS] += 1
-        figures[FieldIndex.WAITED] += now - asked
-        figures[FieldIndex.ENDED] += now - asked
-        figures[FieldIndex.LAST] = now
-        self._new_epoch()
-
-    def _new_epoch(self) -> None:
-        self._place = self._since = self._got = self._mark = 0
-        self._began = self._ready = perf_counter_ns()
+    def _begin_epoch(self) -> None:
+        self._index = self._timed = self._got_ns = self._mark_ns = 0
+        self._began_ns = self._ready_ns = perf_counter_ns()
         if self._device is not None:
             self._device.forget()
-
-    def _get_device_clock(self) -> DeviceClock | None:
-        """Return the clock of the device, or None if the program does not use CUDA now."""
-        if not device_in_use():
-            return None
-        if self._device is None:
-            self._device = DeviceClock(self.writer.add_device_times)
-        return self._device
-
-
-def _skips(iteration_ns: float) -> int:
-    """Return how many iterations to skip after two timed ones of `iteration_ns` each."""
-    if iteration_ns > VERY_SHORT_NS:
-        return 0
-    count = min(MAX_SKIPPED, math.ceil(PAIR_NS / MAX_COST / max(iteration_ns, 1.0)))
-    return count | 1  # with an odd distance, the iterations use all rows of the file
 
 
 @atexit.register
 def write_down() -> None:
-    """Count the skipped iterations of all timers."""
+    """Write the counted iterations of all timers."""
     for timer in list(_open):
         timer.write_down()
 

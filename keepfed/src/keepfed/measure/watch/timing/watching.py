@@ -17,10 +17,17 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from keepfed.measure.hook import FetchMeter, ProcessFigures, get_listeners, has_listeners, listen
-from keepfed.measure.stacks import StackSampler, StackSink
+from keepfed.measure.hook import (
+    FetchMeter,
+    Listener,
+    ProcessFigures,
+    StackListener,
+    get_listeners,
+    has_listeners,
+    listen,
+)
+from keepfed.measure.stacks import StackSampler
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
-from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.ring_file import LINES, is_watched, records_folder
 from keepfed.measure.watch.timing.step_timer import StepTimer
 from keepfed.measure.watch.timing.writer import Writer, get_writer
@@ -66,7 +73,7 @@ def _timer_of(loader: Any) -> StepTimer | None:
         return None
     recorded = has_listeners(loader)  # a trace or `diagnose` already meters this loader
     metered = not recorded and _workers_can_import(writer)
-    meter = _meter_of(loader, writer.name) if metered else None
+    meter = _meter_of(loader) if metered else None
     return StepTimer(writer, meter, perf_counter_ns())
 
 
@@ -89,8 +96,11 @@ def _attach_meter(
         return make(loader)
 
     assert timer.meter is not None
+    listeners: list[Listener] = [timer.meter]
+    if LINES in os.environ:
+        listeners.insert(0, StackListener(records_folder(), timer.writer.name))
     try:
-        return listen(loader, [timer.meter], make_once)
+        return listen(loader, listeners, make_once)
     except Exception as error:
         if called:
             raise
@@ -156,16 +166,25 @@ def _timed_class(kind: Any) -> type:
     return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 
 
-def _meter_of(loader: Any, name: str) -> FetchMeter:
+class _WatchMeter(FetchMeter):
+    """A meter whose error ends the watching, and not the program."""
+
+    def failed(self, error: Exception) -> None:
+        """Stop watching."""
+        try:
+            super().failed(error)
+        except Exception:
+            give_up(error)
+
+
+def _meter_of(loader: Any) -> FetchMeter:
     """Return the meter of persistent workers that already run, or a new one."""
-    for meter in get_listeners(loader):
-        if isinstance(meter, FetchMeter) and isinstance(last := meter.sinks[0], LastFetch):
-            last.on[0] = True
-            return meter
-    last = LastFetch(persistent=loader.persistent_workers)
-    last.on[0] = True
-    sinks = [last, StackSink(records_folder(), name)] if LINES in os.environ else [last]
-    return FetchMeter(*sinks, sparse=True, about_process=ProcessFigures(memory=False))
+    running = (one for one in get_listeners(loader) if isinstance(one, _WatchMeter))
+    meter = next(running, None) or _WatchMeter(
+        ProcessFigures(memory=False), sparse=True, persistent=loader.persistent_workers
+    )
+    meter.on[0] = True
+    return meter
 
 
 def _time_batches(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from keepfed.limits import usable_cores
 from keepfed.measure.hook import reads_whole_batches
 from keepfed.measure.stacks import is_ours, is_own
-from keepfed.measure.watch.timing.ring_file import ENDING, FieldIndex, RingFile, records_folder
+from keepfed.measure.watch.timing.ring_file import ENDING, RingFile, records_folder
 
 MAX_LOADERS = 16  # number of loaders watched per process
 # A console script, such as torchrun, calls the library that loops.
@@ -42,14 +42,14 @@ class Writer:
         self.loader, self.about = _reference(loader), {**about, "name": self.name}
         self.file = RingFile(records_folder() / f"{self.name}{ENDING}", self.about)
         self.cores = 0  # one bit for each core that a worker may use
-        self.skips = 0  # number of iterations to skip after two timed ones
+        self.is_short = False  # whether iterations are so short that few of them are timed
 
-    def add_device_times(self, number: int, idle_ns: float, work_ns: float) -> None:
-        """Add the device times of an earlier iteration."""
-        self.file.set_field(number, FieldIndex.DEVICE_IDLE, idle_ns)
-        self.file.set_field(number, FieldIndex.DEVICE_WORK, work_ns)
-        self.file.figures[FieldIndex.IDLE] += round(idle_ns)
-        self.file.figures[FieldIndex.IDLE_ITERATIONS] += 1
+    def add_device_times(self, place: int, idle_ns: float, work_ns: float) -> None:
+        """Add the device times of the iteration at `place` in the file."""
+        self.file.set_field(place, "device_idle_ns", idle_ns)
+        self.file.set_field(place, "device_work_ns", work_ns)
+        self.file.totals.device_idle_ns += round(idle_ns)
+        self.file.totals.device_iterations += 1
 
     def describe(self, **more: Any) -> None:
         """Add to the description."""

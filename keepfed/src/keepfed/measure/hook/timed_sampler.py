@@ -1,9 +1,8 @@
-"""Observe a loader from the main process: time its sampler, detect workers that wait for a lock."""
+"""Add up the CPU time of a sampler, which the main process spends in next()."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from time import thread_time_ns
 from typing import Any
 
@@ -26,6 +25,11 @@ class TimedSampler:
             self.spent_ns += thread_time_ns() - begun_ns
             self.count += 1
 
+    def take(self) -> tuple[int, int]:
+        """Return the CPU time and the number of calls since the last time that it was called."""
+        taken, self.spent_ns, self.count = (self.spent_ns, self.count), 0, 0
+        return taken
+
 
 def time_sampler(batches: Any) -> TimedSampler | None:
     """Start to time the sampler of a `DataLoader`'s iterator.
@@ -40,20 +44,3 @@ def time_sampler(batches: Any) -> TimedSampler | None:
         return None
     batches._sampler_iter = sampler = TimedSampler(indices)
     return sampler
-
-
-def is_lock_contended(processes: Sequence[int]) -> bool:
-    """Return whether at least half of the processes, but not all, wait for a lock now.
-
-    Then one of the other processes probably holds it. If all of them wait, they wait for their own
-    threads. On systems other than Linux, the result is False.
-    """
-    waiting = sum(_waits_for_a_lock(pid) for pid in processes)
-    return len(processes) / 2 <= waiting < len(processes)
-
-
-def _waits_for_a_lock(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/wchan").read_text().startswith(("futex", "locks_lock", "flock"))
-    except OSError:
-        return False

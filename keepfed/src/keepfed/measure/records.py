@@ -1,11 +1,13 @@
-"""The record of one fetch, and who receives it."""
+"""The records of a training loop: spans, fetches with their contents, and iterations.
+
+Traces, `diagnose` and `watch` all write these records. Times are integer nanoseconds of
+`time.perf_counter_ns`, which is one clock for all processes of a machine. The module needs only
+the standard library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from keepfed.measure.records.span import Row
+from typing import NamedTuple
 
 UNKNOWN = -1  # value of a figure that was not read
 LONG_NS = 2_000_000  # ns above which the CPU time of a fetch is always read
@@ -59,20 +61,48 @@ class Contents(NamedTuple):
     narrower_share: float  # share of the bytes that remain with the smaller dtypes
 
 
-class Sink:
-    """Receiver of fetches, which must be picklable because every worker gets a copy."""
+class Iteration(NamedTuple):
+    """One iteration of a loop: a call of next() and the work on its batch."""
 
-    def worker_started(self, worker_id: int) -> None:
-        """Start in this process, which is a worker."""
+    number: int
+    epoch: int
+    place: int  # index within the epoch
+    asked_ns: int  # start of next()
+    got_ns: int  # end of next()
+    left_ns: int = 0  # end of the work on the batch, 0 if not yet finished, or UNKNOWN
+    receiving_ns: int = UNKNOWN  # CPU time of the main thread in next()
+    device_idle_ns: int = UNKNOWN  # idle time during next(), by the clock of the device
+    device_work_ns: int = UNKNOWN  # time from the batch to the following next(), by the same clock
+    total_cpu_ns: int = UNKNOWN  # CPU time of the process from its start to left_ns
+    total_delay_ns: int = UNKNOWN  # total time until left_ns in which the main thread had no core
 
-    def wants(self, index: Any) -> bool:
-        """Return whether to measure the fetch of `index`, which begins now."""
-        return True
+    @property
+    def wait_ns(self) -> int:
+        """Duration of next()."""
+        return self.got_ns - self.asked_ns
 
-    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Receive a fetch and its named stages, and return the batch to pass on."""
-        return batch
 
-    def failed(self, error: Exception) -> None:
-        """Handle an error of the meter, which ends the measurement. The default raises it."""
-        raise error
+def warm_up_batches(prefetched: int, length: int | None) -> int:
+    """Return how many first batches of an epoch to drop before the throughput is steady."""
+    return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))
+
+
+class Span(NamedTuple):
+    """One interval of work or waiting on one lane.
+
+    Times are nanoseconds of `time.perf_counter_ns`, one clock for all processes of a machine.
+    """
+
+    lane: str
+    stage: str
+    start_ns: int
+    end_ns: int
+    batch: int = -1  # index of the batch, -1 for a span without a batch
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of the span in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+
+Row = tuple[str, str, int, int, int]  # the fields of a Span
