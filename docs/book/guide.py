@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from keepfed.field_guide import ANY, TOPICS, Entry, entries, words
-from keepfed.field_guide.elsewhere import ELSEWHERE
-from keepfed.field_guide.search import NOT_KNOWN
+from keepfed.field_guide import ANY, TOPICS, Entry, elsewhere, entries, table
 
 FOLDER = "field_guide"
 EXAMPLE = "DataLoader worker (pid 46794) is killed by signal: Bus error."
@@ -60,17 +58,13 @@ def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
 
 def search_data() -> str:
     """Return all entries as a script for `look_up.js`."""
-    fields = ("name", "title", "why", "fix", "messages", "symptoms", "rank")
+    fields = ("name", "topic", "title", "fix", "messages", "hints", "symptoms", "rank")
+    rows = [*entries().values(), *elsewhere()]
     data = {
-        "entries": [
-            {"heading": TOPICS[e.topic], **{name: getattr(e, name) for name in fields}}
-            for e in entries().values()
-        ],
+        "rows": [{name: getattr(row, name) for name in fields} for row in rows],
         "any": ANY,
-        "small": words.SMALL,
-        "synonyms": words.SYNONYMS,
-        "elsewhere": ELSEWHERE,
-        "unknown": NOT_KNOWN,
+        **table("words"),
+        "patterns": table("log"),
     }
     return f"const FIELD_GUIDE = {json.dumps(data, ensure_ascii=False)};\n"
 

@@ -140,8 +140,8 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
     for name, entry in entries().items():
         if entry.needs == "a GPU":
             for program, wanted in (
-                (entry.faulty, entry.prints),
-                (entry.fixed, entry.prints_fixed),
+                (entry.without("+"), entry.prints),
+                (entry.without("-"), entry.prints_fixed),
             ):
                 title = f"{name}, {'broken' if wanted == entry.shows else 'repaired'}"
                 notes.attempt(title, partial(run_and_expect, program, wanted))

@@ -1,134 +1,122 @@
 // Look up a message in the field guide, like `keepfed why`. Another script defines FIELD_GUIDE.
-// The constants and functions are those of keepfed/src/keepfed/field_guide/search.py and words.py.
+// The functions and constants are those of log.py, words.py and search.py in keepfed/src/keepfed/field_guide.
 
-const FAR = 300; // maximum number of characters that … stands for
-const PART = 8, SHORT = 40, CAUSES = 2, WEAK = 0.4, COVERED = 0.45, LEAST = 1, NEAR = 0.85, MOST = 3, UNKNOWN = 3;
-const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
-const ERROR = /^(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$/gm;
-const IGNORED = /^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$/gm;
-const WRAPPER = new RegExp(
-  "(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError" +
-    "|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\\w*Error)\\b" +
-    "|\\w+: (Caught \\w+ in DataLoader worker|Traceback \\(most recent)",
-);
-const COLORS = /\x1b\[[0-9;]*m/g;
+const FAR = 300, PLACES = 100, AROUND = 2000, NEAR = 0.34, MOST = 3, WORKER = "in dataloader worker process";
+const SUFFIX = /(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$/, ENTRIES = FIELD_GUIDE.rows.filter((row) => row.name);
 
-const plain = (text) => text.replace(COLORS, "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
+const pattern = (name, flags = "gm") => new RegExp(FIELD_GUIDE.patterns[name], flags);
+const plain = (text) => text.replace(pattern("colors"), "").replace(/[`‘’“”"]/g, "'").toLowerCase().split(/\s+/).filter(Boolean).join(" ");
 const once = (make) => { let made; return () => (made ??= make()); };
 const sum = (items, of) => [...items].reduce((total, item) => total + of(item), 0);
+const compiled = new Map();
 
-function pattern(message) {
-  const texts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim());
-  const parts = texts.map((part) => part.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
-  const start = /^[a-z0-9]/i.test(message) ? "(?<![a-z0-9])" : "";
-  const all = new RegExp(start + parts.join(`.{0,${FAR}}?`));
-  return { exec: (said) => (texts.every((part) => said.includes(part)) ? all.exec(said) : null) };
-}
-
-const compiled = once(() => new Map(FIELD_GUIDE.entries.map((entry) => [entry, entry.messages.map(pattern)])));
-
-// Return the entries that explain `text`, the best match first.
-function lookUp(text) {
-  const said = plain(text), found = new Map();
-  for (const [entry, patterns] of compiled()) {
-    const spans = patterns.map((one) => one.exec(said)?.[0]).filter(Boolean);
-    if (spans.length) found.set(entry, spans);
+// Return where a message occurs in a plain text.
+function places(message, said) {
+  if (!compiled.has(message)) {
+    const parts = plain(message).split(FIELD_GUIDE.any).map((part) => part.trim());
+    const escaped = parts.map((part) => part.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"));
+    const start = /^[\p{L}\p{N}]/u.test(message) ? "(?<![a-z0-9])" : "";
+    compiled.set(message, { parts, all: new RegExp(start + escaped.join(`.{0,${FAR}}?`), "g") });
   }
-  if (!found.size) {
-    const isLog = IS_MESSAGE.test(text) || said.split(" ").length > SHORT;
-    return !said || isLog || elsewhere(said) ? [] : about(said);
-  }
-  const best = Math.min(...[...found.keys()].map((entry) => entry.rank));
-  if (best >= CAUSES && (elsewhere(said) || unexplained(text, found))) return [];
-  const length = (entry) => sum(found.get(entry), (span) => span.length);
-  const listed = [...found.keys()].filter((entry) => entry.rank === best).sort((one, other) => length(other) - length(one));
-  const inside = (span, others) => others.some((one) => found.get(one).some((other) => other.includes(span) && other !== span));
-  return listed.filter((entry, place) => !found.get(entry).every((span) => inside(span, listed.slice(0, place))));
+  const { parts, all } = compiled.get(message);
+  if (!parts.every((part) => said.includes(part))) return [];
+  return [...said.matchAll(all)].slice(-PLACES).map((match) => [match.index, match.index + match[0].length]);
 }
 
-// Return the sentence for a text that has nothing to do with loading.
-function elsewhere(said) {
-  return Object.entries(FIELD_GUIDE.elsewhere).find(([message]) => pattern(message).exec(said))?.[1];
-}
-
+// Return the errors of a log that wrap no other error.
 function errors(text) {
-  const lines = text.replace(COLORS, "").replace(/\r\n?/g, "\n").replace(IGNORED, "");
-  return [...lines.matchAll(ERROR)].map((match) => match[1].trim()).filter((error) => !WRAPPER.test(error));
+  const lines = text.replace(pattern("colors"), "").replace(/\r\n?/g, "\n").replace(pattern("ignored"), "");
+  return [...lines.matchAll(pattern("error"))].map((match) => match[1].trim()).filter((error) => !pattern("wrapper", "m").test(error));
 }
 
-function unexplained(text, found) {
-  const explains = (error) => ([entry, spans]) =>
-    compiled().get(entry).some((one) => one.exec(error)) || spans.some((span) => span.includes(error));
-  return errors(text).some((error) => ![...found].some(explains(plain(error))));
-}
-
-const stem = (word) => word.replace(/(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$/, "");
-const same = once(() => new Map(FIELD_GUIDE.synonyms.flatMap((line) => line.map((word) => [stem(word), stem(line[0])]))));
+const synonyms = once(() => {
+  const lines = FIELD_GUIDE.words.synonyms.split("\n").map((line) => line.split(" ").map((word) => word.replace(SUFFIX, "")));
+  return new Map(lines.flatMap((line) => line.map((stem) => [stem, line[0]])));
+});
+const small = once(() => new Set(FIELD_GUIDE.words.small.split(/\s+/)));
 
 function wordsOf(text) {
-  const words = (text.toLowerCase().match(/[a-z][a-z0-9]+/g) ?? []).filter((word) => !FIELD_GUIDE.small.includes(word));
-  return new Set(words.map(stem).map((word) => same().get(word) ?? word));
+  const stems = (text.toLowerCase().match(/[a-z][a-z0-9]+|%/g) ?? []).filter((word) => !small().has(word)).map((word) => word.replace(SUFFIX, ""));
+  return new Set(stems.map((stem) => synonyms().get(stem) ?? stem));
 }
 
-const vocabulary = once(() => new Map(FIELD_GUIDE.entries.map((entry) => {
-  const symptoms = [entry.title, ...entry.symptoms];
-  const strong = wordsOf([entry.name.replaceAll("_", " "), ...symptoms, ...entry.messages].join(" "));
-  const weak = wordsOf([entry.heading, entry.why, ...entry.fix].join(" "));
-  return [entry, { strong, all: new Set([...strong, ...weak]), symptoms: symptoms.map(wordsOf) }];
-})));
+const texts = once(() => new Map(ENTRIES.map((row) => [row, [row.title, ...row.symptoms, ...row.messages].map(wordsOf)])));
 const weights = new Map();
 
 function weight(word) {
   if (!weights.has(word)) {
-    const entries = [...vocabulary().values()];
-    const frequency = entries.filter(({ all }) => all.has(word)).length;
-    weights.set(word, frequency ? Math.log((entries.length + 1) / (frequency + 0.5)) : UNKNOWN);
+    const count = sum(texts().values(), (each) => each.some((words) => words.has(word)));
+    weights.set(word, Math.log((ENTRIES.length + 1) / (count + 0.5)));
   }
   return weights.get(word);
 }
 
 function likeness(asked, words) {
-  const both = sum([...asked].filter((word) => words.has(word)), weight), sizes = sum([...asked, ...words], weight);
-  return sizes ? (2 * both) / sizes : 0;
+  const both = [...asked].filter((word) => words.has(word));
+  if (both.length < Math.max(1, Math.min(2, asked.size))) return 0;
+  return both.length === asked.size && both.length === words.size ? 1 : (2 * sum(both, weight)) / sum([...asked, ...words], weight);
 }
 
-function about(said) {
-  const named = FIELD_GUIDE.entries.filter((entry) => entry.name === said.replaceAll(" ", "_"));
-  if (named.length) return named;
-  const part = FIELD_GUIDE.entries.filter((entry) => entry.messages.some((message) => plain(message).includes(said)));
-  return said.length >= PART && part.length ? part : byWords(said);
-}
-
-function byWords(said) {
-  const asked = wordsOf(said), total = sum(asked, weight), scores = new Map();
-  if (!asked.size) return [];
-  for (const [entry, { strong, all, symptoms }] of vocabulary()) {
-    const known = [...asked].filter((word) => all.has(word));
-    const ofBag = sum(known, (word) => weight(word) * (strong.has(word) ? 1 : WEAK));
-    const ofSymptom = Math.max(...symptoms.map((words) => likeness(asked, words)));
-    scores.set(entry, ofBag / total > COVERED ? ofBag / total + 1.5 * ofSymptom : 0);
+// Return the spans of the rows whose messages, or hints near a sign of loading, occur outside of longer matches.
+function matches(said) {
+  const found = [], kept = new Map(), rows = said.includes(WORKER) ? ENTRIES : FIELD_GUIDE.rows;
+  const isNearSign = ([start, end]) => FIELD_GUIDE.words.loading.some((sign) => said.slice(Math.max(start - AROUND, 0), end + AROUND / 4).includes(sign));
+  for (const row of rows) for (const message of row.messages) for (const span of places(message, said)) found.push([span, row]);
+  for (const row of rows) for (const hint of row.hints) found.push(...places(hint, said).filter(isNearSign).map((span) => [span, row]));
+  for (const [span, row] of found) {
+    const holds = ([other, owner]) => owner !== row && String(other) !== String(span) && other[0] <= span[0] && span[1] <= other[1];
+    if (!found.some(holds)) kept.set(row, [...(kept.get(row) ?? []), span]);
   }
-  const best = [...scores.keys()].sort((one, other) => scores.get(other) - scores.get(one)).slice(0, MOST);
-  const least = Math.max(LEAST, NEAR * scores.get(best[0]));
-  return best.filter((entry) => scores.get(entry) >= least);
+  return kept;
 }
 
-function notKnown(text) {
-  const sentence = elsewhere(plain(text)), [error] = errors(text);
-  if (sentence) return `Not about loading data: ${sentence}`;
-  return error ? `Not known. The first error is ${error}. Start there.` : `Not known. ${FIELD_GUIDE.unknown}`;
+const less = (one, other) => one.map((value, n) => value - other[n]).find(Boolean) ?? 0;
+const distance = (place, spans) => spans.map(([start, end]) => [Math.max(place[0] - end, start - place[1], 0), start - end]).sort(less)[0];
+
+// Return { entries, near, elsewhere }: what explains a text, what may, or what else it is about.
+function answer(text) {
+  const said = plain(text);
+  const raised = [...new Set(errors(text).map(plain))].slice(-PLACES).map((error) => [said.lastIndexOf(error), said.lastIndexOf(error) + error.length]);
+  const last = raised.at(-1) ?? [said.length, said.length], kept = matches(said), spans = [...kept.values()].flat();
+  const order = new Map([...kept].map(([row, spans]) => [row, [row.rank, ...distance(last, spans)]]));
+  const [first, ...more] = [...kept.keys()].sort((one, other) => less(order.get(one), order.get(other)));
+  const CAUSES = 2; // ranks of causes and of errors of the caller's code
+  if (!first || (first.rank >= CAUSES && raised.some((error) => distance(error, spans)[0]))) return question(raised.length ? said.slice(...last) : said, pattern("message", "m").test(text.trim()));
+  if (!first.name) return { entries: [], near: [], elsewhere: first.title };
+  return { entries: [first, ...more.filter((row) => row.name && row.rank === first.rank)], near: [], elsewhere: "" };
+}
+
+function question(said, isMessage) {
+  const named = ENTRIES.filter((row) => row.name === said.replaceAll(" ", "_")), asked = wordsOf(said);
+  if (named.length) return { entries: named, near: [], elsewhere: "" };
+  const alike = new Map(ENTRIES.map((row) => [row, Math.max(...texts().get(row).map((words) => likeness(asked, words)))]));
+  const ordered = [...ENTRIES].sort((one, other) => alike.get(other) - alike.get(one));
+  const same = ordered.filter((row) => alike.get(row) === 1);
+  if (same.length === 1) return { entries: same, near: [], elsewhere: "" };
+  const hinted = ordered.filter((row) => isMessage && row.hints.some((hint) => places(hint, said).length));
+  const near = [...new Set([...hinted, ...ordered.filter((row) => alike.get(row) >= NEAR)])].slice(0, MOST);
+  return { entries: [], near, elsewhere: "" };
+}
+
+function lookUp(text) {
+  const { entries, near } = answer(text);
+  return entries.length || pattern("message", "m").test(text.trim()) ? entries : near;
 }
 
 function show(list, text) {
-  const found = lookUp(text);
-  list.replaceChildren(...found.map((entry) => {
+  const { entries, near, elsewhere } = answer(text), [error] = errors(text);
+  const lines = [...entries, ...near].map((row) => {
     const item = document.createElement("li"), link = document.createElement("a");
-    Object.assign(link, { href: `field_guide/${entry.name}.html`, textContent: entry.title });
-    const parts = ` ${entry.fix.join(" ")}`.split("`"); // every second one is code
+    Object.assign(link, { href: `field_guide/${row.name}.html`, textContent: row.title });
+    const parts = ` ${entries.length ? row.fix.join(" ") : ""}`.split("`"); // every second one is code
     item.append(link, ...parts.map((part, n) => (n % 2 ? Object.assign(document.createElement("code"), { textContent: part }) : part)));
     return item;
-  }));
-  if (!found.length && text.trim()) list.append(Object.assign(document.createElement("li"), { textContent: notKnown(text) }));
+  });
+  const say = (textContent) => Object.assign(document.createElement("li"), { textContent });
+  if (near.length) lines.unshift(say("Is it one of these?"));
+  else if (elsewhere) lines.push(say(`Not about loading data: ${elsewhere}`));
+  else if (!entries.length && text.trim()) lines.push(say(`Not known. ${error ? `The first error is ${error}. Start there.` : FIELD_GUIDE.prints.not_known}`));
+  list.replaceChildren(...lines);
 }
 
 for (const box of document.querySelectorAll(".look-up")) {

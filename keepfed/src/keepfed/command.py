@@ -193,7 +193,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _why(arguments: argparse.Namespace) -> int:
-    from keepfed.field_guide import explain, look_up
+    from keepfed.field_guide import answer, explain
 
     text = " ".join(arguments.text)
     if not text and not sys.stdin.isatty():
@@ -201,14 +201,16 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text.strip():
         example = '`keepfed why "Bus error"` or `keepfed why < log`'
         raise KeepfedError(f"No message given. Example: {example}.", code=2)
-    found = look_up(text)
+    known, said = answer(text), explain(text)
     if arguments.json:
         names = "name", "title", "why", "fix"
-        entries = [{name: getattr(entry, name) for name in names} for entry in found]
-        print(json.dumps({"entries": entries, "text": explain(text)}))
+        entries = [{name: getattr(entry, name) for name in names} for entry in known.entries]
+        near = [entry.name for entry in known.near]
+        print(json.dumps({"entries": entries, "near": near, "text": said}))
     else:
-        print(explain(text))
-    return 0 if found else 1
+        encoding = sys.stdout.encoding or "utf-8"  # some terminals lack characters such as "…"
+        print(said.encode(encoding, "replace").decode(encoding))
+    return 0 if known.entries else 1
 
 
 def _stage(arguments: argparse.Namespace) -> int:

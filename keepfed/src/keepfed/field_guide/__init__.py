@@ -1,11 +1,7 @@
-"""Look up error messages and symptoms of data loading in the field guide.
+"""Look up error messages and symptoms of data loading. Each TOML file here is one entry."""
 
-    look_up("DataLoader worker (pid 4711) is killed by signal: Bus error.")
-    print(explain("the GPU is idle"))
+from keepfed.field_guide.entry import Entry, elsewhere, entries, table
+from keepfed.field_guide.log import ANY, PATTERNS
+from keepfed.field_guide.search import answer, explain, look_up
 
-Each TOML file in this folder is one entry: messages, cause, fix, and a program that shows both.
-"""
-
-from keepfed.field_guide.entry import ROLES, TOPICS, Entry, entries
-from keepfed.field_guide.search import ANY, explain, look_up, not_known
-from keepfed.field_guide.words import SYNONYMS
+TOPICS: dict[str, str] = table("words")["topics"]

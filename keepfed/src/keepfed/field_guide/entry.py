@@ -8,36 +8,33 @@ from typing import Any
 
 from keepfed.formatting import wrap
 
-TOPICS = {
-    "dies": "The program stops with an error",
-    "hangs": "The program hangs, or is stuck",
-    "wrong": "The data are wrong, without an error",
-    "slow": "Loading is slow",
-    "memory": "Memory fills up",
-    "noise": "A warning appears, and the program continues",
-}
+_FOLDER = Path(__file__).parent
 # "own code" reports an error of the caller's code, "consequence" only follows from another problem
 ROLES = ("cause", "own code", "consequence", "noise")
 
 
+@cache
+def table(name: str) -> dict[str, Any]:
+    """Return what a file of the folder `tables` contains."""
+    return tomllib.loads((_FOLDER / "tables" / f"{name}.toml").read_text("utf-8"))
+
+
 @dataclass(frozen=True)
 class Entry:
-    """One problem: how to recognize it, its cause, its fix, and a program that shows it.
-
-    In `program`, lines that start with `-` are faulty and lines that start with `+` are the fix.
-    """
+    """One problem: how to recognize it, its cause, its fix, and a program that shows it."""
 
     name: str
-    topic: str  # a key of TOPICS
+    topic: str  # a key of TOPICS, or "elsewhere": it has nothing to do with loading data
     title: str  # one sentence about what happened
-    why: str
-    fix: tuple[str, ...]  # steps
-    notebook: str  # number of the notebook that teaches it
-    program: str = ""
+    why: str = ""
+    fix: tuple[str, ...] = ()  # steps
+    notebook: str = ""  # number of the notebook that teaches it
+    program: str = ""  # lines that start with "-" are faulty, lines that start with "+" are the fix
     prints: str = ""  # part of the output of the faulty program
     prints_fixed: str = ""  # part of the output of the fixed program
     no_program: str = ""  # why there is no program
-    messages: tuple[str, ...] = ()  # the most important one first
+    messages: tuple[str, ...] = ()  # only this problem prints them; the most important one first
+    hints: tuple[str, ...] = ()  # messages that other problems print too
     symptoms: tuple[str, ...] = ()  # what people say who have no message
     role: str = ""  # one of ROLES, "" for the usual one of the topic
     threads: tuple[str, ...] = ()  # public discussions: "owner/repository#number"
@@ -50,42 +47,34 @@ class Entry:
         """Position in ROLES, which decides between several entries of a log."""
         return ROLES.index(self.role or ("noise" if self.topic == "noise" else "cause"))
 
-    @property
-    def faulty(self) -> str:
-        """The program with the mistake."""
-        return self._without("+")
-
-    @property
-    def fixed(self) -> str:
-        """The program with the fix."""
-        return self._without("-")
+    def without(self, sign: str) -> str:
+        """Return the faulty program, without the lines of the fix ("+"), or the fixed one ("-")."""
+        lines = self.program.splitlines()
+        return "".join(f"{line[1:]}\n" for line in lines if not line.startswith(sign))
 
     def __str__(self) -> str:
         """Return the entry as text for a terminal: message, what happened, why, fix."""
-        steps = [f"{number}. {step}" for number, step in enumerate(self.fix, 1)]
-        parts = [
-            *(("", message) for message in self.messages[:3]),
-            ("What happened: ", f"{self.title}."),
-            ("Why: ", self.why),
-            ("Fix:", ""),
-            *(("  ", step) for step in steps),
-            ("More: ", f"notebook {self.notebook}."),
-        ]
-        return "\n".join(wrap(name + text, indent=5, most=98) for name, text in parts)
-
-    def _without(self, sign: str) -> str:
-        lines = self.program.splitlines()
-        return "".join(f"{line[1:]}\n" for line in lines if not line.startswith(sign))
+        steps = [f"  {number}. {step}" for number, step in enumerate(self.fix, 1)]
+        why = f"What happened: {self.title}.\nWhy: {self.why}\nFix:"
+        parts = (*self.messages[:3], *why.splitlines(), *steps, f"More: notebook {self.notebook}.")
+        return "\n".join(wrap(part, indent=5, most=98) for part in parts)
 
 
 @cache
 def entries() -> dict[str, Entry]:
     """Return all entries by name, by topic and then in the order of their titles."""
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    read = [Entry(file.stem, **_lists(tomllib.loads(file.read_text("utf-8")))) for file in files]
-    read.sort(key=lambda entry: ([*TOPICS].index(entry.topic), entry.title))
-    return {entry.name: entry for entry in read}
+    files, topics = sorted(_FOLDER.glob("*.toml")), [*table("words")["topics"]]
+    rows = [_entry(tomllib.loads(file.read_text("utf-8")), file.stem) for file in files]
+    rows.sort(key=lambda row: (topics.index(row.topic), row.title))
+    return {row.name: row for row in rows}
 
 
-def _lists(fields: dict[str, object]) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+@cache
+def elsewhere() -> list[Entry]:
+    """Return the frequent messages that have nothing to do with loading data."""
+    return [_entry({"topic": "elsewhere", **row}) for row in table("elsewhere")["message"]]
+
+
+def _entry(row: dict[str, Any], name: str = "") -> Entry:
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    return Entry(name, **fields)

@@ -1,165 +1,105 @@
-"""Find the entries whose messages occur in a text or log, and name the cause first."""
+"""Find the entries that explain a text: by their messages, or else by its words."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from keepfed.field_guide.elsewhere import ELSEWHERE
-from keepfed.field_guide.entry import ROLES, Entry, entries
-from keepfed.field_guide.words import by_words
+from keepfed.field_guide.entry import ROLES, Entry, elsewhere, entries, table
+from keepfed.field_guide.log import PATTERNS, Span, errors, origin, places, plain
+from keepfed.field_guide.words import likenesses
 from keepfed.formatting import wrap
 
-NOT_KNOWN = (
-    "The field guide has no entry for this text. It may have nothing to do with data loading. Run "
-    "again with num_workers=0, so that the traceback leads to your own line. If the loop is slow "
-    "but prints no message, call diagnose(loader, step)."
-)
-ANY = "…"  # placeholder in a message for text that differs from case to case
-_FAR = 300  # maximum number of characters that ANY matches, so that it spans no whole log
-_LOG = 2_000_000  # number of characters that are read from the end of a log
-_PART = 8  # minimum length, in characters, of a part of a message that finds its entry
-_SHORT = 40  # maximum number of words of a text that describes a problem in plain words
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
-_QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
-_IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
-# what launchers and pytest write before a line, such as "[rank1]: " or "(Worker pid=7) "
-_RANK = r"(?:(?:\[[^\]\n]{1,40}\]|\([^)\n]{1,60}\)|\d+:|E  |<std\w+>)[: ]*)*"
-_ERROR = re.compile(rf"^{_RANK}((?:\w+\.)*\w*(?:Error|Exception|Interrupt)(?::.*)?)$", re.M)
-_FRAME = re.compile(rf'^{_RANK}\s*File "([^"\n]+)", line (\d+), in (\S+)', re.M)
-_IGNORED = re.compile(r"^Exception ignored in.*\n(?:(?:  .*|Traceback.*)\n)*.*$", re.M)
-# errors that only report that another process ended or that wrap another error
-_WRAPPER = re.compile(
-    r"(ChildFailedError|ProcessRaisedException|RayTaskError|DatasetGenerationError|EOFError"
-    r"|BrokenPipeError|ConnectionResetError|KeyboardInterrupt|Dist\w*Error)\b"
-    r"|\w+: (Caught \w+ in DataLoader worker|Traceback \(most recent)"
-)
-_LIBRARY = re.compile(r"(site|dist)-packages|[/\\][Ll]ib(64)?[/\\]|^<|[/\\]bin[/\\]")
+_AROUND = 2000  # number of characters before a hint that show whether it is about loading data
+_NEAR = 0.34  # likeness of an entry that is offered as a question
+_MOST = 3  # entries that are offered
+_WORKER = "in dataloader worker process"  # its errors are about loading, whatever they say
+
+
+class Answer(NamedTuple):
+    """What a text is about: entries that explain it, entries that may, or something else."""
+
+    entries: Sequence[Entry] = ()
+    near: Sequence[Entry] = ()
+    elsewhere: str = ""
 
 
 def look_up(text: str) -> list[Entry]:
-    """Return the entries that explain a text or log, the best match first.
+    """Return the entries that explain a message or log, or are nearest to a few plain words."""
+    known = answer(text)
+    return list(known.entries or (() if PATTERNS["message"].search(text.strip()) else known.near))
 
-    In a log, the cause wins: messages that only follow from another problem, and warnings, count
-    only if nothing else explains the log. A few plain words find the entries that fit them best.
-    Return an empty list for an unknown message.
+
+def answer(text: str) -> Answer:
+    """Return what the field guide knows about a message, a log, or a problem in plain words.
+
+    1. An entry matches a text with one of its messages, or with a hint near a sign of loading.
+    2. A match inside a longer match of another entry does not count.
+    3. Causes win over errors of the caller's code, consequences of other problems, and noise. The
+       last two must explain all errors.
+    4. The match nearest to the last error comes first.
+    5. If nothing matches, the entries with similar words are offered as a question.
     """
-    plain = _plain(text[-_LOG:])
-    found = {entry: spans for entry in entries().values() if (spans := _spans(entry, plain))}
-    if not found:
-        is_log = _IS_MESSAGE.search(text) or len(plain.split()) > _SHORT
-        return [] if is_log or _elsewhere(plain) else _about(plain)
-    best = min(entry.rank for entry in found)
-    follows = ROLES[best] in ("consequence", "noise")
-    if follows and (_elsewhere(plain) or _unexplained(text, found)):
-        return []
-    listed = [entry for entry in found if entry.rank == best]
-    listed.sort(key=lambda entry: -sum(map(len, found[entry])))
-    return [
-        entry
-        for place, entry in enumerate(listed)
-        if not _covered(found[entry], [span for one in listed[:place] for span in found[one]])
-    ]
+    said = plain(text)
+    raised = errors(text, said)
+    last = raised[-1] if raised else (len(said), len(said))
+    matches = _matches(said)
+    ranked = sorted(matches, key=lambda row: (row.rank, *_distance(last, matches[row])))
+    spans = [span for row in matches for span in matches[row]]
+    follows = bool(ranked) and ROLES[ranked[0].rank] in ("consequence", "noise")
+    if not ranked or (follows and any(_distance(error, spans)[0] for error in raised)):
+        is_message = bool(PATTERNS["message"].search(text.strip()))
+        return _question(said[slice(*last)] if raised else said, is_message)
+    first = ranked[0]
+    if first.topic == "elsewhere":
+        return Answer(elsewhere=first.title)
+    return Answer([r for r in ranked if r.rank == first.rank and r.topic != "elsewhere"])
 
 
 def explain(text: str) -> str:
-    """Return what `keepfed why` prints: the entries, or the next thing to look at."""
-    if not (found := look_up(text)):
-        return wrap(not_known(text), most=98)
-    more = []
-    if found[0].role == "own code" and (origin := _origin(text)):
-        more = [wrap(f"In this text: {origin}.", indent=5, most=98)]
-    return "\n\n".join([*more, *map(str, found)])
+    """Return what `keepfed why` prints: the entries, a question, or the next thing to look at."""
+    known, first = answer(text), origin(text)
+    if known.entries:
+        own = f"In this text: {first}." if known.entries[0].role == "own code" and first else ""
+        return "\n\n".join(filter(None, [wrap(own, most=98), *map(str, known.entries)]))
+    near = [f"  - {row.title}: `keepfed why {row.name}`" for row in known.near]
+    lines, prints = ["Is it one of these?", *near, ""] if near else [], table("words")["prints"]
+    if known.elsewhere:
+        lines.append(f"Not about loading data: {known.elsewhere}")
+    elif first:
+        lines.append(f"Not known. The first error is {first}. {prints['start_there']}")
+    elif not near:
+        lines.append(f"Not known. {prints['not_known']}")
+    return wrap("\n".join(lines).rstrip(), indent=4 if near else 0, most=98)
 
 
-def not_known(text: str) -> str:
-    """Return the next step for a text that no entry explains."""
-    if sentence := _elsewhere(_plain(text[-_LOG:])):
-        return f"Not about loading data: {sentence}"
-    if origin := _origin(text):
-        return (
-            f"Not known. The first error is {origin}. Start there. Warnings and timeouts around it "
-            "usually only follow from it."
-        )
-    return f"Not known. {NOT_KNOWN}"
+def _question(said: str, is_message: bool) -> Answer:
+    """Return the entry that a text names, or those that it may be about."""
+    if (name := said.replace(" ", "_")) in entries():
+        return Answer([entries()[name]])
+    alike = likenesses(said)
+    if [*alike.values()].count(1) == 1:
+        return Answer([next(iter(alike))])
+    near = [row for row in alike if alike[row] >= _NEAR]
+    hinted = [row for row in alike if is_message and any(places(hint, said) for hint in row.hints)]
+    return Answer(near=list(dict.fromkeys([*hinted, *near]))[:_MOST])
 
 
-def _elsewhere(plain: str) -> str:
-    """Return what a text is about that has nothing to do with loading, or ""."""
-    return next((says for message, says in ELSEWHERE.items() if _search(message, plain)), "")
+def _matches(said: str) -> dict[Entry, list[Span]]:
+    """Return where each entry matches: its messages, and its hints near a sign of loading."""
+    signs = table("words")["words"]["loading"]
+    rows = [*entries().values(), *(elsewhere() if _WORKER not in said else ())]
+    found = [(span, row) for row in rows for one in row.messages for span in places(one, said)]
+    hints = [(span, row) for row in rows for one in row.hints for span in places(one, said)]
+    for (start, end), row in hints:
+        around = said[max(start - _AROUND, 0) : end + _AROUND // 4]
+        found += [((start, end), row)] if any(sign in around for sign in signs) else []
+    matches: dict[Entry, list[Span]] = {}
+    for span, row in found:
+        others = [other for other, owner in found if owner is not row and other != span]
+        if not any(start <= span[0] and span[1] <= end for start, end in others):
+            matches.setdefault(row, []).append(span)
+    return matches
 
 
-def _spans(entry: Entry, plain: str) -> list[str]:
-    """Return the parts of the text that match the messages of an entry."""
-    matches = (_search(message, plain) for message in entry.messages)
-    return [match[0] for match in matches if match]
-
-
-def _search(message: str, plain: str) -> re.Match[str] | None:
-    """Return where the message occurs. Looking for its parts first is a hundred times faster."""
-    pattern, parts = _pattern(message)
-    return pattern.search(plain) if all(part in plain for part in parts) else None
-
-
-def _covered(spans: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether longer messages of other entries contain all the parts."""
-    return all(any(span in other and span != other for other in others) for span in spans)
-
-
-def _unexplained(text: str, found: Mapping[Entry, Sequence[str]]) -> list[str]:
-    """Return the errors of a log that neither wrap another one nor belong to a known message."""
-    return [
-        error
-        for error, _ in _errors(text)
-        if not any(
-            _spans(entry, _plain(error)) or any(_plain(error) in span for span in spans)
-            for entry, spans in found.items()
-        )
-    ]
-
-
-def _errors(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the errors of a log that do not wrap another one, with their positions."""
-    lines = _lines(text)
-    for match in _ERROR.finditer(lines):
-        if not _WRAPPER.search(match[1]):
-            yield match[1].strip(), match.start()
-
-
-def _lines(text: str) -> str:
-    """Return the end of a log without colors, progress bars and ignored exceptions."""
-    lines = _COLORS.sub("", text[-_LOG:]).replace("\r\n", "\n").replace("\r", "\n")
-    return _IGNORED.sub("", lines)
-
-
-def _origin(text: str) -> str:
-    """Return the first error of a log, and the line of the caller's code that raised it."""
-    error, place = next(_errors(text), ("", 0))
-    if not error:
-        return ""
-    frames = [frame.groups() for frame in _FRAME.finditer(_lines(text)[:place])]
-    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
-    short = error if len(error) <= 200 else f"{error[:200]}{ANY}"
-    return f"{short} ({own[-1][0]}, line {own[-1][1]}, in {own[-1][2]})" if own else short
-
-
-@cache
-def _pattern(message: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return the pattern of a message, and the parts between its placeholders."""
-    parts = tuple(part.strip() for part in _plain(message).split(ANY))
-    # a message that begins with a word does not begin within one
-    start = r"(?<![a-z0-9])" if message[0].isalnum() else ""
-    return re.compile(start + f".{{0,{_FAR}}}?".join(map(re.escape, parts))), parts
-
-
-def _plain(text: str) -> str:
-    """Return the text in lower case, without colors and line breaks, with plain quotes."""
-    return " ".join(_COLORS.sub("", text).translate(_QUOTES).lower().split())
-
-
-def _about(plain: str) -> list[Entry]:
-    """Return the entry of this name, those whose message contains the text, or those that fit."""
-    every = entries()
-    if (name := plain.replace(" ", "_")) in every:
-        return [every[name]]
-    of_message = [e for e in every.values() if any(plain in _plain(one) for one in e.messages)]
-    return of_message if len(plain) >= _PART and of_message else by_words(plain)
+def _distance(place: Span, spans: list[Span]) -> tuple[int, int]:
+    """Return how far the nearest of some matches is from a place, the longest one first."""
+    return min((max(place[0] - end, start - place[1], 0), start - end) for start, end in spans)
