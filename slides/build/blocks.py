@@ -62,7 +62,7 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
         case "bars" | "dots":
             return _values(block)
         case "timeline":
-            return _timeline(block)
+            return _framed(_simulated(block.lines))
         case "demo":
             return _demo(block, inner)
         case "guess":
@@ -176,11 +176,6 @@ def _guess(block: Block) -> str:
         f'<div class="guess" data-key="{escape(question.key)}"><h2>{escape(title[0])}</h2>'
         f"{render(question.text + unit)}{f'<ul>{answers}</ul>' if answers else ''}</div>"
     )
-
-
-def _timeline(block: Block) -> str:
-    """Return a timeline that switches between the states listed in the block."""
-    return _framed(_simulated(block.lines))
 
 
 def _framed(grid: TimelineGrid) -> str:

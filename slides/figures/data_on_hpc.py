@@ -27,7 +27,7 @@ from course_utils.paths import recording
 from course_utils.stories.figures import log_dots, value_bars
 from keepfed.measure.exchange import load_chrome
 from keepfed.measure.picture import LOOKS
-from keepfed.palette import BAD, BLUE, GOOD, NEUTRAL
+from keepfed.palette import BAD, BLUE, GOOD, NEUTRAL, ORANGE
 
 
 def _slide(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -213,10 +213,10 @@ def shared_and_local() -> Figure:
     """Draw the total throughput of nodes from shared storage and from local disks."""
     nodes = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
     one = _gb_per_s(LOCAL, 1)
-    figure, (panel,) = _slide(5.0)
+    figure, (panel,) = _slide(4.1)
     panel.plot(nodes, [one * count for count in nodes], "o-", color=GOOD, lw=3)
     panel.plot(nodes, [_gb_per_s(SHARED, count) for count in nodes], "s--", color=BAD, lw=3)
-    panel.text(40, one * 40 + 12, "a disk in each node", ha="right")
+    panel.text(38, one * 38 + 14, "a disk in each node", ha="right")
     panel.text(64, 30, "one shared file system", ha="right")
     panel.set(xlabel="nodes that read", ylabel="GB/s together (emulated)", ylim=(0, None))
     return figure
@@ -241,6 +241,20 @@ def staging() -> Figure:
     panels[0].set_ylabel("seconds of loading")
     panels[1].text(1.9, 1.95 * epoch_s, "from the storage", ha="right")
     panels[1].text(3, 2 + copy_s, "copied first", ha="right")
+    return figure
+
+
+def node_processes() -> Figure:
+    """Draw the processes of four ranks with eight workers each, and the 32 cores of a node."""
+    figure, (panel,) = _slide(4.2)
+    for rank in range(4):
+        panel.barh(rank, 3.3, 0.8, left=3.6 * np.arange(9), color=[ORANGE, *[BLUE] * 8])
+    panel.barh(4.6, 0.8, 0.8, left=np.arange(32), color=NEUTRAL)
+    panel.set(yticks=[0, 1, 2, 3, 4.6], yticklabels=[*(f"rank {n}" for n in range(4)), "cores"])
+    panel.text(33, 1.5, "36 processes", va="center")
+    panel.text(33, 4.6, "32 cores", va="center")
+    panel.set(xticks=[], xlim=(0, 41), ylim=(5.2, -0.6))
+    panel.spines[["left", "bottom"]].set_visible(False)
     return figure
 
 

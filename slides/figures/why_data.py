@@ -17,7 +17,6 @@ from keepfed.palette import BLUE, GRAY, GREEN, ORANGE, PINK, SKY, VERMILION, YEL
 
 Floats = NDArray[np.float64]
 
-PF_DAY = 1e15 * 86_400  # operations
 GPU_FLOPS = 400e12  # assumed rate of an H100 in training; its maximum is 989e12
 
 # The coefficients of L = E + A / N^alpha + B / D^beta, N parameters and D tokens
@@ -263,8 +262,7 @@ def bytes_and_operations() -> Figure:
     rates = {name: demand(name) for name in JOBS}
     figure, panel = plt.subplots(figsize=(12.3, 4.3))
     say = lambda rate: f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}"  # noqa: E731
-    label = "MB/s for one GPU that never waits"
-    log_dots(panel, rates, label, say, [SKY, SKY, ORANGE, VERMILION])
+    log_dots(panel, rates, "MB/s for a GPU that never waits", say, [SKY, SKY, ORANGE, VERMILION])
     network = PRESETS["NFS"].mb_s
     panel.axvline(network, color=GRAY, linestyle="--")
     panel.text(1.4 * network, 0, "a gigabit network", va="center")
