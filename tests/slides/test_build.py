@@ -63,14 +63,14 @@ def built(folder: Path, text: str = "+ Good") -> Path:
     return file
 
 
-def test_every_slide_is_legible_and_needs_no_network(window, capsys) -> None:
+def test_every_slide_is_legible_and_needs_no_network(capsys) -> None:
     status = main(["--no-pdf", "--check"])
-    for name in decks():
-        file = SLIDES / "built" / f"{name}.html"
-        slides, _ = open_deck(window, file, "?view=print", to_print=True)
-        assert typefaces(slides, ".slides") == {"Inter"}
-        assert "DejaVuSans" not in file.read_text("utf-8")  # a glyph of a figure
-        slides.close()
+    with browser() as window:
+        for name in decks():
+            file = SLIDES / "built" / f"{name}.html"
+            slides, _ = open_deck(window, file, "?view=print", to_print=True)
+            assert typefaces(slides, ".slides") == {"Inter"}
+            assert "DejaVuSans" not in file.read_text("utf-8")  # a glyph of a figure
     assert capsys.readouterr().err == ""
     assert status == 0
     assert len(decks()) == 3
