@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.diagnose.loops import CAUSES, FIXED, LOOPS, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from keepfed.errors import KeepfedError
-from keepfed.measure.advice import Cause, Recommendation
+from keepfed.measure.advice import Cause, Finding
 from keepfed.measure.advice.thresholds import WORTHWHILE_GAIN
 from keepfed.measure.diagnosis import applied, diagnose
 
@@ -52,7 +52,7 @@ class Found:
         return None if self.predicted is None or self.real is None else self.predicted / self.real
 
 
-Advice = tuple[Cause | None, Recommendation | None]  # None: unknown
+Advice = tuple[Cause | None, Finding | None]  # None: unknown
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _find(name: str, run: Run) -> Found:
                 return Found(name, "unknown", "")
             if cause == "GPU-bound":
                 return Found(name, cause, advice.change)
-            if not run.tries and advice.gain < WORTHWHILE_GAIN:
+            if not run.tries and (advice.gain or 1.0) < WORTHWHILE_GAIN:
                 return Found(name, cause, "no worthwhile change")
             real = _gain(name, advice, loader, step)
     except KeepfedError as error:
@@ -116,23 +116,19 @@ def _find(name: str, run: Run) -> Found:
 
 def _diagnosed(name: str, loader: Any, step: Any) -> Advice:
     found = diagnose(loader, step)
-    return found.cause, Recommendation(
-        found.advice, found.verdict, found.change, found.gain, found.at_most, found.how
-    )
+    return found.cause, found.finding
 
 
 def _watched(name: str, loader: Any, step: Any) -> Advice:
     return advice_of_watching(name)
 
 
-def _gain(
-    name: str, advice: Recommendation, loader: Any, step: Callable[[Any], Any]
-) -> float | None:
+def _gain(name: str, advice: Finding, loader: Any, step: Callable[[Any], Any]) -> float | None:
     """Apply the recommended change and return its real gain; None if the change is missing."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
         mends = FIXED[name]
-        followed = mends.get(advice.advice) or mends.get("")
+        followed = mends.get(advice.id) or mends.get("")
         changed, its_step = loader, step
         if advice.how is None:
             if followed is None:

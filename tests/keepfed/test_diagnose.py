@@ -34,7 +34,7 @@ def test_diagnose_finds_the_cause_of_a_known_loop(name: str, retry: Any) -> None
     cause = loops.CAUSES[name]
     with loops.loop(loops.LOOPS[name]) as (loader, step):
         found = retry(lambda: diagnose(loader, step, seconds=6), lambda found: found.cause == cause)
-    assert found.cause == cause, found.verdict
+    assert found.cause == cause, found.finding.measured
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_workers_of_every_start_method_end_without_output(
     assert not multiprocessing.active_children()
     assert capfd.readouterr() == ("", "")
     if start_method == "spawn":  # starts an interpreter and imports torch for 40 batches
-        assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
+        assert (found.cause, found.finding.change) == ("start-up", "persistent_workers=True")
 
 
 def test_diagnose_waits_for_the_device() -> None:

@@ -12,7 +12,7 @@ from tests.measure.handmade import HUNGRY, hungry, naive
 
 def concluded(m: Measurements, proof: Proof | None = None, **asked: bool) -> Diagnosis:
     cause = judge(m)
-    return Diagnosis(cause, *recommend(m, cause, []), m, naive(), proof, **asked)
+    return Diagnosis(recommend(m, cause, []), m, naive(), proof, **asked)
 
 
 def test_report_contains_verdict_change_gain_runs_and_evidence() -> None:
@@ -35,12 +35,10 @@ def test_report_contains_verdict_change_gain_runs_and_evidence() -> None:
 
 def test_report_limits_the_gain_and_mentions_existing_workers() -> None:
     bound = repr(concluded(hungry(together_s=0.022)))
-    assert "Predicted gain: little or none" in bound
+    assert "Predicted gain" not in bound
     assert "Headroom" not in bound  # it is part of the verdict
     assert "at most" in repr(concluded(hungry(workers=4)))
-    assert "does not run out of memory" in repr(
-        concluded(hungry(batch_bytes=10**9, free_bytes=8e9))
-    )
+    assert "gain" not in repr(concluded(hungry(batch_bytes=10**9, free_bytes=8e9)))
     assert evidence(HUNGRY)["workers"].startswith("2 by ")
     found = evidence(hungry(workers=0))
     assert found["workers"].startswith("none")
@@ -56,6 +54,8 @@ def test_report_prints_the_proof_or_why_there_is_none() -> None:
         concluded(HUNGRY, asked_to_prove=True)
     )
     workers = concluded(hungry(computing_s=0.01), asked_to_prove=True)
-    with_more = replace(workers, how=with_arguments(num_workers=4))
+    with_more = replace(
+        workers, finding=replace(workers.finding, how=with_arguments(num_workers=4))
+    )
     assert "too few batches arrived in time. Increase `seconds`." in repr(with_more)
     assert "roved" not in repr(concluded(HUNGRY))

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from keepfed.measure.watch.report import findings
-from tests.measure.watch.handmade import MS, loop
+from tests.measure.watch.handmade import loop
 
 
 def test_storage_bound_loader_gets_more_workers() -> None:
@@ -53,17 +52,6 @@ def test_report_starts_with_busy_machine() -> None:
     assert said.startswith("Other programs kept 1.3 of ")
     assert "\n\nTry first: num_workers=8." in said
     assert "Other programs" not in findings([loop()], others_cores=0.2)
-
-
-def test_report_gives_range_of_gain_if_parts_of_run_differ() -> None:
-    even = loop(count=400)
-    assert "parts of the run" not in findings([even])
-    later = [  # the step is slower in the second half
-        one._replace(left_ns=one.left_ns + 2 * MS * (one.number >= 200)) for one in even.iterations
-    ]
-    said = " ".join(findings([replace(even, iterations=later)]).split())
-    low, high = re.findall(r"\(([\d.]+) to ([\d.]+) in different parts of the run\)", said)[0]
-    assert float(low) < float(high)
 
 
 def test_report_says_that_loading_slows_down() -> None:

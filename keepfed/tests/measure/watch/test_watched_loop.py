@@ -23,7 +23,7 @@ def test_watched_loop_gets_cause() -> None:
     ):
         (found,) = loops([loop(**made)])
         assert found.cause == cause, made
-        assert found.recommendation is not None, made
+        assert found.finding is not None, made
 
 
 def test_measurements_match_recorded_times() -> None:
@@ -108,7 +108,7 @@ def test_equal_loaders_are_numbered_per_process() -> None:
 def test_costly_moving_gets_advice_to_use_no_workers() -> None:
     one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
     fetches = {n: fetch._replace(total_cpu_ns=n * 3_000_000) for n, fetch in one.fetches.items()}
-    advice = loops([replace(one, fetches=fetches)])[0].recommendation
+    advice = loops([replace(one, fetches=fetches)])[0].finding
     assert advice is not None
     assert (advice.change, round(advice.gain, 1)) == ("num_workers=0", 4.0)
 
@@ -118,9 +118,9 @@ def test_loop_that_restarts_loader_gets_advice() -> None:
     iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
     totals = replace(one.totals, epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
     (found,) = loops([replace(one, iterations=iterations, totals=totals)])
-    assert found.recommendation is not None
-    assert (found.cause, found.recommendation.advice) == ("start-up", "one-loop")
-    assert found.recommendation.at_most
+    assert found.finding is not None
+    assert (found.cause, found.finding.id) == ("start-up", "one-loop")
+    assert found.finding.at_most
 
 
 def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
@@ -138,8 +138,8 @@ def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
     assert found.cause == "start-up"
     assert found.measurements is not None
     assert found.measurements.paces.start_up_s == pytest.approx(0.197, abs=0.01)
-    assert found.recommendation is not None
-    assert found.recommendation.change == "persistent_workers=True"
+    assert found.finding is not None
+    assert found.finding.change == "persistent_workers=True"
 
 
 def test_time_of_loop_over_two_loaders_includes_both() -> None:
@@ -163,6 +163,6 @@ def test_evidence_from_watching_selects_advice() -> None:
     ):
         one = loop(wait=8.0, work=2.0)
         seen = replace(one, totals=replace(one.totals, **totals), about={**one.about, **about})
-        found = loops([seen])[0].recommendation
+        found = loops([seen])[0].finding
         assert found is not None, totals
-        assert found.advice == advice, totals
+        assert found.id == advice, totals

@@ -2,7 +2,7 @@
 
 from keepfed.measure.advice.catalog import CATALOGUE, Advice
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
-from keepfed.measure.advice.choice import Recommendation, Trial, candidates, predicted, recommend
+from keepfed.measure.advice.choice import Trial, candidates, recommend
 from keepfed.measure.advice.estimates import (
     Fetching,
     Kind,
@@ -22,6 +22,6 @@ from keepfed.measure.advice.estimates import (
     start_up_s,
     steady,
 )
+from keepfed.measure.advice.finding import Finding, paragraphs
 from keepfed.measure.advice.rules import Cause, has_idle_workers, judge, waits_for_cores
 from keepfed.measure.advice.sentences import busy_machine
-from keepfed.measure.advice.where import lines_of

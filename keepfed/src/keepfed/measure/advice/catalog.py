@@ -86,7 +86,7 @@ def _has_free_cores(m: Measurements) -> bool:
 
 def is_serialized(m: Measurements) -> bool:
     """Return whether a lock lets only one worker load at a time."""
-    return m.setting.workers > 1 and m.fetching.locked_share > LOCKED_SHARE
+    return m.setting.workers > 1 and (m.fetching.locked_share or 0.0) > LOCKED_SHARE
 
 
 def _reads_samples_one_by_one(m: Measurements) -> bool:
@@ -104,14 +104,14 @@ def _listing_takes_long(m: Measurements) -> bool:
 
 def _reads_much_more(m: Measurements) -> bool:
     """Return whether a fetch reads many times the bytes of its batch."""
-    asked, batch = m.fetching.asked_bytes, m.moving.batch_bytes
+    asked, batch = m.fetching.asked_bytes or 0.0, m.moving.batch_bytes
     return asked > READ_AMPLIFICATION * max(batch, 1) and asked > 1e6
 
 
 def _opens_each_sample(m: Measurements) -> bool:
     """Return whether each sample needs so many reads that it must open a file."""
     samples = m.setting.batch_size
-    return bool(samples) and m.fetching.read_calls > READS_PER_SAMPLE * samples
+    return bool(samples) and (m.fetching.read_calls or 0.0) > READS_PER_SAMPLE * samples
 
 
 def _collating_is_most(m: Measurements) -> bool:
@@ -130,8 +130,8 @@ def _moving_costs_much(m: Measurements) -> bool:
 
 def _many_objects(m: Measurements) -> bool:
     moving = m.moving
-    costly = moving.pickle_s > OBJECTS_COST * moving.sending_s
-    return costly or moving.objects > MANY_OBJECTS * max(1, m.setting.batch_size)
+    costly = (moving.pickle_s or 0.0) > OBJECTS_COST * moving.sending_s
+    return costly or (moving.objects or 0) > MANY_OBJECTS * max(1, m.setting.batch_size)
 
 
 def _refills_each_epoch(m: Measurements) -> bool:
@@ -203,7 +203,7 @@ def _gain_of_smaller_batches(m: Measurements, left: float) -> float:
     return gain_of_less_work(
         m,
         collate_ms=1e3 * (collating_s + sent_s),
-        host_ms=1e3 * (m.step.host_s + left * moving.receiving_s),
+        host_ms=1e3 * (m.host_s + left * moving.receiving_s),
     )
 
 
@@ -261,7 +261,7 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "one-thread",
         ("CPU",),
-        gain=lambda m: gain(m, fetch_speedup=m.fetching.one_thread_gain),
+        gain=lambda m: gain(m, fetch_speedup=m.fetching.one_thread_gain or 1.0),
         applies=lambda m: _is_data_loader(m) and oversubscribed(m),
         changes=lambda m, cause: [_one_thread(m)],
         at_most=False,
@@ -352,7 +352,7 @@ CATALOGUE: tuple[Advice, ...] = (
         lambda m: (
             "open each file once per worker instead of once per sample, and read only the part you "
             "use (if each sample has its own file, pack many samples into one): a batch now takes "
-            f"{plural(round(m.fetching.read_calls), 'read')}"
+            f"{plural(round(m.fetching.read_calls or 0), 'read')}"
         ),
         _gain_without_reading,
         _opens_each_sample,
@@ -362,7 +362,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ("storage", "CPU"),
         lambda m: (
             "read only what a sample needs (memory map, smaller chunks, only the arrays you use): "
-            f"a batch of {size(m.moving.batch_bytes)} now reads {size(m.fetching.asked_bytes)}"
+            f"a batch of {size(m.moving.batch_bytes)} now reads {size(m.fetching.asked_bytes or 0)}"
         ),
         _gain_without_reading,
         _reads_much_more,
@@ -437,7 +437,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ("main process",),
         "let the sampler plan all batches of an epoch at once, because next() waits for it",
         _gain_without_sampling,
-        lambda m: m.paces.sampling_s > SAMPLING_SHARE * (m.paces.sampling_s + m.step.host_s),
+        lambda m: m.paces.sampling_s > SAMPLING_SHARE * (m.paces.sampling_s + m.host_s),
     ),
     Advice(
         "rare-loss",
@@ -487,7 +487,7 @@ CATALOGUE: tuple[Advice, ...] = (
         "packed-strings",
         ("memory",),
         "store the dataset's lists in arrays, for example keepfed.loaders.workers.PackedStrings",
-        applies=lambda m: m.memory.grown_bytes > m.in_flight_bytes,
+        applies=lambda m: m.memory is not None and m.memory.grown_bytes > m.in_flight_bytes,
         at_most=False,
     ),
     Advice(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
-from keepfed.measure.advice.catalog import CATALOGUE, Advice, applicable, more_workers
+from keepfed.measure.advice.catalog import Advice, applicable, more_workers
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.estimates import Measurements
+from keepfed.measure.advice.finding import Finding
 from keepfed.measure.advice.gains import gain, pipeline
 from keepfed.measure.advice.rules import Cause, oversubscribed
 from keepfed.measure.advice.sentences import sentence
@@ -24,10 +25,9 @@ from keepfed.measure.advice.thresholds import (
     STARTING_S,
     WORTHWHILE_GAIN,
 )
+from keepfed.measure.advice.where import lines_of
 
-KEEP_LOADER = (
-    "leave the loader as it is: reading each batch in one call was tried and is not faster"
-)
+NOT_FASTER = "leave the loader as it is: reading each batch in one call was tried and is not faster"
 SHARES = "if __iter__ gives each worker its own share (get_worker_info)"
 # Advice that a trial of whole batches confirms or refutes
 WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")
@@ -43,17 +43,6 @@ class Trial:
     applicable: bool = True  # whether the dataset works unchanged
 
 
-class Recommendation(NamedTuple):
-    """The verdict on a loop, and the one change to make."""
-
-    advice: str  # id of the row in the catalog
-    verdict: str  # one sentence
-    change: str
-    gain: float  # predicted speed-up of the loop
-    at_most: bool = False  # whether the gain is an upper bound, without the cause
-    how: Change | None = None  # the change, if it needs no code of the dataset or the step
-
-
 def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
     """Return the changes that may fix `cause` and can be tried."""
     rows = applicable(m, cause)
@@ -62,9 +51,7 @@ def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
     return alone or found
 
 
-def recommend(
-    m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None
-) -> Recommendation:
+def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Finding:
     """Return the recommended change for `cause`: the best trial, if it gains enough.
 
     A trial takes precedence over the model. If reading whole batches brought no gain, reading
@@ -82,49 +69,55 @@ def recommend(
     shortest_s = min(trial.iteration_s for trial in trials)
     best = next(trial for trial in trials if trial.iteration_s <= NEARLY_BEST * shortest_s)
     now_s = m.iteration_s
-    if oversubscribed(m):  # one run can be ten times slower than the next
+    if oversubscribed(m) and m.paces.loader_s is not None:
         now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
     gains = now_s / best.iteration_s
-    was_tried = any(trial.advice == "whole-batches" for trial in trials)
-    was_tried &= advised.advice in WHOLE_BATCHES
-    enough = (
-        WORTHWHILE_GAIN if was_tried else max(WORTHWHILE_GAIN, advised.gain / CODE_CHANGE_FACTOR)
-    )
-    if gains < enough and best.advice != advised.advice:
-        if was_tried:
-            return Recommendation("leave-it", advised.verdict, KEEP_LOADER, 1.0)
-        return advised
-    how = best.change if best.applicable else None
-    words = _words(m, best.change)
-    return Recommendation(best.advice, advised.verdict, words, max(1.0, gains), how=how)
+    # The trial of whole batches has measured the gain that the model can only bound.
+    refutes = advised.id in WHOLE_BATCHES and any(t.advice == "whole-batches" for t in trials)
+    enough = WORTHWHILE_GAIN if refutes else _least_gain(advised)
+    if gains >= enough or best.advice == advised.id:
+        how = best.change if best.applicable else None
+        return _with(m, advised, best.advice, best.change, gains, how=how)
+    if refutes:
+        return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None)
+    return advised
 
 
-def _advised(m: Measurements, cause: Cause) -> Recommendation:
+def _advised(m: Measurements, cause: Cause) -> Finding:
     """Return the preferred row that removes `cause` completely."""
     row = next(row for row in applicable(m, cause) if row.removes)
-    how = next(iter(row.changes(m, cause)), None)
-    return Recommendation(
-        row.id, sentence(m, cause), row.text(m, cause), row.gain(m), row.at_most, how
+    return Finding(
+        id=row.id,
+        cause=cause,
+        measured=sentence(m, cause),
+        lines=tuple(lines_of(m, cause)),
+        change=row.text(m, cause),
+        how=next(iter(row.changes(m, cause)), None),
+        gain=None if cause in ("GPU-bound", "memory") else row.gain(m),
+        at_most=row.at_most,
     )
 
 
-def predicted(m: Measurements, found: Recommendation) -> float:
-    """Return the gain that the model predicts for the untried change in `found`."""
-    if found.advice == "more-workers" and found.how is not None:
-        return _gain_of_workers(m, found.how)
-    if found.advice == "no-workers":
-        return m.iteration_s / _without_workers_s(m)
-    return next(row.gain(m) for row in CATALOGUE if row.id == found.advice)
+def _with(
+    m: Measurements, advised: Finding, row: str, change: Change, gain: float, **more: Any
+) -> Finding:
+    """Return `advised` with a change of the row with the id `row` instead of its own."""
+    values = {"how": change, "gain": max(1.0, gain), "at_most": False, **more}
+    return replace(advised, id=row, change=_words(m, change), **values)
 
 
-def _untried(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
+def _least_gain(advised: Finding) -> float:
+    """Return the gain that a change without code must have to be preferred to `advised`."""
+    return max(WORTHWHILE_GAIN, (advised.gain or 1.0) / CODE_CHANGE_FACTOR)
+
+
+def _untried(m: Measurements, cause: Cause, advised: Finding) -> Finding:
     if m.setting.kind == "no DataLoader" and cause == "storage":
         which = "run `diagnose(loader, step)` to find out which, and if it is storage"
-        return advised._replace(change=f"{which}, {advised.change}")
+        return replace(advised, change=f"{which}, {advised.change}")
     gains = m.iteration_s / _without_workers_s(m)
     if m.setting.workers and cause == "collate or IPC" and gains > WORTHWHILE_GAIN:
-        none = with_arguments(num_workers=0)
-        return Recommendation("no-workers", advised.verdict, none.words, gains, how=none)
+        return _with(m, advised, "no-workers", with_arguments(num_workers=0), gains)
     if not m.setting.workers and m.making_s < QUICK_BATCH_S:
         return advised
     return _more_workers(m, cause, advised)
@@ -135,7 +128,7 @@ def _without_workers_s(m: Measurements) -> float:
     return m.making_s + m.paces.step_s
 
 
-def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
+def _more_workers(m: Measurements, cause: Cause, advised: Finding) -> Finding:
     """Recommend more workers if they have cores and gain enough, else return `advised`.
 
     The result is the smallest number of workers that is nearly as fast as the best.
@@ -148,11 +141,9 @@ def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Rec
     tried = [(_gain_of_workers(m, change), change) for change in changes]
     most = max((gains for gains, _ in tried), default=1.0)
     gains, change = next((one for one in tried if NEARLY_BEST * one[0] >= most), (1.0, advised.how))
-    if change is None or gains < max(WORTHWHILE_GAIN, advised.gain / CODE_CHANGE_FACTOR):
+    if change is None or gains < _least_gain(advised):
         return advised
-    return Recommendation(
-        "more-workers", advised.verdict, _words(m, change), gains, at_most=True, how=change
-    )
+    return _with(m, advised, "more-workers", change, gains, at_most=True)
 
 
 def _words(m: Measurements, change: Change) -> str:
@@ -199,5 +190,5 @@ def _cores_left(m: Measurements) -> int:
     Workers on the same cores would delay the whole step, because its threads wait for each other.
     """
     paces, cores = m.paces, m.setting.cores
-    taken = paces.step_cpu_s / paces.step_s if paces.step_s else 0.0
+    taken = (paces.step_cpu_s or 0.0) / paces.step_s if paces.step_s else 0.0
     return round(cores - taken) if taken > SEVERAL_CORES else cores

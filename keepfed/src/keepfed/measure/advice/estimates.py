@@ -1,6 +1,7 @@
-"""The measurements behind a verdict, and their estimates from iterations and fetches.
+"""The measurements behind a finding, and their estimates from iterations and fetches.
 
-Times are seconds per batch unless a comment gives another unit.
+Times are seconds per batch unless a comment gives another unit. A figure is None if it was not
+measured, for example because watching cannot run the loader alone.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 class Paces:
     """Time per batch of the loader alone, the step alone, and both together."""
 
-    loader_s: float
+    loader_s: float | None
     step_s: float
     together_s: float
     wait_s: float  # time in next(), as part of together_s
-    step_delay_s: float = 0.0  # part of step_s in which other programs used the cores
-    waited_share: float = 1.0  # share of the next() calls that found no batch ready
+    step_delay_s: float | None = None  # part of step_s in which other programs used the cores
+    waited_share: float  # share of the next() calls that found no batch ready
     sampling_s: float = 0.0  # CPU time of the sampler in the main process, as part of wait_s
     start_up_s: float = 0.0  # s per epoch in which workers start or end and nothing is loaded
     filling_s: float = 0.0  # extra time of the first fetch, as part of start_up_s
-    epoch: int | None = None  # batches in an epoch; None: unknown
-    epochs: int = 0  # epochs that the program ran; 0: unknown
-    step_cpu_s: float = 0.0  # CPU time of all threads of the main process in a step
+    epoch: int | None = None  # batches in an epoch
+    epochs: int | None = None  # epochs that the program ran
+    step_cpu_s: float | None = None  # CPU time of all threads of the main process in a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +44,9 @@ class StepParts:
     """The parts of a step."""
 
     has_device: bool = False  # whether there is a GPU, real or emulated
-    compute_s: float | None = None  # time on the device; None: the step records no spans
-    transfer_s: float = 0.0  # time of copies during which the device did not compute
-    host_s: float = 0.0  # time in which neither a copy nor a computation ran
+    compute_s: float | None = None  # time on the device, if the step records spans
+    transfer_s: float | None = None  # time of copies during which the device did not compute
+    host_s: float | None = None  # time in which neither a copy nor a computation ran
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +59,12 @@ class Setting:
     has_getitems: bool = False  # whether the dataset returns all samples of a batch at once
     has_in_order: bool = True  # whether the loader has `in_order`, which is new in torch 2.6
     workers: int = 0
-    active_workers: int = 0  # workers that sent a batch; 0: unknown
+    active_workers: int | None = None  # workers that sent a batch
     prefetch_factor: int = 2
     start_method: str = ""  # start method of the workers, even if there are none yet
     cores: int = 1  # cores that this process may use
     worker_cores: int = 1  # cores that the workers may use together
-    free_bytes: float = 1e12  # free memory of the machine
+    free_bytes: float | None = None  # free memory of the machine
     others_cores: float = 0.0  # cores that other programs kept busy
 
 
@@ -80,11 +81,11 @@ class Fetching:
     slow_time: float = 0.0  # share of the fetching time that slow fetches lose
     slowest_s: float = 0.0
     pool_threads: int = 1  # threads that a numerical library may use in a worker
-    one_thread_gain: float = 1.0  # speed-up of the loader with one thread; 1 if not tried
-    asked_bytes: float = 0.0  # bytes read per batch from any file
-    disk_bytes: float = 0.0  # part of asked_bytes that came from a disk
-    read_calls: float = 0.0  # system calls that read, per batch
-    locked_share: float = 0.0  # share of the checks that found a worker waiting for a lock
+    one_thread_gain: float | None = None  # speed-up of the loader with one thread
+    asked_bytes: float | None = None  # bytes read per batch from any file
+    disk_bytes: float | None = None  # part of asked_bytes that came from a disk
+    read_calls: float | None = None  # system calls that read, per batch
+    locked_share: float | None = None  # share of the checks that found a worker waiting for a lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,8 @@ class Moving:
     batch_bytes: int = 0
     sending_s: float = 0.0  # CPU time of the worker and the main process after the fetch
     receiving_s: float = 0.0  # part of sending_s in the main process
-    pickle_s: float = 0.0  # CPU time to pickle and unpickle a batch without its tensors
-    objects: int = 0  # Python objects in a batch that are pickled one by one
+    pickle_s: float | None = None  # CPU time to pickle and unpickle a batch without its tensors
+    objects: int | None = None  # Python objects in a batch that are pickled one by one
     narrower: str = ""  # smaller dtype that can hold the largest tensor; "" if there is none
     narrower_share: float = 1.0  # share of the bytes that remain with the smaller dtypes
 
@@ -104,10 +105,10 @@ class Moving:
 class WorkerMemory:
     """Private memory of all workers together, in bytes."""
 
-    own_bytes: float = 0.0  # private memory after the first batches
-    grown_bytes: float = 0.0  # growth during the measurement
-    grown_late_bytes: float = 0.0  # part of grown_bytes in the second half
-    watched: int = 0  # number of batches in the measurement
+    own_bytes: float  # private memory after the first batches
+    grown_bytes: float  # growth during the measurement
+    grown_late_bytes: float  # part of grown_bytes in the second half
+    watched: int  # number of batches in the measurement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +120,23 @@ class Measurements:
     setting: Setting = Setting()
     fetching: Fetching = Fetching()
     moving: Moving = Moving()
-    memory: WorkerMemory = WorkerMemory()
+    memory: WorkerMemory | None = None
     lines: Lines = field(default_factory=dict)  # lines of code by part, if stacks were sampled
+
+    @property
+    def quiet_step_s(self) -> float:
+        """Time of a step if other programs leave it the cores."""
+        return self.paces.step_s - (self.paces.step_delay_s or 0.0)
+
+    @property
+    def transfer_s(self) -> float:
+        """Time of copies during which the device did not compute, as far as it is known."""
+        return self.step.transfer_s or 0.0
+
+    @property
+    def host_s(self) -> float:
+        """Time in which neither a copy nor a computation ran, as far as it is known."""
+        return self.step.host_s or 0.0
 
     @property
     def making_s(self) -> float:
@@ -178,6 +194,8 @@ class Measurements:
     def grown_to_the_end_bytes(self) -> float:
         """Growth of the workers at the end of the epoch, extrapolated from the second half."""
         memory, epoch = self.memory, self.paces.epoch
+        if memory is None:
+            return 0.0
         if not memory.watched or not epoch:
             return memory.grown_bytes
         left = max(0, epoch - memory.watched)
@@ -244,7 +262,7 @@ def sent_s(fetches: Sequence[Fetch]) -> float:
 
 def cpu_per_batch_s(fetches: Sequence[Fetch]) -> float:
     """Return the CPU time of all threads of a worker, per batch."""
-    return _per_fetch(steady(fetches), "total_cpu_ns") / 1e9
+    return (_per_fetch(steady(fetches), "total_cpu_ns") or 0.0) / 1e9
 
 
 def memory_of(fetches: Sequence[Fetch]) -> WorkerMemory:
@@ -318,7 +336,7 @@ def _stages(fetches: Sequence[Fetch]) -> Mapping[str, float]:
     return {name: seconds for name, seconds in parts.items() if seconds}
 
 
-def _per_fetch(fetches: Sequence[Fetch], name: str) -> float:
+def _per_fetch(fetches: Sequence[Fetch], name: str) -> float | None:
     """Return the growth of the running total `name` per fetch, from the fetches that have it."""
     grown = count = 0
     for worker in {fetch.worker for fetch in fetches}:
@@ -327,4 +345,4 @@ def _per_fetch(fetches: Sequence[Fetch], name: str) -> float:
         for (first, before), (last, after) in pairwise(known):
             if after >= before:  # a new epoch starts new processes, whose totals begin at zero
                 grown, count = grown + after - before, count + last - first
-    return grown / count if count else 0.0
+    return grown / count if count else None

@@ -63,10 +63,11 @@ Cause = Literal[
 
 def judge(m: Measurements) -> Cause:
     """Return the cause of the largest loss."""
-    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH_MEMORY * m.setting.free_bytes:
+    free_bytes, used_bytes = m.setting.free_bytes, max(m.in_flight_bytes, m.grown_to_the_end_bytes)
+    if free_bytes is not None and used_bytes > TOO_MUCH_MEMORY * free_bytes:
         return "memory"
     lost = losses(m)
-    computed = m.paces.step_s - m.paces.step_delay_s - m.step.transfer_s - m.step.host_s
+    computed = m.quiet_step_s - m.transfer_s - m.host_s
     if sum(lost.values()) < ACCEPTABLE_LOSS * (computed + sum(lost.values())):
         return "memory" if memory_grows(m) else "GPU-bound"
     family = max(lost, key=lambda name: lost[name])
@@ -81,23 +82,20 @@ Family = Literal["start-up", "loader", "transfer", "main process"]
 def losses(m: Measurements) -> dict[Family, float]:
     """Return the seconds per iteration in which the device is idle, for each kind of loss."""
     # The difference of two runs is noisy, and a device that lags can hide a wait. Take the smaller.
-    waited_s = max(
-        0.0, min(m.paces.together_s - (m.paces.step_s - m.paces.step_delay_s), m.paces.wait_s)
-    )
+    waited_s = max(0.0, min(m.paces.together_s - m.quiet_step_s, m.paces.wait_s))
     sampled_s = min(m.paces.sampling_s, waited_s)
     loading_s = waited_s - sampled_s
     return {
         "start-up": m.start_up_share_s,
         "loader": min(loading_s, m.moving.receiving_s) if loader_has_slack(m) else loading_s,
-        "transfer": m.step.transfer_s,
-        "main process": m.step.host_s + sampled_s,
+        "transfer": m.transfer_s,
+        "main process": m.host_s + sampled_s,
     }
 
 
 def loader_has_slack(m: Measurements) -> bool:
     """Return whether the workers are so fast that only other programs can delay them."""
-    step_s = m.paces.step_s - m.paces.step_delay_s
-    return bool(m.setting.workers) and m.pace_s < SLACK * step_s and not is_uneven(m)
+    return bool(m.setting.workers) and m.pace_s < SLACK * m.quiet_step_s and not is_uneven(m)
 
 
 def waits_for_cores(m: Measurements) -> bool:
@@ -117,10 +115,11 @@ def is_uneven(m: Measurements) -> bool:
 
 def memory_grows(m: Measurements) -> bool:
     """Return whether the workers' private memory has doubled or is still growing."""
-    still_grows = m.memory.grown_late_bytes > STILL_GROWING * m.memory.grown_bytes
-    return m.memory.grown_bytes > MIN_GROWTH and (
-        m.memory.grown_bytes > m.memory.own_bytes or still_grows
-    )
+    memory = m.memory
+    if memory is None or memory.grown_bytes <= MIN_GROWTH:
+        return False
+    still_grows = memory.grown_late_bytes > STILL_GROWING * memory.grown_bytes
+    return memory.grown_bytes > memory.own_bytes or still_grows
 
 
 def shares_too_few_cores(m: Measurements) -> bool:
@@ -132,12 +131,12 @@ def shares_too_few_cores(m: Measurements) -> bool:
 
 def oversubscribed(m: Measurements) -> bool:
     """Return whether the threads of numerical libraries slow each other down."""
-    return m.fetching.one_thread_gain >= OVERSUBSCRIBED
+    return (m.fetching.one_thread_gain or 1.0) >= OVERSUBSCRIBED
 
 
 def has_idle_workers(m: Measurements) -> bool:
     """Return whether some workers never sent a batch, as in a stream with too few shards."""
-    return 0 < m.setting.active_workers < m.setting.workers
+    return 0 < (m.setting.active_workers or 0) < m.setting.workers
 
 
 def _loader_cause(m: Measurements) -> Cause:

@@ -62,7 +62,7 @@ def _step_bound(m: Measurements) -> str:
 
 
 def _idle_workers(m: Measurements) -> str:
-    idle = m.setting.workers - m.setting.active_workers
+    idle = m.setting.workers - (m.setting.active_workers or 0)
     return (
         f"Idle workers: {idle} of {plural(m.setting.workers, 'worker')} never sent a batch, so the "
         f"others load every batch, at {ms(m.making_s)} per fetch."
@@ -79,7 +79,7 @@ def _storage(m: Measurements) -> str:
         )
     has_a_core = " with a core to itself" if m.fetching.delay_s > m.fetching.fetch_s / 10 else ""
     if is_serialized(m):
-        share = percent(m.fetching.locked_share)
+        share = percent(m.fetching.locked_share or 0.0)
         return (
             f"Storage behind a lock: of the {ms(m.making_s)} that a fetch takes, a worker {waits}, "
             f"and in {share} of the checks it waited for a lock that another worker held."
@@ -132,20 +132,20 @@ def _moving(m: Measurements) -> str:
 def _transfer(m: Measurements) -> str:
     return (
         f"Transfer: in a step of {ms(m.paces.step_s)}, the device computes nothing for "
-        f"{ms(m.step.transfer_s)}, while data are copied to it."
+        f"{ms(m.transfer_s)}, while data are copied to it."
     )
 
 
 def _main_process(m: Measurements) -> str:
     sampling_s = m.paces.sampling_s
-    if sampling_s > m.step.host_s:
+    if sampling_s > m.host_s:
         return (
             f"Main process: the sampler computes for {ms(sampling_s)} per batch in the training "
             "process, and next() waits for it."
         )
     return (
         f"Main process: in a step of {ms(m.paces.step_s)}, the device has nothing to do for "
-        f"{ms(m.step.host_s)}, while Python runs or waits."
+        f"{ms(m.host_s)}, while Python runs or waits."
     )
 
 
@@ -159,7 +159,7 @@ def _start_up(m: Measurements) -> str:
 
 def _memory(m: Measurements) -> str:
     memory, setting = m.memory, m.setting
-    if memory.grown_bytes > m.in_flight_bytes:
+    if memory is not None and memory.grown_bytes > m.in_flight_bytes:
         return (
             f"Memory: the workers' private memory grew by {size(memory.grown_bytes)}, from "
             f"{size(memory.own_bytes)}, in {memory.watched} batches."
@@ -167,7 +167,7 @@ def _memory(m: Measurements) -> str:
     return (
         f"Memory: up to {setting.workers} x {setting.prefetch_factor} + 1 batches of "
         f"{size(m.moving.batch_bytes)} are in flight, which take {size(m.in_flight_bytes)} of the "
-        f"{size(setting.free_bytes)} of free memory."
+        f"{size(setting.free_bytes or 0)} of free memory."
     )
 
 

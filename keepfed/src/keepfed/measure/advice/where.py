@@ -20,7 +20,7 @@ def part_of(m: Measurements, cause: Cause) -> str:
     if cause in ("GPU-bound", "transfer"):
         return "loop"
     if cause == "main process":
-        return "sampler" if m.paces.sampling_s > m.step.host_s else "loop"
+        return "sampler" if m.paces.sampling_s > m.host_s else "loop"
     collates = cause == "collate or IPC" and m.fetching.collate_s > m.fetching.fetch_s / 2
     return "collate" if collates and m.lines.get("collate") else "fetch"
 

@@ -98,12 +98,14 @@ def diagnose(
         trials = run_trials(
             loader, step, m, cause, alone=alone, seconds=share, synchronize=synchronize
         )
-        found = recommend(m, cause, trials)
+        finding = recommend(m, cause, trials)
         proof = None
-        if prove and found.how is not None:
+        if prove and finding.how is not None:
             share = PROOF * seconds
-            proof = measure_gain(loader, step, m, found.how, seconds=share, synchronize=synchronize)
-    return Diagnosis(cause, *found, m, together.trace, proof, asked_to_prove=prove)
+            proof = measure_gain(
+                loader, step, m, finding.how, seconds=share, synchronize=synchronize
+            )
+    return Diagnosis(finding, m, together.trace, proof, asked_to_prove=prove)
 
 
 def _check(loader: Any, step: Any, seconds: float) -> None:

@@ -8,8 +8,14 @@ from html import escape
 from typing import Any
 
 from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice import Cause, Change, Measurements, busy_machine, lines_of, ms
-from keepfed.measure.advice.thresholds import NO_GAIN
+from keepfed.measure.advice import (
+    Cause,
+    Finding,
+    Measurements,
+    busy_machine,
+    ms,
+    paragraphs,
+)
 from keepfed.measure.diagnosis.proof import Proof
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.stacks import HotLine
@@ -35,22 +41,16 @@ box-sizing:border-box;border:1px solid gray;print-color-adjust:exact}.cd .wide{w
 class Diagnosis:
     """The verdict on a loop, which displays itself as text or HTML."""
 
-    cause: Cause
-    advice: str  # id of the change in the catalog
-    verdict: str  # one sentence
-    change: str  # recommended change, such as "num_workers=4"
-    gain: float  # predicted speed-up of the loop with the change
-    at_most: bool  # whether the gain is an upper bound, without the cause
-    how: Change | None  # the change, if it does not need your code
+    finding: Finding
     measurements: Measurements
     trace: Trace  # loader and step together
     proof: Proof | None = None  # measured gain of the change
     asked_to_prove: bool = False
 
     @property
-    def lines(self) -> list[HotLine]:
-        """The lines of your code that take most of the time of the cause."""
-        return lines_of(self.measurements, self.cause)
+    def cause(self) -> Cause:
+        """What the loop waits for."""
+        return self.finding.cause
 
     def __repr__(self) -> str:
         """Return the report as text."""
@@ -63,9 +63,7 @@ class Diagnosis:
         rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
         head = [
             *busy_machine(self.measurements.setting),
-            self.verdict,
-            *map(str, self.lines),
-            f"Change: {self.change}.",
+            *self.finding.sentences,
             *_figures(self),
         ]
         picture = as_text(Picture([self.trace]))
@@ -86,20 +84,19 @@ def _page(diagnosis: Diagnosis) -> str:
         f'<tr><th class="soft">{escape(name)}</th><td>{escape(figure)}</td></tr>'
         for name, figure in evidence(diagnosis.measurements).items()
     )
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in _figures(diagnosis))
-    busy = busy_machine(diagnosis.measurements.setting)
-    warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in busy)
+    said = paragraphs([*diagnosis.finding.sentences[1:], *_figures(diagnosis)])
+    warning = paragraphs(busy_machine(diagnosis.measurements.setting))
     return (
-        f'<style>{_STYLE}</style><div class="cd">{warning}<h4>{escape(diagnosis.verdict)}</h4>'
-        f"{_strip(diagnosis.lines)}"
-        f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
+        f'<style>{_STYLE}</style><div class="cd">{warning}'
+        f"<h4>{escape(diagnosis.finding.measured)}</h4>"
+        f"{_strip(diagnosis.finding.lines)}{said}<table>{bars}</table>"
         f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{as_svg(Picture([diagnosis.trace]))}</div>"
     )
 
 
 def _strip(lines: Sequence[HotLine]) -> str:
-    """Return the lines as a strip of bars in proportion to their shares, with a sentence each."""
+    """Return the lines as a strip of bars in proportion to their shares."""
     if not lines:
         return ""
     bars = "".join(
@@ -107,36 +104,27 @@ def _strip(lines: Sequence[HotLine]) -> str:
         f'title="{escape(str(line))}">{escape(line.place)}</span>'
         for line, look in zip(lines, LOOKS.values(), strict=False)
     )
-    said = "".join(f"<p>{escape(str(line))}</p>" for line in lines)
-    return f'<div class="strip">{bars}</div>{said}'
+    return f'<div class="strip">{bars}</div>'
 
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     """Return (name, share of the longest time, time as text, color) of each run."""
-    runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
+    runs = {
+        "loader alone": (m.paces.loader_s or 0.0, "read"),
+        "step alone": (m.paces.step_s, "compute"),
+    }
     runs["together"] = (m.iteration_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].color) for name, (s, look) in runs.items()]
 
 
 def _figures(diagnosis: Diagnosis) -> list[str]:
-    """Return the sentences about the gain."""
-    m, cause = diagnosis.measurements, diagnosis.cause
-    most = "at most " if diagnosis.at_most else ""
-    gains = f"training {most}{factor(diagnosis.gain)} times as fast"
-    if cause == "GPU-bound":
-        gains = "little or none, because training does not wait for the loader"
-    elif cause == "memory":
-        gains = "no speed, but a run that does not run out of memory"
-    elif diagnosis.gain < NO_GAIN:
-        gains = "negligible in this loop and on this machine"
-    said = [f"Predicted gain: {gains}."]
-    if diagnosis.asked_to_prove:
-        said.append(_proof(diagnosis))
-    if cause in ("GPU-bound", "memory"):
-        return said
-    speed = f"{factor(m.headroom)} times as fast"
-    return [*said, f"Headroom: with an infinitely fast loader, training would be {speed}."]
+    """Return the sentences about the proof and about an ideal loader."""
+    proof = [_proof(diagnosis)] if diagnosis.asked_to_prove else []
+    if diagnosis.cause in ("GPU-bound", "memory"):
+        return proof
+    speed = f"{factor(diagnosis.measurements.headroom)} times as fast"
+    return [*proof, f"Headroom: with an infinitely fast loader, training would be {speed}."]
 
 
 def _proof(diagnosis: Diagnosis) -> str:
@@ -145,7 +133,7 @@ def _proof(diagnosis: Diagnosis) -> str:
         why = "this change needs your code. Make it, and diagnose the loop again"
         if diagnosis.cause in ("GPU-bound", "memory"):
             why = "the change does not make the loop faster"
-        elif diagnosis.how is not None:
+        elif diagnosis.finding.how is not None:
             why = "too few batches arrived in time. Increase `seconds`"
         return f"Not proved: {why}."
     low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
@@ -181,6 +169,7 @@ def evidence(m: Measurements) -> dict[str, str]:
             f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of CPU time, "
             f"{ms(moving.receiving_s)} of it in the main process"
         )
+        assert memory is not None
         found["memory of the workers"] = (
             f"grew by {size(memory.grown_bytes)} in {memory.watched} batches, up to "
             f"{size(m.in_flight_bytes)} in flight"
@@ -188,10 +177,11 @@ def evidence(m: Measurements) -> dict[str, str]:
     else:
         found["workers"] = f"none, {plural(setting.cores, 'core')} available"
         found["batch"] = size(moving.batch_bytes)
-    found["read per batch"] = (
-        f"{size(fetching.asked_bytes)} in {plural(round(fetching.read_calls), 'call')}, "
-        f"{size(fetching.disk_bytes)} of it from a disk"
-    )
+    if fetching.asked_bytes is not None:
+        found["read per batch"] = (
+            f"{size(fetching.asked_bytes)} in {plural(round(fetching.read_calls or 0), 'call')}, "
+            f"{size(fetching.disk_bytes or 0)} of it from a disk"
+        )
     found["slow fetches"] = (
         f"{percent(fetching.slow_share)} of the fetches, the slowest {ms(fetching.slowest_s)} with "
         "a core to itself"
@@ -211,8 +201,8 @@ def _step(m: Measurements) -> str:
         f"{name} {ms(seconds)}"
         for name, seconds in (
             ("computing", step.compute_s),
-            ("copies", step.transfer_s),
-            ("the rest", step.host_s),
+            ("copies", m.transfer_s),
+            ("the rest", m.host_s),
         )
     )
     return f"{parts}, without a core {ms(paces.step_delay_s)}" if paces.step_delay_s else parts

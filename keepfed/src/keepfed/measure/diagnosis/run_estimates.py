@@ -174,15 +174,15 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
     )
 
 
-def _working(loader: Any, alone: Run) -> int:
-    """Return the number of workers of a stream that built a batch, or 0 if it is unknown."""
+def _working(loader: Any, alone: Run) -> int | None:
+    """Return the number of workers of a stream that built a batch, or None if it is unknown."""
     known = _kind(loader) == "stream" and len(alone.fetches) >= ENOUGH_TO_SHARE * alone.workers
-    return len({fetch.worker for fetch in alone.fetches}) if known else 0
+    return len({fetch.worker for fetch in alone.fetches}) if known else None
 
 
 def _fetching(alone: Run, step: Run) -> Fetching:
     if alone.fetches:
-        locked = alone.lock_waits / alone.lock_checks if alone.lock_checks else 0.0
+        locked = alone.lock_waits / alone.lock_checks if alone.lock_checks else None
         return replace(fetching_of(alone.fetches), locked_share=locked)
     # Only the total is known for a loader that is not a DataLoader.
     loading = max(0.0, alone.children - step.children)  # without processes that are always busy

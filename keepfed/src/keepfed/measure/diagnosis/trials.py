@@ -127,7 +127,7 @@ class _TrialRunner:
         A trial of a multi-threaded step is not repeated, because the stand-in has one thread.
         """
         least, most = DOUBTFUL
-        return self.m.paces.step_cpu_s <= self.m.paces.step_s and least <= gain < most
+        return (self.m.paces.step_cpu_s or 0.0) <= self.m.paces.step_s and least <= gain < most
 
 
 def _workers_can_import(loader: Iterable[Any]) -> bool:
@@ -147,7 +147,7 @@ class StandIn:
 
     def __init__(self, m: Measurements):
         """Copy the times of the step alone from `m`."""
-        self.whole_s, self.cpu_s = m.paces.step_s, min(m.paces.step_cpu_s, m.paces.step_s)
+        self.whole_s, self.cpu_s = m.paces.step_s, min(m.paces.step_cpu_s or 0.0, m.paces.step_s)
 
     def __call__(self, batch: Any) -> None:
         """Compute and sleep for the time of one step."""
@@ -162,7 +162,7 @@ def predicted_s(m: Measurements, run: Run) -> float:
 
     A multi-threaded step needs cores that its stand-in leaves to the workers.
     """
-    more_s = max(0.0, m.paces.step_cpu_s - m.paces.step_s)
+    more_s = max(0.0, (m.paces.step_cpu_s or 0.0) - m.paces.step_s)
     return max(run.batch_s, (cpu_s(run) + more_s) / m.setting.cores if more_s else 0.0)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from keepfed.files import replace_file
 from keepfed.formatting import duration, factor, percent
-from keepfed.measure.advice import lines_of
 from keepfed.measure.picture import Timeline
 from keepfed.measure.watch.timing.ring_file import ProgramRun
 from keepfed.measure.watch.watched_loop import WatchedLoop
@@ -49,10 +48,10 @@ def write_page(
     scripts = [word for word in run.command.split() if word.endswith(".py")]
     name = Path(scripts[0]).name if scripts else run.command
     verdict, change, proof = facts["advice"], "", facts["proof"]
-    m, cause, advice = worst.measurements, worst.cause, worst.recommendation
+    m, cause, advice = worst.measurements, worst.cause, worst.finding
     if m and cause and advice and worst.waits_for_data:
         verdict = f"{name} waits {percent(worst.share)} of its time for data."
-        lines = [advice.verdict, *map(str, lines_of(m, cause))]
+        lines = [advice.measured, *map(str, advice.lines)]
         change = f"{_paragraphs(lines)}<h2>The change</h2>{_change(advice.change)}"
         proof = proof or [NOT_MEASURED]
     above = (
@@ -85,13 +84,11 @@ def _tiles(run: ProgramRun, worst: WatchedLoop, warnings: Sequence[str]) -> str:
     tiles = {"Waiting": (percent(worst.share), lost)}
     if not warnings:
         tiles["100 hours of training"] = cost if run.price else (f"{hours:.0f} hours", "lost")
-    if (advice := worst.recommendation) and worst.waits_for_data:
-        low, high = map(factor, worst.gains)
-        parts = f", {low} to {high} in parts of the run" if low != high else ""
+    if (advice := worst.finding) and worst.waits_for_data:
         which = " for later epochs" if worst.cause == "start-up" else ""
         most = "at most " if advice.at_most else ""
-        times = f"{most}{factor(advice.gain)} times"
-        tiles["With the change"] = times, f"as fast, predicted{which}{parts}"
+        times = f"{most}{factor(advice.gain or 1.0)} times"
+        tiles["With the change"] = times, f"as fast, predicted{which}"
     shown = "".join(
         f"<div><dt>{title}</dt><dd><b>{escape(value)}</b></dd><dt>{escape(more)}</dt></div>"
         for title, (value, more) in tiles.items()

@@ -22,7 +22,7 @@ SETTINGS = (
 
 def facts_of(loop: WatchedLoop) -> dict[str, Any]:
     """Return the figures and the advice of a loop for `report.json`. Times are in seconds."""
-    about, totals, advice = loop.seen.about, loop.seen.totals, loop.recommendation
+    about, totals, advice = loop.seen.about, loop.seen.totals, loop.finding
     facts = {
         "name": loop.name,
         **{name: about.get(name) for name in SAME + SETTINGS},
@@ -36,8 +36,8 @@ def facts_of(loop: WatchedLoop) -> dict[str, Any]:
         "cause": loop.cause,
     }
     if advice:
-        facts |= {"verdict": advice.verdict, "change": advice.change, "gain": advice.gain}
-        facts |= {"gain_is_at_most": advice.at_most, "gain_of_parts": loop.gains}
+        facts |= {"verdict": advice.measured, "change": advice.change, "gain": advice.gain}
+        facts |= {"gain_is_at_most": advice.at_most}
     return facts
 
 

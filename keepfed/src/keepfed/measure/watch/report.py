@@ -15,11 +15,10 @@ from keepfed.files import replace_file
 from keepfed.formatting import duration, factor, percent, plural, wrap
 from keepfed.limits import all_cores
 from keepfed.measure.advice import (
+    Finding,
     Measurements,
-    Recommendation,
     Setting,
     busy_machine,
-    lines_of,
     waits_for_cores,
 )
 from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
@@ -104,12 +103,12 @@ def _wrap(line: str) -> str:
 def _first_advice(found: Sequence[WatchedLoop]) -> str:
     """Return one or two sentences that recommend the first change to try."""
     for worst in found:
-        if worst.cause and (m := worst.measurements) and (advice := worst.recommendation):
+        if worst.cause and (m := worst.measurements) and (advice := worst.finding):
             return f"{_verdict(worst, m, advice)[0]}. Loader: {worst.name}."
     return "The program took too few batches for a recommendation."
 
 
-def _verdict(loop: WatchedLoop, m: Measurements, advice: Recommendation) -> tuple[str, str]:
+def _verdict(loop: WatchedLoop, m: Measurements, advice: Finding) -> tuple[str, str]:
     """Return what to do first, without a full stop, and the sentences for the loop's paragraph."""
     if loop.cause == "GPU-bound":
         if waits_for_cores(m):
@@ -121,7 +120,7 @@ def _verdict(loop: WatchedLoop, m: Measurements, advice: Recommendation) -> tupl
         faster = "no faster" if m.headroom < NO_GAIN else f"{factor(m.headroom)} times as fast"
         ideal = f"An infinitely fast loader would make this loop {faster}"
         return f"Leave the loaders alone. {ideal}", f"The loader keeps up. {ideal}."
-    if advice.gain < WORTHWHILE_GAIN:
+    if advice.gain is None or advice.gain < WORTHWHILE_GAIN:
         first = "Look first at this loader, but expect only a small gain"
         return first, f"Change with a small gain: {advice.change}."
     # Without workers the step may run faster, because workers take CPU time from it. Watching
@@ -129,9 +128,7 @@ def _verdict(loop: WatchedLoop, m: Measurements, advice: Recommendation) -> tupl
     limit = "up to about " if m.setting.workers else "at most "
     most = limit if advice.at_most else ""
     what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
-    low, high = map(factor, loop.gains)
-    parts = f" ({low} to {high} in different parts of the run)" if low != high else ""
-    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast{parts}."
+    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast."
     return f"Try first: {advice.change}", f"Change: {advice.change}. {gain}"
 
 
@@ -173,14 +170,14 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
             "A thread of the program calls next(), so the wait of the loop is unknown. Write "
             "`for batch in keepfed.watch(batches)` in the loop itself."
         ]
-    m, advice = loop.measurements, loop.recommendation
+    m, advice = loop.measurements, loop.finding
     if m is None or advice is None:
         return []
     times = (
         f"One iteration takes {_duration(m.paces.together_s)}, "
         f"including a wait of {_duration(m.paces.wait_s)}."
     )
-    lines = [str(line) for line in lines_of(m, loop.cause)] if loop.cause else []
+    lines = list(map(str, advice.lines))
     if slowdown := loop.slowdown:
         early, late = map(_duration, slowdown)
         lines.append(
@@ -190,7 +187,7 @@ def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
     verdict = _verdict(loop, m, advice)[1]
     if loop.cause == "GPU-bound":
         return [f"{times} {verdict}", *lines]
-    return [f"{times} {advice.verdict}", *lines, verdict]
+    return [f"{times} {advice.measured}", *lines, verdict]
 
 
 def _duration(seconds: float) -> str:

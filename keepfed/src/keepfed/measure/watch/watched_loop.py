@@ -13,17 +13,16 @@ from keepfed.formatting import plural
 from keepfed.measure.advice import (
     Cause,
     Fetching,
+    Finding,
     Measurements,
     Moving,
     Paces,
-    Recommendation,
     Setting,
     StepParts,
     fetching_of,
     filling_s,
     judge,
     mean_s,
-    predicted,
     recommend,
     sent_s,
     start_up_s,
@@ -42,7 +41,6 @@ from keepfed.measure.watch.timing.ring_file import Observation
 
 PARTS = 4  # number of parts of a run that are compared
 PART_FETCHES = 16  # minimum number of fetches in a part to compare their times
-_EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that come from the complete run
 
 
 @dataclass(frozen=True)
@@ -137,24 +135,10 @@ class WatchedLoop:
         return self.cause not in (None, "GPU-bound")
 
     @cached_property
-    def recommendation(self) -> Recommendation | None:
-        """Recommended change for the cause, or None without a cause."""
+    def finding(self) -> Finding | None:
+        """The cause and the recommended change, or None without a cause."""
         m, cause = self.measurements, self.cause
         return None if m is None or cause is None else recommend(m, cause)
-
-    @cached_property
-    def gains(self) -> tuple[float, float]:
-        """Lowest and highest gain of the change that parts of the run predict."""
-        whole, found, iterations = self.measurements, self.recommendation, self.seen.iterations
-        if whole is None or found is None:
-            return 1.0, 1.0
-        gains, length = [found.gain], math.ceil(len(iterations) / PARTS)
-        for begin in range(0, len(iterations), length):
-            part = replace(self.seen, iterations=iterations[begin : begin + length])
-            if m := replace(self, seen=part).measurements:
-                starts = {name: getattr(whole.paces, name) for name in _EPOCH_FIELDS}
-                gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
-        return min(gains), max(gains)
 
     @property
     def parts_s(self) -> tuple[float, float]:
@@ -198,11 +182,11 @@ class WatchedLoop:
             start_up_s = together_s - fetch_s + self._ending_s
             together_s = wait_s = fetch_s
         calls = totals.sampler_calls
-        cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
+        cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else None
         return Paces(
-            loader_s=together_s,  # upper bound, because watching cannot run the loader alone
+            loader_s=None,
             step_s=max(0.0, together_s - wait_s),
-            step_cpu_s=cores * worked_s,
+            step_cpu_s=None if cores is None else cores * worked_s,
             together_s=together_s,
             wait_s=wait_s,
             waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns]),
@@ -210,7 +194,7 @@ class WatchedLoop:
             start_up_s=start_up_s,
             filling_s=filling_s(self._fetches),
             epoch=self.epoch,
-            epochs=totals.epochs,
+            epochs=totals.epochs or None,
         )
 
     def _start_up_s(self) -> float:
@@ -253,19 +237,19 @@ class WatchedLoop:
     def _fetching(self) -> Fetching:
         if self._fetches or self.seen.about["takes"] != "no DataLoader":
             totals = self.seen.totals
-            locked = totals.held_up / totals.looks if totals.looks else 0.0
+            locked = totals.held_up / totals.looks if totals.looks else None
             return replace(fetching_of(self._fetches), locked_share=locked)
         # Without a DataLoader, next() itself loads the batch.
         fetch_s = mean_s([one.wait_ns for one in self.steady])
         return Fetching(fetch_s=fetch_s, computing_s=min(self._receiving_s(), fetch_s))
 
-    def _working(self) -> int:
-        """Return how many workers of a stream sent a batch, or 0 after too few batches."""
+    def _working(self) -> int | None:
+        """Return how many workers of a stream sent a batch, or None after too few batches."""
         about = self.seen.about
         known = (
             about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
         )
-        return len({fetch.worker for fetch in self._fetches}) if known else 0
+        return len({fetch.worker for fetch in self._fetches}) if known else None
 
     def _lines(self) -> Lines:
         """Return the sampled lines: samples from the workers, the rest from this process."""
