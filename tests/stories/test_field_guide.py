@@ -15,7 +15,7 @@ from course_utils.teaching.notebook import run_demo
 from keepfed.field_guide import ANY, Entry, entries, look_up
 
 QUICK = {"unequal_shapes", "duplicate_samples"}
-SILENT = {"threads", "shared_file_handle"}  # their programs show another effect than their messages
+SILENT = {"threads", "shared_file_handle", "padded_ranks", "slow_start"}  # their programs show another effect than their messages
 MEMORY_MB = 4000
 
 
