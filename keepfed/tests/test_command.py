@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,13 +73,17 @@ def test_wrong_command_line_ends_with_2_and_help_has_examples(
         assert f"Examples:\n  keepfed {name} " in capsys.readouterr().out
 
 
-def test_why_prints_its_entries_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_prints_json_and_on_any_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["why", "--json", "bus error"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["entries"][0]["name"] == "shm_full"
     assert found["entries"][0]["title"] in found["text"]
-    assert command.main(["why", "--json", "no such words"]) == 1
-    assert json.loads(capsys.readouterr().out)["entries"] == []
+    assert command.main(["why", "--json", "RuntimeError: Read timed out"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["entries"], found["near"][:1]) == ([], ["connection_lost"])
+    for encoding in "latin-1", "ascii", "cp437":
+        with redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding)):
+            assert command.main(["why", "bus error"]) == 0, encoding
 
 
 def test_listed_batches_fit_the_terminal(

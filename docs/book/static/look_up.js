@@ -1,7 +1,7 @@
 // Look up a message in the field guide, like `keepfed why`. Another script defines FIELD_GUIDE.
 // The functions and constants are those of log.py, words.py and search.py in keepfed/src/keepfed/field_guide.
 
-const FAR = 300, PLACES = 100, AROUND = 2000, NEAR = 0.34, MOST = 3, WORKER = "in dataloader worker process";
+const FAR = 300, PLACES = 100, AROUND = 2000, AFAR = 10000, NEAR = 0.34, MOST = 3, OWN_CODE = 1, WORKER = "in dataloader worker process";
 const SUFFIX = /(?<=..[a-z])(ers?|ing|ed|es|e|(?<!s)s)$/, ENTRIES = FIELD_GUIDE.rows.filter((row) => row.name);
 
 const pattern = (name, flags = "gm") => new RegExp(FIELD_GUIDE.patterns[name], flags);
@@ -80,8 +80,8 @@ function answer(text) {
   const last = raised.at(-1) ?? [said.length, said.length], kept = matches(said), spans = [...kept.values()].flat();
   const order = new Map([...kept].map(([row, spans]) => [row, [row.rank, ...distance(last, spans)]]));
   const [first, ...more] = [...kept.keys()].sort((one, other) => less(order.get(one), order.get(other)));
-  const CAUSES = 2; // ranks of causes and of errors of the caller's code
-  if (!first || (first.rank >= CAUSES && raised.some((error) => distance(error, spans)[0]))) return question(raised.length ? said.slice(...last) : said, pattern("message", "m").test(text.trim()));
+  const gaps = spans.length ? raised.map((error) => distance(error, spans)[0]) : [];
+  if (!first || (first.rank > OWN_CODE && gaps.some(Boolean)) || (gaps.at(-1) ?? 0) > AFAR) return question(raised.length ? said.slice(...last) : said, pattern("message", "m").test(text.trim()));
   if (!first.name) return { entries: [], near: [], elsewhere: first.title };
   return { entries: [first, ...more.filter((row) => row.name && row.rank === first.rank)], near: [], elsewhere: "" };
 }

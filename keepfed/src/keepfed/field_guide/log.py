@@ -10,7 +10,6 @@ ANY = "…"  # placeholder in a message for text that differs from case to case
 _FAR = 300  # maximum number of characters that ANY matches, so that it spans no whole log
 _LOG = 2_000_000  # number of characters that are read from the end of a log
 _MOST = 100  # places of a message, and errors, that are compared
-_SHORT = 200  # number of characters of an error that are printed
 _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 PATTERNS = {name: re.compile(pattern, re.M) for name, pattern in table("log").items()}
 Span = tuple[int, int]  # start and end in the plain text
@@ -41,7 +40,7 @@ def origin(text: str) -> str:
     frames = PATTERNS["frame"].finditer(error.string, 0, error.start())
     own = [frame.groups() for frame in frames if not PATTERNS["library"].search(frame[1])]
     where = f" ({own[-1][0]}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
-    return error[1][:_SHORT].strip() + where
+    return error[1][:200].strip() + where
 
 
 def _errors(text: str) -> Iterator[re.Match[str]]:

@@ -9,6 +9,7 @@ from keepfed.field_guide.words import likenesses
 from keepfed.formatting import wrap
 
 _AROUND = 2000  # number of characters before a hint that show whether it is about loading data
+_FAR = 10_000  # number of characters between a match and the last error of which it is the cause
 _NEAR = 0.34  # likeness of an entry that is offered as a question
 _MOST = 3  # entries that are offered
 _WORKER = "in dataloader worker process"  # its errors are about loading, whatever they say
@@ -35,7 +36,7 @@ def answer(text: str) -> Answer:
     2. A match inside a longer match of another entry does not count.
     3. Causes win over errors of the caller's code, consequences of other problems, and noise. The
        last two must explain all errors.
-    4. The match nearest to the last error comes first.
+    4. The match nearest to the last error comes first. Matches far from it are noise.
     5. If nothing matches, the entries with similar words are offered as a question.
     """
     said = plain(text)
@@ -44,14 +45,13 @@ def answer(text: str) -> Answer:
     matches = _matches(said)
     ranked = sorted(matches, key=lambda row: (row.rank, *_distance(last, matches[row])))
     spans = [span for row in matches for span in matches[row]]
+    gaps = [_distance(error, spans)[0] for error in raised if spans] or [0]
     follows = bool(ranked) and ROLES[ranked[0].rank] in ("consequence", "noise")
-    if not ranked or (follows and any(_distance(error, spans)[0] for error in raised)):
-        is_message = bool(PATTERNS["message"].search(text.strip()))
-        return _question(said[slice(*last)] if raised else said, is_message)
-    first = ranked[0]
-    if first.topic == "elsewhere":
-        return Answer(elsewhere=first.title)
-    return Answer([r for r in ranked if r.rank == first.rank and r.topic != "elsewhere"])
+    if not ranked or (follows and any(gaps)) or gaps[-1] > _FAR:
+        return _question(said[slice(*last)] if raised else said, text)
+    if ranked[0].topic == "elsewhere":
+        return Answer(elsewhere=ranked[0].title)
+    return Answer([r for r in ranked if r.rank == ranked[0].rank and r.topic != "elsewhere"])
 
 
 def explain(text: str) -> str:
@@ -71,7 +71,7 @@ def explain(text: str) -> str:
     return wrap("\n".join(lines).rstrip(), indent=4 if near else 0, most=98)
 
 
-def _question(said: str, is_message: bool) -> Answer:
+def _question(said: str, text: str) -> Answer:
     """Return the entry that a text names, or those that it may be about."""
     if (name := said.replace(" ", "_")) in entries():
         return Answer([entries()[name]])
@@ -79,7 +79,8 @@ def _question(said: str, is_message: bool) -> Answer:
     if [*alike.values()].count(1) == 1:
         return Answer([next(iter(alike))])
     near = [row for row in alike if alike[row] >= _NEAR]
-    hinted = [row for row in alike if is_message and any(places(hint, said) for hint in row.hints)]
+    hints = alike if PATTERNS["message"].search(text.strip()) else ()
+    hinted = [row for row in hints if any(places(hint, said) for hint in row.hints)]
     return Answer(near=list(dict.fromkeys([*hinted, *near]))[:_MOST])
 
 
