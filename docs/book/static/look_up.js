@@ -92,7 +92,7 @@ function question(said, isMessage) {
   const alike = new Map(ENTRIES.map((row) => [row, Math.max(...texts().get(row).map((words) => likeness(asked, words)))]));
   const ordered = [...ENTRIES].sort((one, other) => alike.get(other) - alike.get(one));
   const same = ordered.filter((row) => alike.get(row) === 1);
-  if (same.length === 1) return { entries: same, near: [], elsewhere: "" };
+  if (!/^\p{L}+$/u.test(said) && same.length === 1) return { entries: same, near: [], elsewhere: "" };
   const hinted = ordered.filter((row) => isMessage && row.hints.some((hint) => places(hint, said).length));
   const near = [...new Set([...hinted, ...ordered.filter((row) => alike.get(row) >= NEAR)])].slice(0, MOST);
   return { entries: [], near, elsewhere: "" };

@@ -40,7 +40,7 @@ def origin(text: str) -> str:
     frames = PATTERNS["frame"].finditer(error.string, 0, error.start())
     own = [frame.groups() for frame in frames if not PATTERNS["library"].search(frame[1])]
     where = f" ({own[-1][0]}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
-    return error[1][:200].strip() + where
+    return error[1][:200].strip(" .") + where
 
 
 def _errors(text: str) -> Iterator[re.Match[str]]:

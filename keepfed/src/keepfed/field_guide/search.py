@@ -76,7 +76,7 @@ def _question(said: str, text: str) -> Answer:
     if (name := said.replace(" ", "_")) in entries():
         return Answer([entries()[name]])
     alike = likenesses(said)
-    if [*alike.values()].count(1) == 1:
+    if not said.isalpha() and [*alike.values()].count(1) == 1:  # one word is too general
         return Answer([next(iter(alike))])
     near = [row for row in alike if alike[row] >= _NEAR]
     hints = alike if PATTERNS["message"].search(text.strip()) else ()
