@@ -74,7 +74,7 @@ def test_plain_words_are_answered_by_a_question() -> None:
     for words, entry in MESSAGES["asked"].items():
         assert entry in names(words), words
         assert len(names(words)) <= 3, words
-    asked = "Is it one of these?\n  - The GPU waits for data: `keepfed why waiting_gpu`\n"
+    asked = "Is it one of these?\n  - The GPU waits for data: `keepfed why waiting_gpu`"
     assert explain("my gpu is at 20 % since May").startswith(asked)
     assert [kind for kind in KINDS.values() if kind.entry and not answer(kind.entry).entries] == []
     assert [words for words in MESSAGES["asked_elsewhere"]["says"] if look_up(words)] == []
