@@ -81,7 +81,7 @@ function answer(text) {
   const order = new Map([...kept].map(([row, spans]) => [row, [row.rank, ...distance(last, spans)]]));
   const [first, ...more] = [...kept.keys()].sort((one, other) => less(order.get(one), order.get(other)));
   const gaps = spans.length ? raised.map((error) => distance(error, spans)[0]) : [];
-  if (!first || (first.rank > OWN_CODE && gaps.some(Boolean)) || (gaps.at(-1) ?? 0) > AFAR) return question(raised.length ? said.slice(...last) : said, pattern("message", "m").test(text.trim()));
+  if (!first || (first.rank > OWN_CODE && gaps.some(Boolean)) || (gaps.at(-1) ?? 0) > AFAR) return question(raised.length ? said.slice(...last) : said, pattern("message", "m").test(text.slice(0, 1000)));
   if (!first.name) return { entries: [], near: [], elsewhere: first.title };
   return { entries: [first, ...more.filter((row) => row.name && row.rank === first.rank)], near: [], elsewhere: "" };
 }
@@ -100,7 +100,7 @@ function question(said, isMessage) {
 
 function lookUp(text) {
   const { entries, near } = answer(text);
-  return entries.length || pattern("message", "m").test(text.trim()) ? entries : near;
+  return entries.length || pattern("message", "m").test(text.slice(0, 1000)) ? entries : near;
 }
 
 function show(list, text) {

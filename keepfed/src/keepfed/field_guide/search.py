@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 def look_up(text: str) -> list[Entry]:
     """Return the entries that explain a message or log, or are nearest to a few plain words."""
     known = answer(text)
-    return list(known.entries or (() if PATTERNS["message"].search(text.strip()) else known.near))
+    return list(known.entries or (() if PATTERNS["message"].search(text[:1000]) else known.near))
 
 
 def answer(text: str) -> Answer:
@@ -79,7 +79,7 @@ def _question(said: str, text: str) -> Answer:
     if not said.isalpha() and [*alike.values()].count(1) == 1:  # one word is too general
         return Answer([next(iter(alike))])
     near = [row for row in alike if alike[row] >= _NEAR]
-    hints = alike if PATTERNS["message"].search(text.strip()) else ()
+    hints = alike if PATTERNS["message"].search(text[:1000]) else ()
     hinted = [row for row in hints if any(places(hint, said) for hint in row.hints)]
     return Answer(near=list(dict.fromkeys([*hinted, *near]))[:_MOST])
 
