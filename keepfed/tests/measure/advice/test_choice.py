@@ -29,8 +29,16 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
             {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
             "batch_size=None., with a __getitem__ that takes the indices of a batch",
         ),
-        ("CPU", {"workers": 0, "batch_size": 1024, "has_getitems": True}, "precompute the samples"),
-        ("CPU", {"workers": 0, "batch_size": 1024, "kind": "stream"}, "precompute the samples"),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "has_getitems": True},
+            "precompute before",
+        ),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "kind": "stream"},
+            "precompute before",
+        ),
         ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
         ("CPU", {"one_thread_gain": 3.0}, "2 workers x 1 thread compete.*=keepfed.loaders.workers"),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
@@ -164,7 +172,11 @@ def test_start_of_workers_counts_at_least_once_per_run() -> None:
         ("fork", 1, "num_workers=4"),  # without a second epoch, persistent workers gain nothing
         ("fork", 10, "num_workers=4, persistent_workers=True"),
         ("spawn", 100, "num_workers=4, persistent_workers=True"),
-        ("spawn", 1, "precompute the samples"),  # starting workers costs more than they gain,
+        (
+            "spawn",
+            1,
+            "precompute before",
+        ),  # starting workers costs more than they gain,
     ):
         run = {"epoch": 40, "epochs": epochs, "start_method": method}
         found = recommend(hungry(workers=0, step_s=0.05, **run), "CPU")
@@ -175,8 +187,8 @@ def test_untried_workers_leave_cores_to_a_multi_threaded_step() -> None:
     for cores, threads, change in (
         (4, 1.0, "num_workers=4"),
         (4, 1.9, "num_workers=2"),
-        (2, 1.9, "precompute the samples"),
-        (4, 3.8, "precompute the samples"),
+        (2, 1.9, "precompute before"),
+        (4, 3.8, "precompute before"),
     ):
         m = hungry(
             workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores

@@ -1,6 +1,6 @@
 """Find the cause of a slow loop from its measurements, and recommend one change."""
 
-from keepfed.measure.advice.catalog import CATALOGUE, Advice
+from keepfed.measure.advice.catalog import CATALOG, Advice
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.choice import Trial, candidates, recommend
 from keepfed.measure.advice.estimates import (

@@ -1,4 +1,4 @@
-"""The catalog of advice: when each row applies, what it gains, and its wording.
+"""The table of advice: when each row applies, its words, its change, and its gain.
 
 The rows of a cause are listed in order of preference. A row with `changes` needs no change of
 the user's code, so `diagnose` can try it. Tests and benchmarks refer to a row by its id.
@@ -17,63 +17,93 @@ from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.gains import even_gain, gain, gain_of_less_work, pipeline
 from keepfed.measure.advice.rules import (
     Cause,
+    competes_for_cores,
     has_idle_workers,
+    is_serialized,
     moves_bytes,
-    oversubscribed,
+    sampler_takes_most,
     shares_too_few_cores,
     slowest_stage,
+    waits_for_cores,
+    waits_for_start,
 )
 from keepfed.measure.advice.thresholds import (
     FILLING_SHARE,
     LISTED_SAMPLE_S,
-    LOCKED_SHARE,
     MANY_OBJECTS,
     MAX_WORKERS,
     MOVING_SHARE,
     OBJECTS_COST,
     READ_AMPLIFICATION,
+    READ_BYTES,
     READS_PER_SAMPLE,
-    SAMPLING_SHARE,
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
-from keepfed.measure.advice.where import FILTERS, LISTS, at, decompresses, find, lines_of
-from keepfed.measure.stacks import is_own
+from keepfed.measure.advice.where import hot_line
 
 WHOLE = (
     "read each batch in one call: "
     "DataLoader(dataset, sampler=loader.batch_sampler, batch_size=None)"
 )
-PERSISTENT = with_arguments(persistent_workers=True)
-ANY_LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
+LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
+FETCH: tuple[Cause, ...] = ("storage", "CPU")
+# Functions that list a folder, open a file or wait, and packages of tables and of archives
+LISTS = ("listdir", "scandir", "iterdir", "glob", "rglob", "walk", "fnmatch")
+OPENS = ("open", "File", "ZipFile", "memmap", "open_dataset", "open_group")
+WAITS, TABLES, ARCHIVES = ("sleep",), ("pandas", "polars"), ("zipfile", "gzip", "lzma")
+
+Gain = Callable[[Measurements], float | None]
+Condition = Callable[[Measurements], bool]
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One row of the catalog."""
+    """One row of the table. A gain of None means that the change is not for speed."""
 
     id: str
     causes: tuple[Cause, ...]
-    words: str | Callable[[Measurements], str] = ""  # "": use the words of the first change
-    gain: Callable[[Measurements], float] = lambda m: 1.0  # speed-up predicted by the model
-    applies: Callable[[Measurements], bool] = lambda m: True
-    changes: Callable[[Measurements, Cause], Sequence[Change]] = lambda m, cause: ()
-    removes: bool = True  # whether the change removes the cause completely
-    at_most: bool = True  # whether the gain is an upper bound
+    applies: Condition
+    words: str | Callable[[Measurements], str]  # "": those of the first change
+    gain: Gain | None = None  # speed-up predicted by the model; None: only a trial can tell
+    entry: str = ""  # entry of the field guide
+    changes: Callable[[Measurements, Cause], Sequence[Change]] | None = None
 
     def text(self, m: Measurements, cause: Cause) -> str:
         """Return the wording of this advice for the loop `m`."""
-        if callable(self.words):
-            return self.words(m)
-        return self.words or self.changes(m, cause)[0].words
+        words = self.words(m) if callable(self.words) else self.words
+        return words or self.tries(m, cause)[0].words
+
+    def tries(self, m: Measurements, cause: Cause) -> Sequence[Change]:
+        """Return the changes to try, or none if only the user can change the code."""
+        return self.changes(m, cause) if self.changes else ()
+
+    @property
+    def removes(self) -> bool:
+        """Whether the change is known to remove the cause, without a trial."""
+        return self.gain is not None or self.changes is None
 
 
 def applicable(m: Measurements, cause: Cause) -> Iterator[Advice]:
     """Yield the rows that apply to a loop, in order of preference."""
-    return (row for row in CATALOGUE if cause in row.causes and row.applies(m))
+    return (row for row in CATALOG if cause in row.causes and row.applies(m))
 
 
 # --- Conditions -----------------------------------------------------------------------------------
+
+
+def only_waits(m: Measurements) -> bool:
+    """Return whether a fetch sleeps, and reads less from files than its batch contains."""
+    asked_bytes = m.fetching.asked_bytes or 0.0
+    return hot_line(m, WAITS) is not None and asked_bytes < max(READ_BYTES, m.moving.batch_bytes)
+
+
+def _always(m: Measurements) -> bool:
+    return True
+
+
+def _spends_time_in(called: Sequence[str]) -> Condition:
+    return lambda m: hot_line(m, called) is not None
 
 
 def _is_data_loader(m: Measurements) -> bool:
@@ -81,12 +111,13 @@ def _is_data_loader(m: Measurements) -> bool:
 
 
 def _has_free_cores(m: Measurements) -> bool:
-    return not shares_too_few_cores(m) and not oversubscribed(m)
+    return not shares_too_few_cores(m) and not competes_for_cores(m)
 
 
-def is_serialized(m: Measurements) -> bool:
-    """Return whether a lock lets only one worker load at a time."""
-    return m.setting.workers > 1 and (m.fetching.locked_share or 0.0) > LOCKED_SHARE
+def _workers_can_help(m: Measurements) -> bool:
+    moves = m.setting.workers and m.moving.sending_s > m.making_s
+    blocked = is_serialized(m) or has_idle_workers(m)
+    return _is_data_loader(m) and _has_free_cores(m) and not moves and not blocked
 
 
 def _reads_samples_one_by_one(m: Measurements) -> bool:
@@ -104,14 +135,18 @@ def _listing_takes_long(m: Measurements) -> bool:
 
 def _reads_much_more(m: Measurements) -> bool:
     """Return whether a fetch reads many times the bytes of its batch."""
-    asked, batch = m.fetching.asked_bytes or 0.0, m.moving.batch_bytes
-    return asked > READ_AMPLIFICATION * max(batch, 1) and asked > 1e6
+    asked_bytes = m.fetching.asked_bytes or 0.0
+    return asked_bytes > max(1e6, READ_AMPLIFICATION * m.moving.batch_bytes)
 
 
 def _opens_each_sample(m: Measurements) -> bool:
-    """Return whether each sample needs so many reads that it must open a file."""
-    samples = m.setting.batch_size
-    return bool(samples) and (m.fetching.read_calls or 0.0) > READS_PER_SAMPLE * samples
+    """Return whether opening a file for each sample costs the time.
+
+    Many readers take a dozen reads for a file, so the number of reads alone is no proof.
+    """
+    waits = m.waiting_s > m.occupied_s
+    many = (m.fetching.read_calls or 0.0) > READS_PER_SAMPLE * max(1, m.setting.batch_size)
+    return (waits and many) or hot_line(m, OPENS) is not None
 
 
 def _collating_is_most(m: Measurements) -> bool:
@@ -120,10 +155,7 @@ def _collating_is_most(m: Measurements) -> bool:
 
 
 def _moving_costs_much(m: Measurements) -> bool:
-    """Return whether workers spend much of their time on moving batches.
-
-    They copy each batch into shared memory and send it. Loading in the main process needs neither.
-    """
+    """Return whether workers spend much of their time on copying and sending batches."""
     moving_s = m.collating_s + m.moving.sending_s
     return m.setting.workers > 0 and moving_s > MOVING_SHARE * m.making_s
 
@@ -160,10 +192,9 @@ def more_workers(m: Measurements, cause: Cause) -> list[Change]:
 
 
 def _one_thread(m: Measurements) -> Change:
+    where = "OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
     if m.setting.workers:
         where = "worker_init_fn=keepfed.loaders.workers.worker_init"
-    else:
-        where = "OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
     return Change(f"limit thread pools to one thread: {where}", "one thread")
 
 
@@ -172,16 +203,22 @@ def _all_cores(m: Measurements) -> Change:
     return Change(f"let the workers use all {m.setting.cores} cores: {affinity}", "all cores")
 
 
-def _thread_ahead(m: Measurements) -> Change:
-    words = "prefetch in a thread: for batch in ThreadPrefetcher(loader), from "
-    return Change(f"{words}keepfed.loaders.prefetch", "thread ahead")
+THREAD_AHEAD = Change(
+    "prefetch in a thread: for batch in ThreadPrefetcher(loader), from keepfed.loaders.prefetch",
+    "thread ahead",
+)
 
 
 # --- Gains ----------------------------------------------------------------------------------------
 
 
-def _less_work(**times: Any) -> Callable[[Measurements], float]:
+def _less_work(**times: Any) -> Gain:
     return lambda m: gain_of_less_work(m, **times)
+
+
+def _gain_of_one_thread(m: Measurements) -> float | None:
+    speedup = m.fetching.one_thread_gain
+    return None if speedup is None else gain(m, fetch_speedup=speedup)
 
 
 def _gain_of_less_computing(m: Measurements, left_s: float = 0.0) -> float:
@@ -223,277 +260,141 @@ def _gain_of_busy_workers(m: Measurements) -> float:
     return min(m.headroom, m.iteration_s / ideal_s) if ideal_s else 1.0
 
 
-def _precompute_words(m: Measurements) -> str:
-    stage, lines = slowest_stage(m), [one for one in lines_of(m, "CPU") if is_own(one.file)]
-    what = f"the stage {stage!r}" if stage else "the samples"
-    if lines and not stage:
-        what = f"the samples, mostly {' and '.join(f'`{line.call}`' for line in lines[:2])},"
-    return f"precompute {what} before training, do this work on the GPU, or use more cores"
+# --- Words ----------------------------------------------------------------------------------------
 
 
-def _narrow_words(m: Measurements) -> str:
+def _leave_it(m: Measurements) -> str:
+    if waits_for_cores(m):
+        return "measure again while no other program computes"
+    if waits_for_start(m):
+        return "look at the start of the first epoch, and leave the rest of the loader alone"
+    return "leave the loader alone and work on the step"
+
+
+def _at(m: Measurements, called: Sequence[str]) -> str:
+    """Return the place of the line that calls one of `called`, as the end of a sentence."""
+    line = hot_line(m, called)
+    return f" ({line.place})" if line else ""
+
+
+def _precompute(m: Measurements) -> str:
+    what = f"the part of the stage {stage!r} that" if (stage := slowest_stage(m)) else "what"
     return (
-        f"send a smaller batch: its values fit into {m.moving.narrower}, and the GPU can convert "
-        "them back"
+        f"precompute before training {what} is the same in every epoch, and do the rest on the GPU "
+        "or on more cores"
     )
 
 
-CATALOGUE: tuple[Advice, ...] = (
-    Advice(
-        "leave-it", ("GPU-bound",), "leave the loader alone and work on the step", at_most=False
-    ),
+# One paragraph for each row, not one line for each field.
+# fmt: off
+CATALOG: tuple[Advice, ...] = (
+    Advice("leave-it", ("GPU-bound",), _always, _leave_it, entry="slow_step"),
+
     # The loader, in the order of the rules
-    Advice(
-        "thread-ahead",
-        ANY_LOADER,
-        applies=lambda m: not _is_data_loader(m),
-        changes=lambda m, cause: [_thread_ahead(m)],
-        removes=False,
-    ),
-    Advice(
-        "all-cores",
-        ("CPU",),
-        gain=lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
-        applies=lambda m: _is_data_loader(m) and shares_too_few_cores(m),
-        changes=lambda m, cause: [_all_cores(m)],
-        at_most=False,
-    ),
-    Advice(
-        "one-thread",
-        ("CPU",),
-        gain=lambda m: gain(m, fetch_speedup=m.fetching.one_thread_gain or 1.0),
-        applies=lambda m: _is_data_loader(m) and oversubscribed(m),
-        changes=lambda m, cause: [_one_thread(m)],
-        at_most=False,
-    ),
-    Advice(
-        "whole-batches",
-        ("storage", "CPU", "collate or IPC"),
-        applies=lambda m: m.setting.kind == "batches of samples" and _has_free_cores(m),
-        changes=lambda m, cause: [Change(WHOLE, "whole batches")],
-        removes=False,
-    ),
-    Advice(
-        "no-workers",
-        ("collate or IPC", "CPU"),
-        applies=_moving_costs_much,
-        changes=lambda m, cause: [with_arguments(num_workers=0)],
-        removes=False,
-    ),
-    Advice(
-        "out-of-order",
-        ("uneven",),
-        applies=lambda m: m.setting.has_in_order and m.setting.workers > 1,
-        changes=lambda m, cause: [with_arguments(in_order=False)],
-        removes=False,
-    ),
-    Advice(
-        "more-workers",
-        ANY_LOADER,
-        applies=lambda m: (
-            _is_data_loader(m)
-            and _has_free_cores(m)
-            and not (m.setting.workers and m.moving.sending_s > m.making_s)
-            and not is_serialized(m)
-            and not has_idle_workers(m)
-        ),
-        changes=more_workers,
-        removes=False,
-    ),
-    Advice(
-        "more-shards",
-        ANY_LOADER,
-        lambda m: (
-            f"split the data into at least {plural(m.setting.workers, 'shard')}, so that each "
-            "worker gets one"
-        ),
-        _gain_of_busy_workers,
-        has_idle_workers,
-    ),
-    Advice(
-        "one-at-a-time",
-        ("storage",),
+    Advice("thread-ahead", LOADER, lambda m: not _is_data_loader(m), "",
+        changes=lambda m, cause: [THREAD_AHEAD]),
+    Advice("all-cores", ("CPU",), lambda m: _is_data_loader(m) and shares_too_few_cores(m), "",
+        lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
+        changes=lambda m, cause: [_all_cores(m)]),
+    Advice("one-thread", ("CPU",), lambda m: _is_data_loader(m) and competes_for_cores(m), "",
+        _gain_of_one_thread, "threads", lambda m, cause: [_one_thread(m)]),
+    Advice("whole-batches", ("storage", "CPU", "collate or IPC"),
+        lambda m: m.setting.kind == "batches of samples" and _has_free_cores(m), "",
+        entry="small_samples", changes=lambda m, cause: [Change(WHOLE, "whole batches")]),
+    Advice("no-workers", ("collate or IPC", "CPU"), _moving_costs_much, "",
+        entry="small_samples", changes=lambda m, cause: [with_arguments(num_workers=0)]),
+    Advice("out-of-order", ("uneven",),
+        lambda m: m.setting.has_in_order and m.setting.workers > 1, "",
+        entry="straggler", changes=lambda m, cause: [with_arguments(in_order=False)]),
+    Advice("more-workers", LOADER, _workers_can_help, "", changes=more_workers),
+    Advice("more-shards", LOADER, has_idle_workers,
+        lambda m: f"split the data into at least {plural(m.setting.workers, 'shard')}, so that "
+        "each worker gets one", _gain_of_busy_workers, "one_shard"),
+    Advice("one-at-a-time", ("storage",), is_serialized,
         "let each worker open its own file or connection instead of sharing one behind a lock",
-        lambda m: min(m.headroom, m.setting.workers),
-        is_serialized,
-    ),
-    Advice(
-        "list-once",
-        ("storage", "CPU"),
-        lambda m: (
-            "list the folder once, in __init__, instead of for each sample" + at(find(m, LISTS))
-        ),
-        _gain_without_reading,
-        lambda m: find(m, LISTS) is not None,
-    ),
-    Advice(
-        "filter-once",
-        ("storage", "CPU"),
-        lambda m: (
-            "build an index of the table once, in __init__ (a dict from key to rows), instead of "
-            "searching the whole table for each sample" + at(find(m, FILTERS))
-        ),
-        _gain_of_less_computing,
-        lambda m: find(m, FILTERS) is not None,
-    ),
-    Advice(
-        "decompress-less",
-        ("storage", "CPU"),
-        lambda m: (
-            "read only the arrays that you use, or store them uncompressed, because most of a "
-            "fetch is decompressing" + at(decompresses(m))
-        ),
-        _gain_of_less_computing,
-        lambda m: decompresses(m) is not None,
-    ),
-    Advice(
-        "open-once",
-        ("storage", "CPU"),
-        lambda m: (
-            "open each file once per worker instead of once per sample, and read only the part you "
-            "use (if each sample has its own file, pack many samples into one): a batch now takes "
-            f"{plural(round(m.fetching.read_calls or 0), 'read')}"
-        ),
-        _gain_without_reading,
-        _opens_each_sample,
-    ),
-    Advice(
-        "read-less",
-        ("storage", "CPU"),
-        lambda m: (
-            "read only what a sample needs (memory map, smaller chunks, only the arrays you use): "
-            f"a batch of {size(m.moving.batch_bytes)} now reads {size(m.fetching.asked_bytes or 0)}"
-        ),
-        _gain_without_reading,
-        _reads_much_more,
-    ),
-    Advice(
-        "local-copy",
-        ("storage",),
+        lambda m: min(m.headroom, m.setting.workers), "shared_lock"),
+    Advice("wait-less", ("storage",), only_waits,
+        lambda m: "do not wait in the dataset" + _at(m, WAITS), _less_work(read_ms=0.0)),
+    Advice("list-once", FETCH, _spends_time_in(LISTS),
+        lambda m: "list the folder once, in __init__, instead of for each sample" + _at(m, LISTS),
+        _gain_without_reading, "folder_listed"),
+    Advice("filter-once", FETCH, _spends_time_in(TABLES),
+        lambda m: "take what you need out of the table once, in __init__ (arrays, or a dict from "
+        "key to rows), instead of a table operation for each sample" + _at(m, TABLES),
+        _gain_of_less_computing, "folder_listed"),
+    Advice("decompress-less", FETCH, _spends_time_in(ARCHIVES),
+        lambda m: "read only the arrays that you use, or store them uncompressed"
+        + _at(m, ARCHIVES), _gain_of_less_computing, "whole_file_for_a_crop"),
+    Advice("read-less", FETCH, _reads_much_more,
+        lambda m: "read only what a sample needs (memory map, smaller chunks, only the arrays you "
+        f"use): a batch of {size(m.moving.batch_bytes)} now reads "
+        f"{size(m.fetching.asked_bytes or 0)}", _gain_without_reading, "whole_file_for_a_crop"),
+    Advice("open-once", FETCH, _opens_each_sample,
+        "open each file once per worker instead of once per sample (if each sample has its own "
+        "file, pack many samples into one)", _gain_without_reading, "opened_per_sample"),
+    Advice("local-copy", ("storage",), _always,
         "copy the data to a local disk, or pack many samples into one file",
-        _less_work(read_ms=0.0),
-    ),
-    Advice(
-        "whole-batches-by-hand",
-        ("CPU",),
-        f"{WHOLE}, with a __getitem__ that takes the indices of a batch",
-        _gain_of_less_computing,
+        _less_work(read_ms=0.0), "waiting_gpu"),
+    Advice("whole-batches-by-hand", ("CPU",),
         lambda m: _reads_samples_one_by_one(m) and _listing_takes_long(m),
-    ),
-    Advice(
-        "one-access",
-        ("CPU",),
+        f"{WHOLE}, with a __getitem__ that takes the indices of a batch",
+        _gain_of_less_computing, "small_samples"),
+    Advice("one-access", ("CPU",), _reads_samples_one_by_one,
         "give the dataset a __getitems__(indices) that reads all samples of a batch at once",
         lambda m: _gain_of_less_computing(m, LISTED_SAMPLE_S * m.setting.batch_size),
-        _reads_samples_one_by_one,
-    ),
-    Advice("precompute", ("CPU",), _precompute_words, _gain_of_less_computing),
-    Advice(
-        "collate-arrays",
-        ("collate or IPC",),
-        "collate each field with one operation (torch.stack, padding, or torch.cat with offsets "
-        "for graphs) instead of a Python loop",
-        _less_work(collate_ms=0.0),
+        "small_samples"),
+    Advice("precompute", ("CPU",), _always, _precompute, _gain_of_less_computing, "work_per_epoch"),
+    Advice("collate-arrays", ("collate or IPC",),
         lambda m: _collating_is_most(m) and not moves_bytes(m),
-    ),
-    Advice(
-        "one-array-per-field",
-        ("collate or IPC",),
+        "collate each field with one operation (torch.stack, padding, or torch.cat with offsets "
+        "for graphs) instead of a Python loop", _less_work(collate_ms=0.0), "slow_collate"),
+    Advice("one-array-per-field", ("collate or IPC",), _many_objects,
         "return one tensor per field instead of lists and dicts of Python objects, which are "
-        "pickled one by one",
-        lambda m: _gain_of_smaller_batches(m, 0.0),
-        _many_objects,
-    ),
-    Advice(
-        "narrow-dtype",
-        ("collate or IPC",),
-        _narrow_words,
-        lambda m: _gain_of_smaller_batches(m, m.moving.narrower_share),
-        lambda m: m.moving.narrower != "",
-    ),
-    Advice(
-        "send-less",
-        ("collate or IPC",),
+        "pickled one by one", lambda m: _gain_of_smaller_batches(m, 0.0), "many_small_objects"),
+    Advice("narrow-dtype", ("collate or IPC",), lambda m: m.moving.narrower != "",
+        lambda m: f"send a smaller batch: its values fit into {m.moving.narrower}, and the GPU can "
+        "convert them back", lambda m: _gain_of_smaller_batches(m, m.moving.narrower_share)),
+    Advice("send-less", ("collate or IPC",), _always,
         "let the dataset return only what the step uses (select, crop), or return float16 if the "
-        "step computes in half precision",
-        lambda m: _gain_of_smaller_batches(m, 0.5),
-    ),
-    Advice(
-        "even-samples",
-        ("uneven",),
+        "step computes in half precision", lambda m: _gain_of_smaller_batches(m, 0.5)),
+    Advice("even-samples", ("uneven",), _always,
         "find out why the slow samples are slow, and make them smaller before training",
-        even_gain,
-    ),
+        even_gain, "straggler"),
+
     # The step, the start-up and the memory
-    Advice(
-        "copy-ahead",
-        ("transfer",),
+    Advice("copy-ahead", ("transfer",), _always,
         "set pin_memory=True, and copy with non_blocking=True one batch ahead of the step",
-        lambda m: gain(m, pinned=True, overlap=True),
-        at_most=False,
-    ),
-    Advice(
-        "plan-batches",
-        ("main process",),
+        lambda m: gain(m, pinned=True, overlap=True)),
+    Advice("plan-batches", ("main process",), sampler_takes_most,
         "let the sampler plan all batches of an epoch at once, because next() waits for it",
-        _gain_without_sampling,
-        lambda m: m.paces.sampling_s > SAMPLING_SHARE * (m.paces.sampling_s + m.host_s),
-    ),
-    Advice(
-        "rare-loss",
-        ("main process",),
+        _gain_without_sampling, "slow_sampler"),
+    Advice("rare-loss", ("main process",), _always,
         "move the Python work out of the loop, and read the loss (.item()) only every 50 steps",
-        lambda m: gain(m, host_ms=0.0, sync=False),
-    ),
-    Advice(
-        "one-loop",
-        ("start-up",),
+        lambda m: gain(m, host_ms=0.0, sync=False), "slow_step"),
+    Advice("one-loop", ("start-up",), lambda m: m.paces.epoch == 1,
         "loop over the loader once per epoch: next(iter(loader)) creates an iterator and starts "
-        "the workers for every batch",
-        _gain_without_start_up,
-        lambda m: m.paces.epoch == 1,
-    ),
-    Advice(
-        "make-once",
-        ("start-up",),
-        "create the loader once, before the loop over epochs, with persistent_workers=True",
-        _gain_without_start_up,
+        "the workers for every batch", _gain_without_start_up, "new_iterator"),
+    Advice("make-once", ("start-up",),
         lambda m: m.setting.loaders_made > 1 and m.setting.workers > 0,
-    ),
-    Advice(
-        "fill-once",
-        ("start-up",),
+        "create the loader once, before the loop over epochs, with persistent_workers=True",
+        _gain_without_start_up, "slow_start"),
+    Advice("fill-once", ("start-up",), _refills_each_epoch,
         "do the work at the start of __iter__ (a shuffle, filling a buffer) once, before training, "
         "because persistent workers repeat it in every epoch",
-        _gain_without_start_up,
-        _refills_each_epoch,
-    ),
-    Advice(
-        "persistent-workers",
-        ("start-up",),
-        gain=_gain_without_start_up,
-        applies=lambda m: m.setting.workers > 0,
-        changes=lambda m, cause: [PERSISTENT],
-        at_most=False,
-    ),
-    Advice(
-        "start-once",
-        ("start-up",),
+        _gain_without_start_up, "slow_start"),
+    Advice("persistent-workers", ("start-up",), lambda m: m.setting.workers > 0, "",
+        _gain_without_start_up, "slow_start",
+        lambda m, cause: [with_arguments(persistent_workers=True)]),
+    Advice("start-once", ("start-up",), _always,
         "do the work at the start of each epoch once, before training",
-        _gain_without_start_up,
-        at_most=False,
-    ),
-    Advice(
-        "packed-strings",
-        ("memory",),
+        _gain_without_start_up, "slow_start"),
+    Advice("packed-strings", ("memory",),
+        lambda m: m.memory is not None and m.memory.grown_bytes > m.in_flight_bytes,
         "store the dataset's lists in arrays, for example keepfed.loaders.workers.PackedStrings",
-        applies=lambda m: m.memory is not None and m.memory.grown_bytes > m.in_flight_bytes,
-        at_most=False,
-    ),
-    Advice(
-        "fewer-in-flight",
-        ("memory",),
+        entry="copied_strings"),
+    Advice("fewer-in-flight", ("memory",), _always,
         "set prefetch_factor=1 or use fewer workers, so that fewer batches are in flight",
-        at_most=False,
-    ),
+        entry="in_flight"),
 )
+# fmt: on
+ROWS = {row.id: row for row in CATALOG}

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keepfed.measure.advice.catalog import Advice, applicable, more_workers
+from keepfed.measure.advice.catalog import ROWS, Advice, applicable
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.finding import Finding
 from keepfed.measure.advice.gains import gain, pipeline
-from keepfed.measure.advice.rules import Cause, oversubscribed
+from keepfed.measure.advice.rules import Cause, competes_for_cores
 from keepfed.measure.advice.sentences import sentence
 from keepfed.measure.advice.thresholds import (
     CODE_CHANGE_FACTOR,
@@ -46,9 +46,9 @@ class Trial:
 def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
     """Return the changes that may fix `cause` and can be tried."""
     rows = applicable(m, cause)
-    found = [(row, change) for row in rows for change in row.changes(m, cause)]
-    alone = [both for both in found if both[0].id in ("all-cores", "one-thread")]
-    return alone or found
+    changes = [(row, change) for row in rows for change in row.tries(m, cause)]
+    alone = [pair for pair in changes if pair[0].id in ("all-cores", "one-thread")]
+    return alone or changes
 
 
 def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Finding:
@@ -69,7 +69,7 @@ def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = No
     shortest_s = min(trial.iteration_s for trial in trials)
     best = next(trial for trial in trials if trial.iteration_s <= NEARLY_BEST * shortest_s)
     now_s = m.iteration_s
-    if oversubscribed(m) and m.paces.loader_s is not None:
+    if competes_for_cores(m) and m.paces.loader_s is not None:
         now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
     gains = now_s / best.iteration_s
     # The trial of whole batches has measured the gain that the model can only bound.
@@ -77,7 +77,7 @@ def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = No
     enough = WORTHWHILE_GAIN if refutes else _least_gain(advised)
     if gains >= enough or best.advice == advised.id:
         how = best.change if best.applicable else None
-        return _with(m, advised, best.advice, best.change, gains, how=how)
+        return _with(m, advised, ROWS[best.advice], best.change, gains, how=how)
     if refutes:
         return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None)
     return advised
@@ -90,20 +90,21 @@ def _advised(m: Measurements, cause: Cause) -> Finding:
         id=row.id,
         cause=cause,
         measured=sentence(m, cause),
-        lines=tuple(lines_of(m, cause)),
+        lines=lines_of(m, cause),
         change=row.text(m, cause),
-        how=next(iter(row.changes(m, cause)), None),
-        gain=None if cause in ("GPU-bound", "memory") else row.gain(m),
-        at_most=row.at_most,
+        how=next(iter(row.tries(m, cause)), None),
+        gain=row.gain(m) if row.gain else None,
+        at_most=row.changes is None,
+        entry=row.entry,
     )
 
 
 def _with(
-    m: Measurements, advised: Finding, row: str, change: Change, gain: float, **more: Any
+    m: Measurements, advised: Finding, row: Advice, change: Change, gain: float, **more: Any
 ) -> Finding:
-    """Return `advised` with a change of the row with the id `row` instead of its own."""
+    """Return `advised` with a change of another row."""
     values = {"how": change, "gain": max(1.0, gain), "at_most": False, **more}
-    return replace(advised, id=row, change=_words(m, change), **values)
+    return replace(advised, id=row.id, change=_words(m, change), entry=row.entry, **values)
 
 
 def _least_gain(advised: Finding) -> float:
@@ -117,7 +118,7 @@ def _untried(m: Measurements, cause: Cause, advised: Finding) -> Finding:
         return replace(advised, change=f"{which}, {advised.change}")
     gains = m.iteration_s / _without_workers_s(m)
     if m.setting.workers and cause == "collate or IPC" and gains > WORTHWHILE_GAIN:
-        return _with(m, advised, "no-workers", with_arguments(num_workers=0), gains)
+        return _with(m, advised, ROWS["no-workers"], with_arguments(num_workers=0), gains)
     if not m.setting.workers and m.making_s < QUICK_BATCH_S:
         return advised
     return _more_workers(m, cause, advised)
@@ -133,17 +134,19 @@ def _more_workers(m: Measurements, cause: Cause, advised: Finding) -> Finding:
 
     The result is the smallest number of workers that is nearly as fast as the best.
     """
-    rows = [row for row in applicable(m, cause) if row.id == "more-workers"]
-    counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]
+    row = ROWS["more-workers"]
+    if row not in applicable(m, cause):
+        return advised
+    counts = [change.arguments["num_workers"] for change in row.tries(m, cause)]
     if m.fetching.computing_s > m.waiting_s:
         counts = sorted({min(count, _cores_left(m)) for count in counts})
     changes = [_change_to_workers(m, n) for n in counts if n > m.setting.workers]
     tried = [(_gain_of_workers(m, change), change) for change in changes]
     most = max((gains for gains, _ in tried), default=1.0)
-    gains, change = next((one for one in tried if NEARLY_BEST * one[0] >= most), (1.0, advised.how))
+    gains, change = next((t for t in tried if NEARLY_BEST * t[0] >= most), (1.0, None))
     if change is None or gains < _least_gain(advised):
         return advised
-    return _with(m, advised, "more-workers", change, gains, at_most=True)
+    return _with(m, advised, row, change, gains, at_most=True)
 
 
 def _words(m: Measurements, change: Change) -> str:

@@ -36,6 +36,7 @@ class Paces:
     filling_s: float = 0.0  # extra time of the first fetch, as part of start_up_s
     epoch: int | None = None  # batches in an epoch
     epochs: int | None = None  # epochs that the program ran
+    lost_share: float | None = None  # share of the whole run, with all starts of the workers
     step_cpu_s: float | None = None  # CPU time of all threads of the main process in a step
 
 
@@ -81,6 +82,7 @@ class Fetching:
     slow_time: float = 0.0  # share of the fetching time that slow fetches lose
     slowest_s: float = 0.0
     pool_threads: int = 1  # threads that a numerical library may use in a worker
+    pool_s: float | None = None  # CPU time of other threads of the process during the fetch
     one_thread_gain: float | None = None  # speed-up of the loader with one thread
     asked_bytes: float | None = None  # bytes read per batch from any file
     disk_bytes: float | None = None  # part of asked_bytes that came from a disk
@@ -228,6 +230,7 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
     usual_ns = median(walls_ns)
     slow_ns = [wall_ns for wall_ns in walls_ns if wall_ns > SLOW_FETCH * usual_ns]
     lost_ns = sum(wall_ns - usual_ns for wall_ns in slow_ns)
+    known = [f.process_cpu_ns - f.cpu_ns for f in fetches if f.process_cpu_ns != UNKNOWN]
     return Fetching(
         fetch_s=mean_s([fetch.wall_ns for fetch in fetches]),
         computing_s=mean_s(_of_each(fetches, attrgetter("computing_ns"))),
@@ -237,6 +240,7 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
         slow_share=len(slow_ns) / len(walls_ns),
         slow_time=lost_ns / max(sum(walls_ns), 1),
         slowest_s=max(walls_ns) / 1e9,
+        pool_s=mean_s(known) if known else None,
         pool_threads=max(1, *(fetch.pool_threads for fetch in fetches)),
         asked_bytes=_per_fetch(fetches, "asked_bytes"),
         disk_bytes=_per_fetch(fetches, "disk_bytes"),

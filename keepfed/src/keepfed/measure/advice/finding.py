@@ -32,7 +32,8 @@ class Finding:
     @property
     def sentences(self) -> list[str]:
         """The finding as text: what was measured, the lines, the change, and its gain."""
-        sentences = [self.measured, *map(str, self.lines), f"Change: {self.change}."]
+        more = f" See `keepfed why {self.entry}`." if self.entry else ""
+        sentences = [self.measured, *map(str, self.lines), f"Change: {self.change}.{more}"]
         if self.gain is None:
             return sentences
         faster = "negligible in this loop and on this machine"

@@ -38,11 +38,14 @@ from typing import Literal
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.thresholds import (
     ACCEPTABLE_LOSS,
+    COMPETING,
     COPIED_PER_S,
     FEW_FETCHES,
+    LOCKED_SHARE,
     MIN_GROWTH,
     MOST_OF_LOADING,
     OVERSUBSCRIBED,
+    POOL_CPU_SHARE,
     SLACK,
     STILL_GROWING,
     TOO_MUCH_MEMORY,
@@ -103,6 +106,12 @@ def waits_for_cores(m: Measurements) -> bool:
     return m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
 
 
+def waits_for_start(m: Measurements) -> bool:
+    """Return whether most of the lost time of the run is the first start of the workers."""
+    paces, lost_share = m.paces, m.paces.lost_share or 0.0
+    return lost_share > ACCEPTABLE_LOSS and 2 * paces.wait_s < lost_share * paces.together_s
+
+
 def is_uneven(m: Measurements) -> bool:
     """Return whether few fetches lose most of the time of fetching and sending."""
     if oversubscribed(m):
@@ -132,6 +141,25 @@ def shares_too_few_cores(m: Measurements) -> bool:
 def oversubscribed(m: Measurements) -> bool:
     """Return whether the threads of numerical libraries slow each other down."""
     return (m.fetching.one_thread_gain or 1.0) >= OVERSUBSCRIBED
+
+
+def competes_for_cores(m: Measurements) -> bool:
+    """Return whether thread pools compute with more threads than there are cores."""
+    fetching, tried = m.fetching, m.fetching.one_thread_gain
+    several = max(1, m.setting.workers) * fetching.pool_threads > m.setting.cores
+    used_s = fetching.pool_s or 0.0
+    used = used_s > POOL_CPU_SHARE * max(0.0, fetching.computing_s - used_s)
+    return oversubscribed(m) or (several and used and (tried is None or tried > COMPETING))
+
+
+def is_serialized(m: Measurements) -> bool:
+    """Return whether a lock lets only one worker load at a time."""
+    return m.setting.workers > 1 and (m.fetching.locked_share or 0.0) > LOCKED_SHARE
+
+
+def sampler_takes_most(m: Measurements) -> bool:
+    """Return whether the sampler takes most of the time that the main process loses."""
+    return m.paces.sampling_s > m.host_s
 
 
 def has_idle_workers(m: Measurements) -> bool:

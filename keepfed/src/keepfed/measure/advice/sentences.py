@@ -1,27 +1,34 @@
-"""The sentence of each verdict: the cause, with the times that prove it."""
+"""The sentence about each cause, with the figures that prove it."""
 
 from __future__ import annotations
 
-from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice.catalog import is_serialized
+from keepfed.formatting import factor, percent, plural, size
+from keepfed.measure.advice.catalog import only_waits
 from keepfed.measure.advice.estimates import Measurements, Setting, ms
 from keepfed.measure.advice.rules import (
     Cause,
+    competes_for_cores,
     has_idle_workers,
+    is_serialized,
     losses,
     moves_bytes,
-    oversubscribed,
+    sampler_takes_most,
     shares_too_few_cores,
     slowest_stage,
     waits_for_cores,
+    waits_for_start,
 )
 from keepfed.measure.advice.thresholds import BUSY_CORES
 
 
 def sentence(m: Measurements, cause: Cause) -> str:
-    """Return the verdict on a loop as one sentence."""
+    """Return what was measured, as one sentence."""
     if has_idle_workers(m) and cause in ("storage", "CPU", "collate or IPC", "uneven"):
-        return _idle_workers(m)
+        idle = m.setting.workers - (m.setting.active_workers or 0)
+        return (
+            f"Idle workers: {idle} of {plural(m.setting.workers, 'worker')} never sent a batch, so "
+            f"the others load every batch, at {ms(m.making_s)} per fetch."
+        )
     return {
         "GPU-bound": _step_bound,
         "storage": _storage,
@@ -54,18 +61,12 @@ def _step_bound(m: Measurements) -> str:
             "with the loader, which is fast enough, but other programs or the workers used the "
             "cores that the step needs."
         )
+    if waits_for_start(m):
+        return "The loader keeps up after the first batches, but most of the lost time is theirs."
     most = 1 + (lost["loader"] + lost["start-up"]) / step_s if step_s else 1.0
     return (
-        f"{who}, leave the loader alone: the step alone takes {ms(step_s)}, and an infinitely "
-        f"fast loader would make training only {factor(most)} times as fast."
-    )
-
-
-def _idle_workers(m: Measurements) -> str:
-    idle = m.setting.workers - (m.setting.active_workers or 0)
-    return (
-        f"Idle workers: {idle} of {plural(m.setting.workers, 'worker')} never sent a batch, so the "
-        f"others load every batch, at {ms(m.making_s)} per fetch."
+        f"{who}, leave the loader alone: the step takes {ms(step_s)}, and an infinitely fast "
+        f"loader would make training only {factor(most)} times as fast."
     )
 
 
@@ -74,35 +75,35 @@ def _storage(m: Measurements) -> str:
     if m.setting.kind == "no DataLoader":
         return (
             f"Storage, or the loader's own threads or processes: of the {ms(m.making_s)} that "
-            f"next() takes, the main process waits {ms(m.waiting_s)} and computes "
-            f"{ms(m.fetching.computing_s)}."
+            f"next() takes, the main process {waits}."
         )
+    who = "a worker" if m.setting.workers else "the main process"
     has_a_core = " with a core to itself" if m.fetching.delay_s > m.fetching.fetch_s / 10 else ""
+    times = f"of the {ms(m.making_s)} that a fetch takes{has_a_core}, {who} {waits}"
     if is_serialized(m):
         share = percent(m.fetching.locked_share or 0.0)
         return (
-            f"Storage behind a lock: of the {ms(m.making_s)} that a fetch takes, a worker {waits}, "
-            f"and in {share} of the checks it waited for a lock that another worker held."
+            f"Storage behind a lock: {times}, and in {share} of the checks it waited for a lock "
+            "that another worker held."
         )
-    who = "a worker" if m.setting.workers else "the main process"
-    return f"Storage: of the {ms(m.making_s)} that a fetch takes{has_a_core}, {who} {waits}."
+    return f"{'Waiting' if only_waits(m) else 'Storage'}: {times}."
 
 
 def _cpu(m: Measurements) -> str:
     fetching, setting = m.fetching, m.setting
     computes = f"a fetch computes for {ms(fetching.computing_s)} of its {ms(fetching.fetch_s)}"
     if shares_too_few_cores(m):
-        all_cores = plural(setting.cores, "core")
         return (
             f"CPU: {computes}, and the {setting.workers} workers may use only "
-            f"{setting.worker_cores} of {all_cores}."
+            f"{setting.worker_cores} of {plural(setting.cores, 'core')}."
         )
-    if oversubscribed(m):
+    if competes_for_cores(m):
         who = plural(max(setting.workers, 1), "worker" if setting.workers else "process")
+        gain = fetching.one_thread_gain
+        faster = f": with one thread each, loading is {gain:.1f} times as fast" if gain else ""
         return (
             f"CPU: {computes}, and {who} x {plural(fetching.pool_threads, 'thread')} compete for "
-            f"the cores: with one thread each, loading is {fetching.one_thread_gain:.1f} times as "
-            "fast."
+            f"the cores{faster}."
         )
     if stage := slowest_stage(m):
         whole_s = max(fetching.fetch_s, sum(fetching.stages.values()))
@@ -113,19 +114,18 @@ def _cpu(m: Measurements) -> str:
 
 def _moving(m: Measurements) -> str:
     fetching, moving = m.fetching, m.moving
-    if fetching.collate_s > fetching.fetch_s / 2 and fetching.collate_s > moving.sending_s:
-        if not moves_bytes(m):
-            return (
-                f"Collate: of the {ms(fetching.fetch_s)} that a fetch takes, the collate function "
-                f"needs {ms(fetching.collate_s)}."
-            )
+    if fetching.collate_s <= max(fetching.fetch_s / 2, moving.sending_s):
         return (
-            f"IPC: of the {ms(fetching.fetch_s)} that a fetch takes, copying the batch of "
-            f"{size(moving.batch_bytes)} into shared memory needs {ms(fetching.collate_s)}."
+            f"IPC: moving a batch of {size(moving.batch_bytes)} from a worker to the main process "
+            f"costs {ms(moving.sending_s)} of CPU time, compared with {ms(m.making_s)} for loading "
+            "it."
         )
+    what, does = "Collate", "the collate function"
+    if moves_bytes(m):
+        what, does = "IPC", f"copying the batch of {size(moving.batch_bytes)} into shared memory"
     return (
-        f"IPC: moving a batch of {size(moving.batch_bytes)} from a worker to the main process "
-        f"costs {ms(moving.sending_s)} of CPU time, compared with {ms(m.making_s)} for loading it."
+        f"{what}: of the {ms(fetching.fetch_s)} that a fetch takes, {does} needs "
+        f"{ms(fetching.collate_s)}."
     )
 
 
@@ -137,11 +137,10 @@ def _transfer(m: Measurements) -> str:
 
 
 def _main_process(m: Measurements) -> str:
-    sampling_s = m.paces.sampling_s
-    if sampling_s > m.host_s:
+    if sampler_takes_most(m):
         return (
-            f"Main process: the sampler computes for {ms(sampling_s)} per batch in the training "
-            "process, and next() waits for it."
+            f"Main process: the sampler computes for {ms(m.paces.sampling_s)} per batch in the "
+            "training process, and next() waits for it."
         )
     return (
         f"Main process: in a step of {ms(m.paces.step_s)}, the device has nothing to do for "
@@ -151,9 +150,8 @@ def _main_process(m: Measurements) -> str:
 
 def _start_up(m: Measurements) -> str:
     return (
-        f"Start-up: starting and ending the loader costs {duration(m.paces.start_up_s * 1e9)} in "
-        f"each epoch of {plural(m.paces.epoch or 0, 'batch')}, on top of "
-        f"{ms(m.paces.together_s)} per batch."
+        f"Start-up: starting and ending the loader costs {ms(m.paces.start_up_s)} in each epoch of "
+        f"{plural(m.paces.epoch or 0, 'batch')}, on top of {ms(m.paces.together_s)} per batch."
     )
 
 
