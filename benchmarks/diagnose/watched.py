@@ -11,7 +11,7 @@ from benchmarks.diagnose.loops import LOOPS, loop
 from keepfed.measure.advice import Cause, Finding
 from keepfed.measure.watch.loop import Watched
 from keepfed.measure.watch.timing.ring_file import read_all, records_folder
-from keepfed.measure.watch.watched_loop import loops
+from keepfed.measure.watch.watched_loop import watched_loops
 
 WATCHED_S = 8.0
 
@@ -32,5 +32,5 @@ def _watched(name: str, start_method: str) -> tuple[Cause | None, Finding | None
                 step(batch)
                 if time.perf_counter() - begun > WATCHED_S:
                     break
-        seen = loops(read_all(records_folder()))[0]
-        return seen.cause, seen.finding
+        watched = watched_loops(read_all(records_folder()))[0]
+        return watched.finding.cause if watched.finding else None, watched.finding

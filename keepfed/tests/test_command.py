@@ -63,7 +63,7 @@ def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture
 def test_wrong_command_line_ends_with_2_and_help_has_examples(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for words in ("watch", "audit", "stage", "stage --remove", "watch --price x", "nothing"):
+    for words in ("watch", "audit", "stage", "stage --remove", "watch --fail-above x", "nothing"):
         with pytest.raises(SystemExit, match="2"):
             sys.exit(command.main(words.split()))
         assert capsys.readouterr().err

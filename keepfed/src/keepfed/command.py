@@ -100,16 +100,15 @@ def add_watch(commands: Commands) -> None:
         "python train.py --lr 0.1",
         "--lines torchrun --nproc-per-node 4 train.py",
         "-m package.train",
-        "--report keepfed-watch --json",
-        usage="%(prog)s [options] python train.py ...\n"
-        "       %(prog)s [options] -m MODULE ...\n"
-        "       %(prog)s [--json] --report DIR",
+        "--fail-above 20 python train.py",
+        usage="%(prog)s [options] python train.py ...\n       %(prog)s [options] -m MODULE ...",
     )
     command.add_argument("--lines", action="store_true", help="name the slowest lines of code")
     command.add_argument("--out", metavar="DIR", help="output folder (default: keepfed-watch)")
-    command.add_argument("--price", type=float, default=0.0, help="euros per hour of this machine")
+    command.add_argument(
+        "--fail-above", type=float, metavar="PERCENT", help="exit with 1 if more time is lost"
+    )
     command.add_argument("--json", **JSON)
-    command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     command.add_argument("program", nargs=argparse.REMAINDER, help="your usual command")
     command.set_defaults(command=_watch)
@@ -162,12 +161,8 @@ def add_stage(commands: Commands) -> None:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from keepfed.measure.watch import report_later, run_watched
+    from keepfed.measure.watch import run_watched
 
-    if arguments.report:
-        report = report_later(Path(arguments.report))
-        print(json.dumps(report) if arguments.json else report["text"])
-        return 0
     program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]
@@ -180,7 +175,7 @@ def _watch(arguments: argparse.Namespace) -> int:
         program,
         Path(arguments.out or default),
         lines=arguments.lines,
-        price=arguments.price,
+        fail_above=arguments.fail_above,
         as_json=arguments.json,
     )
 

@@ -54,6 +54,6 @@ def loop(
         "kind": "DataLoader", "takes": "samples", "dataset": "Events", "batch_size": 32,
         "getitems": False, "workers": 2, "prefetch_factor": 2, "persistent": False,
         "start_method": "fork", "at": "train.py:9", "pid": 1, "main_cores": 4,
-        "rank": 0, "ranks": 1, "made": 1, "batch_bytes": 4096, "code": 0,
+        "rank": 0, "ranks": 1, "made": 1, "batch_bytes": 4096,
     }  # fmt: skip
     return Observation({**common, **about}, totals, iterations, fetches, Path())

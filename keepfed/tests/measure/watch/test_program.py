@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from keepfed import command
-from keepfed.measure.watch import program, report_later, run_watched
+from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.output import claim_folder
+from keepfed.measure.watch.program import claim_folder
+from keepfed.measure.watch.timing import failsafe
 from keepfed.measure.watch.timing.ring_file import RingFile, read_all
 from tests.fixtures import PROJECT
 from tests.measure.watch import handmade, train
@@ -80,23 +81,39 @@ def test_command_line_accepts_program_with_options(
     assert command.main(["watch", "python", "train.py", "--lines", "--out", "x"]) == 7
     assert command.main(["watch", "--lines", "--json", "--out", "y", "torchrun", "-m", "a"]) == 7
     monkeypatch.setenv("SLURM_PROCID", "3")
-    assert command.main(["watch", "--price", "2.5", "-m", "package.train", "--lr", "1"]) == 7
+    assert command.main(["watch", "--fail-above", "20", "-m", "package.train", "--lr", "1"]) == 7
     assert ran == [
         (["python", "train.py", "--lines", "--out", "x"], "keepfed-watch", []),
         (["torchrun", "-m", "a"], "y", ["lines", "as_json"]),
-        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["price"]),
+        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", ["fail_above"]),
     ]
     for verb in "watch", "audit":
         assert command.main([verb]) == 2
         assert f"Example: keepfed {verb} python" in capsys.readouterr().err
 
 
-def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
+def _write_record(file: Path) -> None:
+    """Write the record of a loop that loses 80 % of its time."""
     made = handmade.loop(count=60)
-    record = RingFile(tmp_path / "1-0.watched", made.about)
+    record = RingFile(file, made.about)
     record.totals.waited_ns, record.totals.worked_ns = made.totals.waited_ns, made.totals.worked_ns
-    for one in made.iterations:
-        record.add(one, made.fetches[one.number])
+    for each in made.iterations:
+        record.add(each, made.fetches[each.number])
+
+
+def test_watch_fails_if_too_much_time_is_lost(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    _write_record(tmp_path / "1-0.watched")
+    code = "import os, shutil, sys; shutil.copy(sys.argv[1], os.environ['KEEPFED_WATCH']);"
+    for limit, ends, expected in (("79.5", 0, 1), ("80.5", 0, 0), ("20", 7, 7), (None, 0, 0)):
+        words = ["--out", str(tmp_path / "out"), sys.executable, "-c", f"{code} sys.exit({ends})"]
+        limited = ["--fail-above", limit] if limit else []
+        assert command.main(["watch", *limited, *words, str(tmp_path / "1-0.watched")]) == expected
+        message = f"80 % of the time was lost, which is more than the {limit} % of --fail-above."
+        assert (message in capfd.readouterr().err) == (limit in ("79.5", "20"))
+
+
+def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Path) -> None:
+    _write_record(tmp_path / "1-0.watched")
     code = (
         "import sys; from keepfed.command import main; code = main(sys.argv[1:])\n"
         "assert 'torch' not in sys.modules; sys.exit(code)"
@@ -121,8 +138,7 @@ def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Pa
         folder = tmp_path / Path(report["page"]).parent
         assert (folder / ".gitignore").read_text() == "*\n"
         assert json.loads((folder / "report.json").read_text("utf-8")) == report
-        assert report["loaders"][0]["cause"] == "storage"
-        assert report_later(folder) == report
+        assert report["loaders"][0]["finding"]["cause"] == "storage"
     assert {report["command"][-1] for report in reports} == {*"abc"}
 
 
@@ -155,34 +171,23 @@ def test_watched_program_sees_no_package_of_keepfed(tmp_path: Path) -> None:
     assert [one.stderr for one in said] == ["False set()\n", "True {'<'}\n"]
 
 
-def test_record_is_kept_if_the_report_fails(
+def test_error_in_the_report_costs_only_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    seen = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
-    with monkeypatch.context() as broken:
-        broken.delattr(program, "read_all")
-        assert run(seen, tmp_path / "out") == 5
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Could not create the report (NameError: " in said
-    record = said.rpartition("keepfed watch --report ")[2]
-    for _ in range(2):
-        assert command.main(["watch", "--report", record]) == 0
-        assert "with exit code 5 before a DataLoader returned a batch" in capsys.readouterr().out
-        facts = Path(record, program.RECORD)  # a newer version may know more
-        facts.write_text(json.dumps({**json.loads(facts.read_text()), "new": 1}))
-    shutil.rmtree(record)
-    (tmp_path / "report.json").write_text("{", "utf-8")
-    for folder, problem in (tmp_path, "is damaged"), (tmp_path / "none", "contains no report"):
-        assert command.main(["watch", "--report", str(folder)]) == 1
-        assert problem in capsys.readouterr().err
+    monkeypatch.delattr(program, "read_all")
+    monkeypatch.setattr(failsafe, "_errors", [])
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert run("raise SystemExit(5)", tmp_path / "out") == 5
+    assert "watch: Could not create the report (NameError: " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    assert claim_folder(tmp_path / "out") == (tmp_path / "out", [])
+    assert claim_folder(tmp_path / "out") == tmp_path / "out"
     (tmp_path / "out-2").touch()
-    folder, earlier = claim_folder(tmp_path / "out")
-    assert (folder.name, [one.name for one in earlier]) == ("out-3", ["out-2", "out"])
+    assert claim_folder(tmp_path / "out").name == "out-3"
 
 
 def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:

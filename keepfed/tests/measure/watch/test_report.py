@@ -1,63 +1,101 @@
+"""Text, page and JSON of a watched program say the same, and each finding is judged once."""
+
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from keepfed.measure.watch.report import findings
+from keepfed.measure.watch.report import as_text, write
+from keepfed.measure.watch.timing.ring_file import Observation, ProgramRun
+from keepfed.measure.watch.watched_loop import watched_loops
 from tests.measure.watch.handmade import loop
+
+RUN = ProgramRun("python jobs/train.py --lr 1", machine="node7, Linux, 8 cores", ended="today")
+
+
+def said(*observations: Observation, **options: Any) -> str:
+    return " ".join(as_text(watched_loops(observations, **options)).split())
 
 
 def test_storage_bound_loader_gets_more_workers() -> None:
-    said = " ".join(findings([loop()]).split())
-    assert said.startswith("Try first: num_workers=8. Loader: Events, batch 32, 2 workers")
-    assert "100 batches in 1 epoch: 800 ms in next(), 200 ms in the loop body, 80 % of" in said
-    assert "One iteration takes 10 ms, including a wait of 8.0 ms." in said
-    assert "Storage: of the 10 ms that a fetch takes, a worker" in said
+    text = said(loop())
+    assert text.startswith("Try first: num_workers=8. Loader: Events, batch 32, 2 workers, at trai")
+    assert "100 batches in 1 epoch: 800 ms in next(), 200 ms in the loop body, 80 % of" in text
+    assert "One iteration takes 10 ms, including a wait of 8.0 ms. Storage: of the 10 ms" in text
+    assert "Change: num_workers=8. Predicted gain: training at most 2.6 times as fast." in text
+    stream = said(loop(takes="stream", workers=0))  # each worker may serve the whole stream
+    assert re.search(r"Try first: num_workers=\d+, if __iter__ gives each worker its own", stream)
 
 
 def test_fast_loader_is_left_alone() -> None:
-    for wait, at_best in ((0.2, "no faster"), (1.5, "1.1 times as fast")):
-        said = " ".join(findings([loop(wait=wait, work=20.0)]).split())
-        assert said.startswith("Leave the loaders alone"), wait
-        assert said.count(f"An infinitely fast loader would make this loop {at_best}.") == 2, wait
+    for options, at_best in (
+        ({"wait": 0.2}, "no faster"),
+        ({"wait": 1.5, "workers": 0}, "only 1.1 times as fast"),
+    ):
+        text = said(loop(work=20.0, **options))
+        assert text.startswith("Leave the loader alone and work on the step. Loader: "), at_best
+        assert f"would make training {at_best}." in text
+        assert "Predicted gain" not in text
 
 
-def test_report_mentions_loss_at_start_of_epochs() -> None:
-    said = " ".join(findings([loop(wait=0.1, work=10.0, first=3000.0, persistent=True)]).split())
-    assert said.startswith("Look first at the start of each epoch.")
-    assert "75 % of the time lost One iteration takes 10 ms, including a wait of 100 µs." in said
-    assert "Most of the lost time is the wait for the first batches of an epoch." in said
-    assert "no faster" not in said
+def test_report_mentions_loss_at_the_first_start() -> None:
+    text = said(loop(wait=0.1, work=10.0, first=3000.0, persistent=True))
+    assert text.startswith("Look at the start of the first epoch, and leave the rest of the loader")
+    assert "75 % of the time lost One iteration takes 10 ms, including a wait of 100 µs." in text
+    assert "after the first batches, but most of the lost time is theirs." in text
 
 
 def test_report_on_busy_machine_promises_no_gain() -> None:
     waiting = loop(wait=8.0, work=20.0, fetch=28.0)
     fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}
-    said = " ".join(findings([replace(waiting, fetches=fetches)]).split())
-    assert said.startswith("Run this again while no other program computes.")
-    assert "All cores were busy, so the report cannot tell whether the loader keeps up." in said
-    assert "times as fast" not in said
+    text = said(replace(waiting, fetches=fetches))
+    assert text.startswith("Measure again while no other program computes.")
+    assert "which is fast enough, but other programs or the workers used the cores" in text
+    assert "times as fast" not in text
+    assert said(loop(), others_cores=1.3).startswith("Other programs kept 1.3 of ")
+    assert "Other programs" not in said(loop(), others_cores=0.2)
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_report_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    said = findings([loop(rank=rank, ranks=2, pid=rank) for rank in range(2)], others_cores=1.3)
-    assert max(map(len, said.splitlines())) <= width
-
-
-def test_report_starts_with_busy_machine() -> None:
-    said = findings([loop()], others_cores=1.3)
-    assert said.startswith("Other programs kept 1.3 of ")
-    assert "\n\nTry first: num_workers=8." in said
-    assert "Other programs" not in findings([loop()], others_cores=0.2)
+    ranks = [loop(rank=rank, ranks=2, pid=rank) for rank in range(2)]
+    lines = as_text(watched_loops(ranks, 1.3)).splitlines()
+    assert max(map(len, lines)) <= width
 
 
 def test_report_says_that_loading_slows_down() -> None:
     slower = {number: 5 + number / 10 for number in range(200)}
-    said = " ".join(findings([loop(count=200, slow=slower)]).split())
-    assert "a fetch takes 7.5 ms early in the run, but 22 ms late in it" in said
+    text = said(loop(count=200, slow=slower))
+    assert "a fetch takes 7.5 ms early in the run, but 22 ms late in it" in text
     uneven = {number: 5 + (number % 50) for number in range(200)}
     for steady in (loop(count=200), loop(count=200, slow=uneven), loop(count=30, slow=slower)):
-        assert "slows down" not in findings([steady])
+        assert "slows down" not in said(steady)
+
+
+def test_page_text_and_facts_have_the_same_sentences(tmp_path: Path) -> None:
+    run = RUN._replace(command="python -c '<img src=x>'", others_cores=1.9)
+    facts = write([loop()], tmp_path, run)
+    assert facts == json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert facts["lost_share"] == 0.8
+    (loader,) = facts["loaders"]
+    finding = loader["finding"]
+    assert (finding["id"], finding["cause"], finding["change"]) == (
+        "more-workers", "storage", "num_workers=8"
+    )  # fmt: skip
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<img" not in page
+    assert not re.search(r"(src|href)=['\"]?(http|//)", page)
+    bare = re.sub(r"<(script|style|svg).*?</\1>", "", page, flags=re.DOTALL)
+    words = " ".join(re.sub("<[^>]+>", " ", bare).split())
+    text = " ".join(facts["text"].split())
+    for sentence in (facts["advice"], *loader["sentences"], "so these figures are uncertain"):
+        assert sentence in text
+        assert sentence in words
+    assert str(tmp_path / "report.html") in text
+    assert "node7, Linux, 8 cores · today" in words

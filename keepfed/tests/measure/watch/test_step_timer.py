@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, dataloader
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
 from keepfed.measure.watch import attach
-from keepfed.measure.watch.report import findings
+from keepfed.measure.watch.report import as_text
 from keepfed.measure.watch.timing import step_timer, watching, writer
 from keepfed.measure.watch.timing.ring_file import (
     ENDING,
@@ -26,6 +26,7 @@ from keepfed.measure.watch.timing.ring_file import (
     read_all,
     records_folder,
 )
+from keepfed.measure.watch.watched_loop import watched_loops
 from tests.measure.datasets import Marked, Numbers, Stream
 
 Observed = Callable[[], list[Observation]]
@@ -157,7 +158,7 @@ def test_very_short_iterations_are_counted_but_few_timed(
     last_ns = one.totals.last_ns if leaves_early else one.iterations[-1].got_ns
     lasted_ns = last_ns - one.totals.first_ns
     assert one.totals.waited_ns + one.totals.worked_ns >= 0.5 * lasted_ns
-    said = findings([one])
+    said = as_text(watched_loops([one]))
     assert "too few batches" not in said
     assert re.search(r"batches.* \(1 in \d+ was timed\): ", said)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keepfed.measure.records import UNKNOWN
-from keepfed.measure.watch.watched_loop import loops
+from keepfed.measure.watch.watched_loop import watched_loops
 from tests.measure.watch.handmade import MS, loop
 
 
@@ -21,13 +21,13 @@ def test_watched_loop_gets_cause() -> None:
         ({"wait": 9.0, "idle": 0.1}, "GPU-bound"),  # the device still had work during the wait
         ({"workers": 0, "takes": "no DataLoader"}, "storage"),
     ):
-        (found,) = loops([loop(**made)])
-        assert found.cause == cause, made
+        (found,) = watched_loops([loop(**made)])
         assert found.finding is not None, made
+        assert found.finding.cause == cause, made
 
 
 def test_measurements_match_recorded_times() -> None:
-    m = loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
+    m = watched_loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
     assert m is not None
     assert m.paces.together_s == pytest.approx(9e-3)
     assert (m.paces.wait_s, m.paces.step_s) == (pytest.approx(6e-3), pytest.approx(3e-3))
@@ -38,7 +38,9 @@ def test_measurements_match_recorded_times() -> None:
     assert m.fetching.collate_s == pytest.approx(0.5e-3)
     assert m.moving.receiving_s == pytest.approx(0.05e-3)
     assert (m.setting.workers, m.setting.worker_cores, m.paces.epoch) == (2, 4, 100)
-    m = loops([loop(main_cores=1)])[0].measurements  # the container has one of the four cores
+    m = watched_loops([loop(main_cores=1)])[
+        0
+    ].measurements  # the container has one of the four cores
     assert m is not None
     assert (m.setting.cores, m.setting.worker_cores) == (1, 1)
 
@@ -55,7 +57,7 @@ def test_sampled_short_fetches_are_weighted_by_count() -> None:
         spent = {name: round(ms * 1e6) if long or read else UNKNOWN for name, ms in known.items()}
         delay_ns = round(delay * 1e6) if long or read else 0
         fetches[number] = fetch._replace(**spent, delay_ns=delay_ns)
-    m = loops([replace(one, fetches=fetches)])[0].measurements
+    m = watched_loops([replace(one, fetches=fetches)])[0].measurements
     assert m is not None
     slow_share = sum(number > 1 for number in slow) / 98  # without the first fetch of each worker
     parts = (m.fetching.fetch_s, m.fetching.computing_s, m.fetching.delay_s)
@@ -67,7 +69,7 @@ def test_sampled_short_fetches_are_weighted_by_count() -> None:
 
 
 def test_lost_time_is_idle_time_of_device() -> None:
-    m = loops([loop(wait=6.0, work=4.0, idle=2.0)])[0].measurements
+    m = watched_loops([loop(wait=6.0, work=4.0, idle=2.0)])[0].measurements
     assert m is not None
     assert (m.paces.wait_s, m.paces.step_s, m.step.has_device) == (
         pytest.approx(2e-3),
@@ -77,10 +79,10 @@ def test_lost_time_is_idle_time_of_device() -> None:
 
 
 def test_short_or_threaded_loop_has_no_cause() -> None:
-    assert loops([loop(count=5)])[0].measurements is None
+    assert watched_loops([loop(count=5)])[0].measurements is None
     threaded = loop()
     threaded = replace(threaded, totals=replace(threaded.totals, elsewhere=3))
-    assert loops([threaded])[0].cause is None
+    assert watched_loops([threaded])[0].finding is None
 
 
 def test_skipped_iterations_count_like_timed_ones() -> None:
@@ -88,7 +90,7 @@ def test_skipped_iterations_count_like_timed_ones() -> None:
     totals = replace(
         one.totals, iterations=5000, timed=100, waited_ns=5000 * 15_000, worked_ns=5000 * 5_000
     )
-    (found,) = loops([replace(one, totals=totals)])
+    (found,) = watched_loops([replace(one, totals=totals)])
     m = found.measurements  # not None, although the run lasted less than 0.5 s
     assert m is not None
     assert found.stride == 50
@@ -100,15 +102,22 @@ def test_equal_loaders_are_numbered_per_process() -> None:
         one = loop(pid=pid, wait=wait)
         return replace(one, totals=replace(one.totals, first_ns=first_ns))
 
-    found = loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
-    assert [(one.alike, one.seen.about["pid"]) for one in found] == [(1, 2), (0, 2), (0, 1), (1, 1)]
+    found = watched_loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
+    assert [(one.alike, one.observation.about["pid"]) for one in found] == [
+        (1, 2),
+        (0, 2),
+        (0, 1),
+        (1, 1),
+    ]
     assert found[0].name == "Events, batch 32, 2 workers, at train.py:9, loader 2 of this kind"
+    (found,) = watched_loops([loop(inner="trainer.py:412")])  # a package drives the loop
+    assert found.name == "Events, batch 32, 2 workers, at train.py:9, in trainer.py:412"
 
 
 def test_costly_moving_gets_advice_to_use_no_workers() -> None:
     one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
     fetches = {n: fetch._replace(total_cpu_ns=n * 3_000_000) for n, fetch in one.fetches.items()}
-    advice = loops([replace(one, fetches=fetches)])[0].finding
+    advice = watched_loops([replace(one, fetches=fetches)])[0].finding
     assert advice is not None
     assert (advice.change, round(advice.gain, 1)) == ("num_workers=0", 4.0)
 
@@ -117,9 +126,9 @@ def test_loop_that_restarts_loader_gets_advice() -> None:
     one = loop(wait=50.0, work=0.0, fetch=2.0, count=30)
     iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
     totals = replace(one.totals, epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
-    (found,) = loops([replace(one, iterations=iterations, totals=totals)])
+    (found,) = watched_loops([replace(one, iterations=iterations, totals=totals)])
     assert found.finding is not None
-    assert (found.cause, found.finding.id) == ("start-up", "one-loop")
+    assert (found.finding.cause, found.finding.id) == ("start-up", "one-loop")
     assert found.finding.at_most
 
 
@@ -134,11 +143,11 @@ def test_start_of_workers_in_each_short_epoch_is_counted() -> None:
     ended = {"epochs": 60, "ended_ns": 60 * 80 * MS}
     waited_ns = sum(each.wait_ns for each in starts) + ended["ended_ns"]
     totals = replace(one.totals, **ended, waited_ns=waited_ns)
-    (found,) = loops([replace(one, iterations=starts, totals=totals)])
-    assert found.cause == "start-up"
+    (found,) = watched_loops([replace(one, iterations=starts, totals=totals)])
     assert found.measurements is not None
     assert found.measurements.paces.start_up_s == pytest.approx(0.197, abs=0.01)
     assert found.finding is not None
+    assert found.finding.cause == "start-up"
     assert found.finding.change == "persistent_workers=True"
 
 
@@ -146,7 +155,7 @@ def test_time_of_loop_over_two_loaders_includes_both() -> None:
     one = loop(wait=16.0, work=10.0)
     iterations = [each._replace(left_ns=UNKNOWN) for each in one.iterations]
     alone = replace(one, iterations=iterations, totals=replace(one.totals, worked_ns=0))
-    m = loops([alone])[0].measurements
+    m = watched_loops([alone])[0].measurements
     assert m is not None
     assert (m.paces.together_s, m.paces.step_s) == pytest.approx((26e-3, 10e-3), rel=0.02)
 
@@ -163,6 +172,6 @@ def test_evidence_from_watching_selects_advice() -> None:
     ):
         one = loop(wait=8.0, work=2.0)
         seen = replace(one, totals=replace(one.totals, **totals), about={**one.about, **about})
-        found = loops([seen])[0].finding
+        found = watched_loops([seen])[0].finding
         assert found is not None, totals
         assert found.id == advice, totals

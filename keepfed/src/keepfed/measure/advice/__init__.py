@@ -12,6 +12,7 @@ from keepfed.measure.advice.estimates import (
     Setting,
     StepParts,
     WorkerMemory,
+    active_workers,
     cpu_per_batch_s,
     fetching_of,
     filling_s,

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import Literal
 
 from keepfed.formatting import duration
-from keepfed.measure.advice.thresholds import SLOW_FETCH
+from keepfed.measure.advice.thresholds import ENOUGH_TO_SHARE, SLOW_FETCH
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
 from keepfed.measure.stacks import Lines
 
@@ -262,6 +262,12 @@ def sent_s(fetches: Sequence[Fetch]) -> float:
                 besides += spent_ns - sum(cpu_ns for _, cpu_ns in own[first + 1 : last + 1])
                 count += last - first
     return max(0.0, besides / max(1, count) / 1e9)
+
+
+def active_workers(kind: Kind, workers: int, fetches: Sequence[Fetch]) -> int | None:
+    """Return how many workers of a stream sent a batch, or None if too few batches came."""
+    known = kind == "stream" and len(fetches) >= ENOUGH_TO_SHARE * workers
+    return len({fetch.worker for fetch in fetches}) if known else None
 
 
 def cpu_per_batch_s(fetches: Sequence[Fetch]) -> float:

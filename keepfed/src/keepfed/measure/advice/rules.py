@@ -45,7 +45,7 @@ from keepfed.measure.advice.thresholds import (
     MIN_GROWTH,
     MOST_OF_LOADING,
     OVERSUBSCRIBED,
-    POOL_CPU_SHARE,
+    POOL_SHARE,
     SLACK,
     STILL_GROWING,
     TOO_MUCH_MEMORY,
@@ -147,8 +147,7 @@ def competes_for_cores(m: Measurements) -> bool:
     """Return whether thread pools compute with more threads than there are cores."""
     fetching, tried = m.fetching, m.fetching.one_thread_gain
     several = max(1, m.setting.workers) * fetching.pool_threads > m.setting.cores
-    used_s = fetching.pool_s or 0.0
-    used = used_s > POOL_CPU_SHARE * max(0.0, fetching.computing_s - used_s)
+    used = (fetching.pool_s or 0.0) > POOL_SHARE * fetching.fetch_s
     return oversubscribed(m) or (several and used and (tried is None or tried > COMPETING))
 
 

@@ -18,7 +18,7 @@ from keepfed.measure.advice.rules import (
     waits_for_cores,
     waits_for_start,
 )
-from keepfed.measure.advice.thresholds import BUSY_CORES
+from keepfed.measure.advice.thresholds import BUSY_CORES, NO_GAIN
 
 
 def sentence(m: Measurements, cause: Cause) -> str:
@@ -64,9 +64,10 @@ def _step_bound(m: Measurements) -> str:
     if waits_for_start(m):
         return "The loader keeps up after the first batches, but most of the lost time is theirs."
     most = 1 + (lost["loader"] + lost["start-up"]) / step_s if step_s else 1.0
+    faster = "no faster" if most < NO_GAIN else f"only {factor(most)} times as fast"
     return (
         f"{who}, leave the loader alone: the step takes {ms(step_s)}, and an infinitely fast "
-        f"loader would make training only {factor(most)} times as fast."
+        f"loader would make training {faster}."
     )
 
 

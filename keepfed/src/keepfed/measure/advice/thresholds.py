@@ -13,6 +13,7 @@ SLACK = 0.75  # loading time per step time below which workers have time to spar
 FEW_FETCHES = 0.5  # maximum share of slow fetches in a loader called uneven (39 loops)
 MOST_OF_LOADING = 0.5  # minimum share of fetching and sending lost to slow fetches (39 loops)
 OVERSUBSCRIBED = 2.0  # speed-up with one thread, up to 1.3 by a busy neighbor alone (measured)
+POOL_SHARE = 0.5  # CPU time of other threads per time of a fetch; the queue uses less (chosen)
 COMPETING = 1.5  # the same, if there are more threads than cores (chosen)
 MIN_GROWTH = 50e6  # bytes of all workers together below which growth is ignored (chosen)
 STILL_GROWING = 0.25  # share of the growth in the second half of the time (chosen)

@@ -21,6 +21,7 @@ from keepfed.measure.advice import (
     Setting,
     StepParts,
     WorkerMemory,
+    active_workers,
     cpu_per_batch_s,
     fetching_of,
     filling_s,
@@ -30,7 +31,7 @@ from keepfed.measure.advice import (
     start_up_s,
     steady,
 )
-from keepfed.measure.advice.thresholds import ENOUGH_TO_SHARE, POOL_CPU_SHARE, READY_NS
+from keepfed.measure.advice.thresholds import POOL_CPU_SHARE, READY_NS
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import data_loader_in, reads_whole_batches
 from keepfed.measure.spans import Span, compute_spans, union
@@ -164,7 +165,7 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         has_getitems=reads_whole_batches(inner),
         has_in_order=hasattr(inner, "in_order"),
         workers=alone.workers,
-        active_workers=_working(loader, alone),
+        active_workers=active_workers(_kind(loader), alone.workers, alone.fetches),
         prefetch_factor=int(getattr(inner, "prefetch_factor", None) or 2),
         start_method=str(context.get_start_method()),
         cores=cores,
@@ -172,12 +173,6 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         free_bytes=float(memory_free()),
         others_cores=alone.others_cores,
     )
-
-
-def _working(loader: Any, alone: Run) -> int | None:
-    """Return the number of workers of a stream that built a batch, or None if it is unknown."""
-    known = _kind(loader) == "stream" and len(alone.fetches) >= ENOUGH_TO_SHARE * alone.workers
-    return len({fetch.worker for fetch in alone.fetches}) if known else None
 
 
 def _fetching(alone: Run, step: Run) -> Fetching:

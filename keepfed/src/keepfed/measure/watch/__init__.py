@@ -1,4 +1,4 @@
 """Measure how much time each loader costs an unchanged training script, on each rank."""
 
 from keepfed.measure.watch.loop import watch
-from keepfed.measure.watch.program import report_later, run_watched
+from keepfed.measure.watch.program import run_watched

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from keepfed.measure.neighbors import Neighbors
+from keepfed.measure.watch.program import NO_BATCH
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.ring_file import Observation, is_watched, read_all, records_folder
 
@@ -46,13 +47,11 @@ class Watched(Generic[T]):
         return getattr(self._loader, name)
 
     def __repr__(self) -> str:
-        from keepfed.measure.watch.report import findings
-
-        return findings(_read_observations(), _others_cores())
+        return _report() or NO_BATCH
 
     def timeline(self) -> Timeline:
         """Return the timeline of the last iterations in this process."""
-        from keepfed.measure.watch.report import timeline
+        from keepfed.measure.watch.timeline import timeline
 
         return timeline(_read_observations())
 
@@ -108,14 +107,21 @@ def _read_observations() -> list[Observation]:
     return read_all(records_folder())
 
 
+def _report() -> str:
+    """Return the report of all loops so far, or "" if there is none."""
+    from keepfed.measure.watch.report import as_text
+    from keepfed.measure.watch.watched_loop import watched_loops
+
+    loops = watched_loops(_read_observations(), _others_cores())
+    return as_text(loops) if loops else ""
+
+
 def _print_report() -> None:
     """Print the report to stderr."""
     if has_failed():
         return
     try:
-        if seen := _read_observations():
-            from keepfed.measure.watch.report import findings
-
-            print(f"\n{findings(seen, _others_cores())}", file=sys.stderr)
+        if report := _report():
+            print(f"\n{report}", file=sys.stderr)
     except Exception as error:
         give_up(error, "Could not create the report")

@@ -12,25 +12,24 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from shlex import join
 from typing import Any
 
-from keepfed.errors import KeepfedError, not_installed
-from keepfed.formatting import plural
+from keepfed.errors import KeepfedError
+from keepfed.formatting import percent, plural
 from keepfed.limits import all_cores
 from keepfed.measure.neighbors import Neighbors
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.output import NO_BATCH, RECORD, REPORT, claim_folder
 from keepfed.measure.watch.signals import Forwarder
 from keepfed.measure.watch.timing.failsafe import give_up
-from keepfed.measure.watch.timing.ring_file import (
-    ENDING,
-    FAILED,
-    LINES,
-    PROCESS,
-    ProgramRun,
-    read_all,
+from keepfed.measure.watch.timing.ring_file import FAILED, LINES, PROCESS, ProgramRun, read_all
+
+NO_BATCH = (
+    "No DataLoader returned a batch. This program builds its batches itself, or built none. Write "
+    "`for batch in keepfed.watch(batches)` in its loop and run it again. If a function builds each "
+    "batch, `batches` is `iter(function, None)`."
 )
 
 
@@ -39,7 +38,7 @@ def run_watched(
     out: Path,
     *,
     lines: bool = False,
-    price: float = 0.0,
+    fail_above: float | None = None,
     as_json: bool = False,
 ) -> int:
     """Run and watch `program`, write a report, print it, and return the exit code.
@@ -49,7 +48,8 @@ def run_watched(
         out: Folder for the report, created if there is something to write. If it already contains
             files, the function creates a folder with a number instead.
         lines: Whether to sample the stacks, so that the report names the slowest lines of code.
-        price: Euros for an hour on this machine. 0 if unknown.
+        fail_above: Percentage of the time of the busiest loader that may be lost. If more is lost,
+            the exit code of a program that succeeded is 1. None for no limit.
         as_json: Whether to print the report to stdout as one line of JSON, not to stderr as text.
 
     Raises:
@@ -65,56 +65,39 @@ def run_watched(
     neighbors = Neighbors()
     try:
         code = run_program(words, environment)
-    except KeepfedError:
+        run = ProgramRun(
+            join(program),
+            code,
+            neighbors.cores(),
+            machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
+            ended=time.strftime("%d %B %Y, %H:%M"),
+        )
+        try:
+            report = _write_report(record, out, run)
+        except (Exception, KeyboardInterrupt) as error:
+            give_up(error, "Could not create the report")
+            return code
+    finally:
         shutil.rmtree(record, ignore_errors=True)
-        raise
-    run = ProgramRun(
-        join(program),
-        code,
-        neighbors.cores(),
-        machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
-        ended=time.strftime("%d %B %Y, %H:%M"),
-        price=price,
-    )
-    try:
-        report = _write_report(record, out, run)
-    except (Exception, KeyboardInterrupt) as error:
-        report = _not_written(record, run, error)
-    else:
-        shutil.rmtree(record, ignore_errors=True)
+    lost_share = report.get("lost_share", 0.0)
+    too_much = fail_above is not None and lost_share > fail_above / 100
     with suppress(OSError):  # nobody may read the output any more
-        print_report(report, as_json=as_json)
-    return code
+        _print(report, as_json=as_json)
+        if too_much:
+            print(
+                f"keepfed watch: {percent(lost_share)} of the time was lost, which is more than "
+                f"the {fail_above:g} % of --fail-above.",
+                file=sys.stderr,
+                flush=True,
+            )
+    return code or int(too_much)
 
 
-def print_report(report: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print a report to stdout as one line of JSON, or its text to stderr."""
+def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(report), flush=True)
     elif report["text"]:
         print(f"\n{report['text']}", file=sys.stderr, flush=True)
-
-
-def report_later(folder: Path) -> Mapping[str, Any]:
-    """Return the report in `folder`, or write the report of the record in it.
-
-    Raises:
-        KeepfedError: If `folder` contains neither, or a package is missing.
-    """
-    try:
-        if (folder / REPORT).exists():
-            report: Mapping[str, Any] = json.loads((folder / REPORT).read_text("utf-8"))
-            return report
-        if any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
-            kept = folder / RECORD
-            known = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-            run = ProgramRun(**{name: known[name] for name in ProgramRun._fields if name in known})
-            return _write_report(folder, None, run)
-    except ImportError as error:
-        raise not_installed(error) from None
-    except (TypeError, ValueError) as error:
-        raise KeepfedError(f"The report in {folder} is damaged ({error}). Run again.") from None
-    raise KeepfedError(f"{folder} contains no report. Use the folder that `keepfed watch` printed.")
 
 
 def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -136,16 +119,36 @@ def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _write_report(record: Path, out: Path | None, run: ProgramRun) -> dict[str, Any]:
-    """Write the page and the trace of a record into a free folder like `out`, or beside it."""
-    seen = read_all(record)
-    if not seen:
+def _write_report(record: Path, out: Path, run: ProgramRun) -> dict[str, Any]:
+    """Write the report of a record into a free folder like `out`, and return its facts."""
+    observations = read_all(record)
+    if not observations:
         return {**run._asdict(), "text": _nothing_seen(record, run)}
     # Imported only after the program has ended, because it takes a moment.
     from keepfed.measure.watch.report import write
 
-    folder, earlier = claim_folder(out) if out else (record, [])
-    return write(seen, folder, run, earlier)
+    return write(observations, claim_folder(out), run)
+
+
+def claim_folder(out: Path) -> Path:
+    """Create and return `out`, or the first free one of `out`-2, `out`-3, and so on.
+
+    A folder is free if it is empty. Its first file, a .gitignore, can be created only once, so two
+    programs that end together get two folders.
+
+    Raises:
+        OSError: If a folder cannot be created.
+    """
+    for number in count(1):
+        folder = out if number == 1 else out.with_name(f"{out.name}-{number}")
+        if folder.is_file():
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+                file.write("*\n")
+                return folder  # otherwise, another program was faster
+    raise AssertionError
 
 
 def _nothing_seen(record: Path, run: ProgramRun) -> str:
@@ -162,15 +165,3 @@ def _nothing_seen(record: Path, run: ProgramRun) -> str:
         "keepfed watch: No Python process imported torch. If your training runs in a container or "
         "on another machine, start `keepfed watch` there. Do not start Python with -I, -E or -S."
     )
-
-
-def _not_written(record: Path, run: ProgramRun, error: BaseException) -> dict[str, Any]:
-    """Describe the error, and keep the record for a later report."""
-    with suppress(OSError):  # on a full disk, the later report does without
-        (record / RECORD).write_text(json.dumps(run._asdict()), "utf-8")
-    cause = " ".join(f"{type(error).__name__}: {error}".split())
-    text = (
-        f"keepfed watch: Could not create the report ({cause}). Create it later: "
-        f"keepfed watch --report {record}"
-    )
-    return {**run._asdict(), "text": text}

@@ -1,97 +1,101 @@
-"""Report the lost time of each loader on each rank, and recommend a change.
-
-The report consists of a text, an HTML page with the timeline of the last iterations, a trace file
-for Perfetto, and a JSON file with the facts.
-"""
+"""Report the lost time of each loader on each rank, with its finding, as text, HTML and JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from keepfed.files import replace_file
-from keepfed.formatting import duration, factor, percent, plural, wrap
+from keepfed.formatting import percent, plural, wrap
 from keepfed.limits import all_cores
-from keepfed.measure.advice import (
-    Finding,
-    Measurements,
-    Setting,
-    busy_machine,
-    waits_for_cores,
-)
-from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
+from keepfed.measure.advice import Setting, busy_machine, ms, paragraphs
+from keepfed.measure.advice.thresholds import WORTHWHILE_GAIN
 from keepfed.measure.exchange import chrome_ranks
 from keepfed.measure.picture import Timeline
-from keepfed.measure.ranks import find_straggler
-from keepfed.measure.records import MAIN, Fetch
-from keepfed.measure.spans import OTHERS, Span
-from keepfed.measure.trace import Trace
-from keepfed.measure.watch.output import NO_BATCH, REPORT
-from keepfed.measure.watch.page import write_page
-from keepfed.measure.watch.proof import compare, facts_of
+from keepfed.measure.watch.timeline import straggler, timeline, traces
 from keepfed.measure.watch.timing.ring_file import Observation, ProgramRun
-from keepfed.measure.watch.watched_loop import WatchedLoop, loops
+from keepfed.measure.watch.watched_loop import WatchedLoop, watched_loops
+from keepfed.palette import DARK, LIGHT
 
 WIDTH = 96  # characters per line
-ITERATIONS = 200  # number of iterations in the timeline, for the busiest loader
+STYLE = f"""<style>:root{{color-scheme:light dark;{LIGHT.css()}}}
+@media screen and (prefers-color-scheme:dark){{:root{{{DARK.css()}}}}}
+body{{max-width:60rem;margin:0 auto!important;padding:1.2rem;color:var(--fg);background:var(--bg);
+font:1rem/1.45 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;overflow-wrap:anywhere}}
+h1{{font-size:1.6rem;line-height:1.2;margin:0 0 .3rem}}h2{{font-size:1.05rem;margin:1rem 0 .2rem}}
+p{{margin:.3rem 0}}@page{{size:A4;margin:12mm}}@media print{{html{{font-size:13px}}}}</style>"""
 
 
-def write(
-    seen: Sequence[Observation], folder: Path, run: ProgramRun, earlier: Sequence[Path] = ()
-) -> dict[str, Any]:
-    """Write the report into `folder`, and return its facts, with the complete text.
+def write(observations: Sequence[Observation], folder: Path, run: ProgramRun) -> dict[str, Any]:
+    """Write the page, the trace and the facts into `folder`, and return the facts with the text.
 
     Args:
-        seen: Figures of each loader in each process, at least one.
+        observations: Figures of each loader in each process, at least one.
         folder: Existing folder.
         run: Command, machine and date.
-        earlier: Folders of earlier reports, the last one first.
     """
-    found = loops(seen, run.others_cores)
+    loops = watched_loops(observations, run.others_cores)
     page, trace = folder / "report.html", folder / "trace.json"
     where = f"Page to print or forward: {page}", f"Trace for https://ui.perfetto.dev: {trace}"
-    busiest = max(found, key=lambda loop: loop.seen.totals.iterations)
+    busiest = max(loops, key=lambda loop: loop.observation.totals.lasted_ns)
     facts = {
         **run._asdict(),
-        "warnings": _busy(run.others_cores),
-        "advice": _first_advice(found),
-        "loaders": [facts_of(loop) for loop in found],
-        "proof": compare(run, facts_of(busiest), earlier),
-        "text": "\n".join([findings(seen, run.others_cores), "", *map(_wrap, where)]),
+        "advice": _first_advice(loops),
+        "lost_share": busiest.lost_share,  # of the loader whose loops took the longest
+        "loaders": [_facts(loop) for loop in loops],
+        "text": "\n".join([as_text(loops), "", *map(_wrap, where)]),
         "page": str(page),
     }
-    write_page(page, run, timeline(seen), facts, found[0])
-    replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
-    replace_file(folder / REPORT, json.dumps(facts))
+    replace_file(page, _as_page(loops, run, timeline(observations)))
+    replace_file(trace, json.dumps(chrome_ranks(traces(observations))))
+    replace_file(folder / "report.json", json.dumps(facts))
     return facts
 
 
-def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
-    """Return the report as text: what to try first, then one paragraph per loader.
-
-    Args:
-        seen: Figures of each loader in each process.
-        others_cores: Number of cores that other programs kept busy.
-    """
-    found = loops(seen, others_cores)
-    if not found:
-        return _wrap(NO_BATCH)
-    names = list(dict.fromkeys(loop.name for loop in found))
-    blocks = [_loader_paragraph([loop for loop in found if loop.name == name]) for name in names]
-    parts = [
-        *_busy(others_cores),
-        _first_advice(found),
-        *blocks,
-        *_straggler_lines(found),
-        *_device_lines(found),
-    ]
-    return "\n".join(_wrap(line) for line in "\n\n".join(parts).splitlines())
+def as_text(loops: Sequence[WatchedLoop]) -> str:
+    """Return the report as text: what to try first, then one paragraph per loader."""
+    blocks = [*_warnings(loops), _first_advice(loops)]
+    for name, alike in _by_name(loops):
+        lines = [name]
+        for loop in alike:
+            lines.append(f"  {_label(loop, alike)}{_times(loop)}")
+            lines += [f"    {sentence}" for sentence in _sentences(loop)]
+        blocks.append("\n".join(lines))
+    blocks += straggler(loops)
+    return "\n".join(map(_wrap, "\n\n".join(blocks).splitlines()))
 
 
-def _busy(others_cores: float) -> list[str]:
-    return busy_machine(Setting(cores=all_cores(), others_cores=others_cores))
+def _as_page(loops: Sequence[WatchedLoop], run: ProgramRun, picture: Timeline) -> str:
+    """Return the same report as a page, with the timeline of the last iterations."""
+    above = f"{STYLE}<h1>{escape(run.command)}</h1>"
+    above += paragraphs([*_warnings(loops), _first_advice(loops)])
+    for name, alike in _by_name(loops):
+        above += f"<h2>{escape(name)}</h2>"
+        for loop in alike:
+            above += paragraphs([f"{_label(loop, alike)}{_times(loop)}.", *_sentences(loop)])
+    above += paragraphs(straggler(loops)) + "<h2>The last iterations</h2>"
+    below = paragraphs([" · ".join(filter(None, (run.machine, run.ended)))])
+    return picture.to_html(f"Watched: {run.command}", above=above, below=below)
+
+
+def _facts(loop: WatchedLoop) -> dict[str, Any]:
+    """Return the figures and the finding of a loop. Times are in seconds."""
+    totals = loop.observation.totals
+    names = "kind", "dataset", "batch_size", "rank", "pid", "takes", "workers", "prefetch_factor"
+    return {
+        "name": loop.name,
+        **{name: loop.observation.about[name] for name in names},
+        "batches": totals.iterations,
+        "epochs": totals.epochs,
+        "waited_s": totals.waited_ns / 1e9,
+        "worked_s": totals.worked_ns / 1e9,
+        "lost_share": loop.lost_share,
+        "finding": loop.finding.facts if loop.finding else None,
+        "sentences": _sentences(loop),
+    }
 
 
 def _wrap(line: str) -> str:
@@ -100,198 +104,73 @@ def _wrap(line: str) -> str:
     return wrap(line, indent=len(indent) + 2, most=WIDTH)
 
 
-def _first_advice(found: Sequence[WatchedLoop]) -> str:
-    """Return one or two sentences that recommend the first change to try."""
-    for worst in found:
-        if worst.cause and (m := worst.measurements) and (advice := worst.finding):
-            return f"{_verdict(worst, m, advice)[0]}. Loader: {worst.name}."
+def _warnings(loops: Sequence[WatchedLoop]) -> list[str]:
+    return busy_machine(Setting(cores=all_cores(), others_cores=loops[0].others_cores))
+
+
+def _by_name(loops: Sequence[WatchedLoop]) -> Iterator[tuple[str, list[WatchedLoop]]]:
+    """Yield the loops of each name by rank, the name with the longest wait first."""
+    for name in dict.fromkeys(loop.name for loop in loops):
+        alike = [loop for loop in loops if loop.name == name]
+        yield name, sorted(alike, key=lambda loop: loop.observation.rank)
+
+
+def _first_advice(loops: Sequence[WatchedLoop]) -> str:
+    """Return what to do first, about the loader that lost the most time."""
+    known = ((loop, loop.finding) for loop in loops if loop.finding)
+    for loop, finding in known:
+        if finding.cause == "GPU-bound":
+            first = f"{finding.change[0].upper()}{finding.change[1:]}"
+        elif finding.gain is not None and finding.gain < WORTHWHILE_GAIN:
+            first = "No change is known that makes this program much faster"
+        else:
+            first = f"Try first: {finding.change}"
+        return f"{first}. Loader: {loop.name}."
     return "The program took too few batches for a recommendation."
 
 
-def _verdict(loop: WatchedLoop, m: Measurements, advice: Finding) -> tuple[str, str]:
-    """Return what to do first, without a full stop, and the sentences for the loop's paragraph."""
-    if loop.cause == "GPU-bound":
-        if waits_for_cores(m):
-            busy = "All cores were busy, so the report cannot tell whether the loader keeps up"
-            return f"Run this again while no other program computes. {busy}", f"{busy}."
-        if loop.share > ACCEPTABLE_LOSS and 2 * m.paces.wait_s < loop.share * m.paces.together_s:
-            start = "Most of the lost time is the wait for the first batches of an epoch"
-            return f"Look first at the start of each epoch. {start}", f"{start}."
-        faster = "no faster" if m.headroom < NO_GAIN else f"{factor(m.headroom)} times as fast"
-        ideal = f"An infinitely fast loader would make this loop {faster}"
-        return f"Leave the loaders alone. {ideal}", f"The loader keeps up. {ideal}."
-    if advice.gain is None or advice.gain < WORTHWHILE_GAIN:
-        first = "Look first at this loader, but expect only a small gain"
-        return first, f"Change with a small gain: {advice.change}."
-    # Without workers the step may run faster, because workers take CPU time from it. Watching
-    # cannot measure this effect, so the bound is approximate.
-    limit = "up to about " if m.setting.workers else "at most "
-    most = limit if advice.at_most else ""
-    what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
-    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast."
-    return f"Try first: {advice.change}", f"Change: {advice.change}. {gain}"
-
-
-def _loader_paragraph(alike: Sequence[WatchedLoop]) -> str:
-    """Return the paragraph of one loader, with a line for each process."""
-    lines = [alike[0].name]
-    for loop in sorted(alike, key=lambda loop: loop.seen.rank):
-        lines.append(f"  {_process_label(loop, alike)}{_time_line(loop)}")
-        lines += [f"    {line}" for line in _diagnosis_lines(loop)]
-    return "\n".join(lines)
-
-
-def _process_label(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
-    if len(alike) == 1 and loop.seen.about["ranks"] == 1:
+def _label(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
+    if len(alike) == 1 and loop.observation.about["ranks"] == 1:
         return ""
-    several = len({one.seen.rank for one in alike}) < len(alike)
-    return f"process {loop.seen.about['pid']}: " if several else f"rank {loop.seen.rank}: "
+    several = len({each.observation.rank for each in alike}) < len(alike)
+    about = loop.observation.about
+    return f"process {about['pid']}: " if several else f"rank {loop.observation.rank}: "
 
 
-def _time_line(loop: WatchedLoop) -> str:
+def _times(loop: WatchedLoop) -> str:
     """Return the number of batches and the times of one loader in one process."""
-    totals = loop.seen.totals
+    totals = loop.observation.totals
     count = plural(totals.iterations, "batch")
     if totals.epochs:
         count += f" in {plural(totals.epochs, 'epoch')}"
     if loop.stride > 1:
         count += f" (1 in {loop.stride} was timed)"
-    waited, worked = duration(totals.waited_ns), duration(totals.worked_ns)
+    waited = f"{count}: {ms(totals.waited_ns / 1e9)} in next()"
     if not totals.worked_ns:  # the loop never asked for a second batch
-        return f"{count}: {waited} in next()"
-    lost = percent(loop.share)
-    return f"{count}: {waited} in next(), {worked} in the loop body, {lost} of the time lost"
+        return waited
+    clock = " by the clock of the device" if totals.device_iterations else ""
+    lost = f"{percent(loop.lost_share)} of the time lost{clock}"
+    return f"{waited}, {ms(totals.worked_ns / 1e9)} in the loop body, {lost}"
 
 
-def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
-    """Return the diagnosis of one loader in one process, and the recommended change."""
-    if loop.seen.totals.elsewhere:
+def _sentences(loop: WatchedLoop) -> list[str]:
+    """Return the finding of one loader in one process."""
+    if loop.observation.totals.elsewhere:
         return [
             "A thread of the program calls next(), so the wait of the loop is unknown. Write "
             "`for batch in keepfed.watch(batches)` in the loop itself."
         ]
-    m, advice = loop.measurements, loop.finding
-    if m is None or advice is None:
+    m, finding = loop.measurements, loop.finding
+    if m is None or finding is None:
         return []
-    times = (
-        f"One iteration takes {_duration(m.paces.together_s)}, "
-        f"including a wait of {_duration(m.paces.wait_s)}."
-    )
-    lines = list(map(str, advice.lines))
+    sentences = [
+        f"One iteration takes {ms(m.paces.together_s)}, including a wait of {ms(m.paces.wait_s)}.",
+        *finding.sentences,
+    ]
     if slowdown := loop.slowdown:
-        early, late = map(_duration, slowdown)
-        lines.append(
+        early, late = map(ms, slowdown)
+        sentences.append(
             f"Loading slows down: a fetch takes {early} early in the run, but {late} late in it. "
             "Look for a list or a cache that grows in the dataset."
         )
-    verdict = _verdict(loop, m, advice)[1]
-    if loop.cause == "GPU-bound":
-        return [f"{times} {verdict}", *lines]
-    return [f"{times} {advice.measured}", *lines, verdict]
-
-
-def _duration(seconds: float) -> str:
-    return duration(seconds * 1e9)
-
-
-def _straggler_lines(found: Sequence[WatchedLoop]) -> list[str]:
-    """Return a sentence about the slowest rank, if the ranks use the same loader."""
-    together = [one for one in found if one.name == found[0].name and one.seen.about["ranks"] > 1]
-    together.sort(key=lambda loop: loop.seen.rank)
-    if len(together) < 2 or len(together) != len({one.seen.rank for one in together}):
-        return []
-    arrivals = _arrivals([loop.seen for loop in together])
-    return [str(find_straggler(arrivals))] if arrivals[0].served > 1 else []
-
-
-def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
-    """Return for each rank a trace with the arrival time of each batch.
-
-    Ranks that synchronize in each step ask for the next batch at the same time.
-    """
-    by_number = [{each.number: each for each in one.iterations} for one in seen]
-    # Each rank may have timed different iterations.
-    common = sorted(set.intersection(*map(set, by_number)))
-    found = []
-    for one, iterations in zip(seen, by_number, strict=True):
-        trace = Trace(clock=lambda: 0)
-        trace.served = len(common)
-        for number in common:
-            each = iterations[number]
-            trace.add(Span("main", "wait", each.asked_ns, each.got_ns, number))
-            trace.add(Span(OTHERS, "wait", each.got_ns, each.got_ns + 1, number))
-            if fetch := one.fetches.get(number):
-                for span in _fetch_spans(fetch, number):
-                    trace.add(span)
-        found.append(trace)
-    return found
-
-
-def _device_lines(found: Sequence[WatchedLoop]) -> list[str]:
-    """Return sentences about the idle time of the device and about its unknown part."""
-    on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
-    if on is None:
-        return []
-    return [
-        f"By its own clock, the device was idle for {percent(on.share)} of the time because of the "
-        "loader. The rest can include idle time caused by copies and by the program, which events "
-        "around next() do not show. Use `torch.profiler` to see it."
-    ]
-
-
-def traces(seen: Sequence[Observation]) -> dict[str, Trace]:
-    """Return a trace of the last iterations of each process, by rank and on one clock."""
-    by_process: dict[int, list[Observation]] = {}
-    for one in seen:
-        by_process.setdefault(one.about["pid"], []).append(one)
-    several = len({group[0].rank for group in by_process.values()}) < len(by_process)
-    found = {
-        f"process {pid}" if several else f"rank {group[0].rank}": _trace(group)
-        for pid, group in by_process.items()
-    }
-    begin = min(trace.begins_ns for trace in found.values())
-    for trace in found.values():
-        trace.origin_ns = begin
-    return found
-
-
-def timeline(seen: Sequence[Observation]) -> Timeline:
-    """Return the timeline of the last iterations, with all processes below each other."""
-    found = traces(seen)
-    return Timeline(found if len(found) > 1 else next(iter(found.values())))
-
-
-def _trace(group: Sequence[Observation]) -> Trace:
-    """Return a trace of the last iterations of one process."""
-    busiest = max(group, key=lambda one: one.totals.iterations)
-    first, end_ns = busiest.iterations[-ITERATIONS:][0], busiest.iterations[-1].got_ns
-    trace = Trace(clock=lambda: end_ns)
-    trace.note, trace.sample_ids = "watched, last iterations", None
-    trace.starts_midway = first.place > 0
-    if (stride := WatchedLoop(busiest).stride) > 1:
-        trace.mention(f"1 in {stride} batches was timed")
-    if busiest.about["ranks"] > 1:
-        trace.mention("compute includes waiting for other ranks")
-    for one in group:
-        for each in one.iterations:
-            if first.asked_ns <= each.asked_ns and each.got_ns <= end_ns:
-                number = each.number
-                trace.add(Span("main", "wait", each.asked_ns, each.got_ns, number))
-                if each.left_ns > 0:
-                    trace.add(Span("main", "compute", each.got_ns, each.left_ns, number))
-                if (fetch := one.fetches.get(number)) and fetch.worker != MAIN:
-                    for span in _fetch_spans(fetch, number):
-                        trace.add(span)
-                trace.served += 1
-    return trace
-
-
-def _fetch_spans(fetch: Fetch, number: int) -> list[Span]:
-    """Return the spans of the fetch of batch `number`."""
-    lane = f"worker {fetch.worker}" if fetch.worker != MAIN else "main"
-    if not fetch.collated_ns:
-        return [Span(lane, "read", fetch.began_ns, fetch.ended_ns, number)]
-    return [
-        Span(lane, "read", fetch.began_ns, fetch.collated_ns, number),
-        Span(lane, "collate", fetch.collated_ns, fetch.ended_ns, number),
-    ]
+    return sentences

@@ -1,8 +1,7 @@
-"""Estimate the measurements of a watched loop, as far as they are known."""
+"""Estimate the measurements of a watched loop, as far as they are known, and its finding."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from keepfed.measure.advice import (
     Paces,
     Setting,
     StepParts,
+    active_workers,
     fetching_of,
     filling_s,
     judge,
@@ -28,7 +28,6 @@ from keepfed.measure.advice import (
     start_up_s,
 )
 from keepfed.measure.advice.thresholds import (
-    ENOUGH_TO_SHARE,
     MANY_ITERATIONS,
     READY_NS,
     SLOWS_DOWN,
@@ -45,74 +44,75 @@ PART_FETCHES = 16  # minimum number of fetches in a part to compare their times
 
 @dataclass(frozen=True)
 class WatchedLoop:
-    """Figures of one loader in one process, and the diagnosis that follows from them."""
+    """Figures of one loader in one process, and the finding that follows from them."""
 
-    seen: Observation
+    observation: Observation
     alike: int = 0  # number of earlier loaders in this process with the same description
     others_cores: float = 0.0  # number of cores that other programs kept busy
 
     @property
     def name(self) -> str:
-        """Description of the loader, with the line of its loop."""
-        about = self.seen.about
+        """Description of the loader, with the line of its loop, and that of a library's loop."""
+        about = self.observation.about
         parts = [str(about["dataset"])]
         if about["batch_size"]:
             parts.append(f"batch {about['batch_size']}")
         if about["kind"] != about["dataset"]:
             parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
+        place = about.get("loop", about["at"])
+        if about.get("inner", about["at"]) != about["at"]:
+            place += f", in {about['inner']}"
         more = f", loader {self.alike + 1} of this kind" if self.alike else ""
-        return f"{', '.join(parts)}, at {about.get('loop', about['at'])}{more}"
+        return f"{', '.join(parts)}, at {place}{more}"
 
     @property
     def lost_ns(self) -> float:
         """Total time that the loop, or the device, waited for this loader."""
-        totals = self.seen.totals
+        totals = self.observation.totals
         if not totals.device_iterations:
             return totals.waited_ns
-        each_ns = totals.device_idle_ns / totals.device_iterations
         # Scale up, because some iterations have no device times.
-        return each_ns * totals.iterations
+        return totals.device_idle_ns / totals.device_iterations * totals.iterations
 
     @property
-    def share(self) -> float:
+    def lost_share(self) -> float:
         """Share of the loop's time that the loop, or the device, waited for this loader."""
-        totals = self.seen.totals
-        return self.lost_ns / max(totals.lasted_ns, 1)
+        return self.lost_ns / max(self.observation.totals.lasted_ns, 1)
 
     @property
     def stride(self) -> int:
         """Number of iterations per timed one. The times of the others are estimates."""
-        totals = self.seen.totals
+        totals = self.observation.totals
         return round(totals.iterations / totals.timed) if totals.timed else 1
 
     @cached_property
     def epoch(self) -> int | None:
         """Number of batches per epoch, or None if unknown. A loop may leave an epoch early."""
-        totals = self.seen.totals
+        totals = self.observation.totals
         if totals.epochs:
             return round(totals.iterations / totals.epochs)
-        begun = [one.number for one in self.seen.iterations if not one.place]
+        begun = [each.number for each in self.observation.iterations if not each.place]
         return begun[-1] - begun[-2] if len(begun) > 1 else None
 
     @cached_property
     def steady(self) -> list[Iteration]:
         """Iterations after the warm-up, which show the steady speed."""
-        about = self.seen.about
+        about, iterations = self.observation.about, self.observation.iterations
         dropped = warm_up_batches(about["workers"] * about["prefetch_factor"], self.epoch)
-        found = [one for one in self.seen.iterations if one.place >= dropped]
-        found = found or [one for one in self.seen.iterations if one.place]
-        return found or self.seen.iterations  # the loop restarts the loader for each batch
+        steady = [each for each in iterations if each.place >= dropped]
+        steady = steady or [each for each in iterations if each.place]
+        return steady or iterations  # the loop restarts the loader for each batch
 
     @cached_property
     def measurements(self) -> Measurements | None:
         """Measurements of this loop, or None if there are too few iterations."""
         lasted_ns = self.steady[-1].got_ns - self.steady[0].asked_ns if self.steady else 0
-        short = lasted_ns < WATCHED_NS and self.seen.totals.iterations < MANY_ITERATIONS
+        short = lasted_ns < WATCHED_NS and self.observation.totals.iterations < MANY_ITERATIONS
         if len(self.steady) < WATCHED_ITERATIONS or short:
             return None
         return Measurements(
             paces=self._paces(),
-            step=StepParts(has_device=any(one.device_idle_ns != UNKNOWN for one in self.steady)),
+            step=StepParts(has_device=any(e.device_idle_ns != UNKNOWN for e in self.steady)),
             setting=self._setting(),
             fetching=self._fetching(),
             moving=self._moving(),
@@ -120,34 +120,14 @@ class WatchedLoop:
         )
 
     @cached_property
-    def cause(self) -> Cause | None:
-        """Cause of the lost time, or None if it is unknown."""
+    def finding(self) -> Finding | None:
+        """The cause of the lost time and the change, or None if the cause is unknown."""
         m = self.measurements
-        if m is None or self.seen.totals.elsewhere:
+        if m is None or self.observation.totals.elsewhere:
             return None
         cause: Cause = "start-up" if self.epoch == 1 else judge(m)
         known = m.fetching.fetch_s or cause in ("GPU-bound", "start-up")
-        return cause if known else None
-
-    @property
-    def waits_for_data(self) -> bool:
-        """Whether the loader, and not the step, is known to cost the time."""
-        return self.cause not in (None, "GPU-bound")
-
-    @cached_property
-    def finding(self) -> Finding | None:
-        """The cause and the recommended change, or None without a cause."""
-        m, cause = self.measurements, self.cause
-        return None if m is None or cause is None else recommend(m, cause)
-
-    @property
-    def parts_s(self) -> tuple[float, float]:
-        """Shortest and longest mean time of a batch in seconds, in the run and in its parts."""
-        times = [one.wait_ns + max(0, one.left_ns - one.got_ns) for one in self.seen.iterations]
-        length = math.ceil(len(times) / PARTS)
-        means = [fmean(times[begin : begin + length]) for begin in range(0, len(times), length)]
-        means.append(self.seen.totals.lasted_ns / self.seen.totals.iterations)
-        return min(means) / 1e9, max(means) / 1e9
+        return recommend(m, cause) if known else None
 
     @property
     def slowdown(self) -> tuple[float, float] | None:
@@ -160,11 +140,16 @@ class WatchedLoop:
         slower = rises and parts[-1] > SLOWS_DOWN * parts[0]
         return (parts[0] / 1e9, parts[-1] / 1e9) if slower else None
 
+    @cached_property
+    def _fetches(self) -> list[Fetch]:
+        known = self.observation.fetches
+        return [known[e.number] for e in self.observation.iterations if e.number in known]
+
     def _paces(self) -> Paces:
-        totals = self.seen.totals
-        waits_ns = [one.wait_ns for one in self.steady]
-        worked_s = mean_s([one.left_ns - one.got_ns for one in self.steady if one.left_ns > 0])
-        idle_ns = [one.device_idle_ns for one in self.steady if one.device_idle_ns != UNKNOWN]
+        totals, steady = self.observation.totals, self.steady
+        waits_ns = [each.wait_ns for each in steady]
+        worked_s = mean_s([each.left_ns - each.got_ns for each in steady if each.left_ns > 0])
+        idle_ns = [each.device_idle_ns for each in steady if each.device_idle_ns != UNKNOWN]
         wait_s, timed_s = mean_s(waits_ns), mean_s(waits_ns) + worked_s
         together_s = timed_s
         # A loop over two loaders never asks the same loader twice in a row.
@@ -172,122 +157,101 @@ class WatchedLoop:
             lasted_ns = totals.last_ns - totals.first_ns - totals.began_ns
             together_s = max(timed_s, lasted_ns / totals.iterations / 1e9)
         if self.stride > 1:  # timing makes very short iterations longer, so use the total time
-            lasted_ns = totals.waited_ns - totals.began_ns + totals.worked_ns
-            together_s = lasted_ns / totals.iterations / 1e9
+            together_s = (totals.lasted_ns - totals.began_ns) / totals.iterations / 1e9
             wait_s *= together_s / timed_s if timed_s else 1.0
-        wait_s, start_up_s = mean_s(idle_ns) if idle_ns else wait_s, self._start_up_s()
+        wait_s = mean_s(idle_ns) if idle_ns else wait_s
+        ended_s = totals.ended_ns / totals.epochs / 1e9 if totals.epochs else 0.0
+        started_s = self._first_wait_s() + ended_s
         # With one batch per epoch, all time beyond the fetch counts as the start of the iterator.
         if self.epoch == 1:
             fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
-            start_up_s = together_s - fetch_s + self._ending_s
+            started_s = together_s - fetch_s + ended_s
             together_s = wait_s = fetch_s
-        calls = totals.sampler_calls
-        cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else None
+        calls, seen_ns = totals.sampler_calls, totals.step_seen_ns
         return Paces(
             loader_s=None,
             step_s=max(0.0, together_s - wait_s),
-            step_cpu_s=None if cores is None else cores * worked_s,
+            step_cpu_s=totals.step_cpu_ns / seen_ns * worked_s if seen_ns else None,
             together_s=together_s,
             wait_s=wait_s,
             waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns]),
             sampling_s=totals.sampled_ns / calls / 1e9 if calls else 0.0,
-            start_up_s=start_up_s,
+            start_up_s=started_s,
             filling_s=filling_s(self._fetches),
             epoch=self.epoch,
             epochs=totals.epochs or None,
+            lost_share=self.lost_share,
         )
 
-    def _start_up_s(self) -> float:
-        firsts = [one for one in self.seen.iterations if not one.place]
-        if self.seen.about["persistent"]:
-            firsts = [one for one in firsts if one.epoch]
-        firsts_s = [one.wait_ns / 1e9 for one in firsts]
-        if not firsts_s:
-            return 0.0
-        return start_up_s(median(firsts_s), self._fetches, 0.0) + self._ending_s
-
-    @property
-    def _ending_s(self) -> float:
-        totals = self.seen.totals
-        return totals.ended_ns / totals.epochs / 1e9 if totals.epochs else 0.0
+    def _first_wait_s(self) -> float:
+        """Return how much longer than a fetch the first batch of an epoch takes."""
+        again = self.observation.about["persistent"]  # then only the first epoch starts workers
+        firsts = [e for e in self.observation.iterations if not e.place and (e.epoch or not again)]
+        waits_s = [each.wait_ns / 1e9 for each in firsts]
+        return start_up_s(median(waits_s), self._fetches, 0.0) if waits_s else 0.0
 
     def _setting(self) -> Setting:
-        about, cores = self.seen.about, self.seen.about["main_cores"]
-        takes = about["takes"]
+        about, cores = self.observation.about, self.observation.about["main_cores"]
+        kind, workers = about["takes"], about["workers"]
         return Setting(
-            kind=takes,
-            batch_size=0 if takes == "no DataLoader" else about["batch_size"] or 0,
+            kind=kind,
+            batch_size=0 if kind == "no DataLoader" else about["batch_size"] or 0,
             has_getitems=about["getitems"],
             has_in_order=about.get("in_order", True),
-            workers=about["workers"],
-            active_workers=self._working(),
+            workers=workers,
+            active_workers=active_workers(kind, workers, self._fetches),
             loaders_made=about["made"],
             prefetch_factor=about["prefetch_factor"],
             start_method=about["start_method"],
             cores=cores,
-            worker_cores=min(self.seen.totals.cores or cores, cores),
+            worker_cores=min(self.observation.totals.cores or cores, cores),
             others_cores=self.others_cores,
         )
 
-    @cached_property
-    def _fetches(self) -> list[Fetch]:
-        known = self.seen.fetches
-        return [known[one.number] for one in self.seen.iterations if one.number in known]
-
     def _fetching(self) -> Fetching:
-        if self._fetches or self.seen.about["takes"] != "no DataLoader":
-            totals = self.seen.totals
+        if self._fetches or self.observation.about["takes"] != "no DataLoader":
+            totals = self.observation.totals
             locked = totals.held_up / totals.looks if totals.looks else None
             return replace(fetching_of(self._fetches), locked_share=locked)
         # Without a DataLoader, next() itself loads the batch.
-        fetch_s = mean_s([one.wait_ns for one in self.steady])
+        fetch_s = mean_s([each.wait_ns for each in self.steady])
         return Fetching(fetch_s=fetch_s, computing_s=min(self._receiving_s(), fetch_s))
 
-    def _working(self) -> int | None:
-        """Return how many workers of a stream sent a batch, or None after too few batches."""
-        about = self.seen.about
-        known = (
-            about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
-        )
-        return len({fetch.worker for fetch in self._fetches}) if known else None
-
-    def _lines(self) -> Lines:
-        """Return the sampled lines: samples from the workers, the rest from this process."""
-        about, folder = self.seen.about, self.seen.folder
-        here = read_lines(folder, f"main-{about['pid']}")
-        if not about["workers"]:
-            return here
-        there = read_lines(folder, str(about.get("name")))
-        return {**here, "fetch": (), "collate": (), **there}
-
     def _moving(self) -> Moving:
-        about = self.seen.about
-        moving = Moving(
-            batch_bytes=about.get("batch_bytes", 0),
-            **{name: about[name] for name in Contents._fields if name in about},
-        )
+        about = self.observation.about
+        contents = {name: about[name] for name in Contents._fields if name in about}
+        moving = Moving(batch_bytes=about.get("batch_bytes", 0), **contents)
         if not (self._fetches and about["workers"]):
             return moving
         received_s = self._receiving_s()
-        sent = sent_s(self._fetches) + received_s
-        return replace(moving, receiving_s=received_s, sending_s=sent)
+        sending_s = sent_s(self._fetches) + received_s
+        return replace(moving, receiving_s=received_s, sending_s=sending_s)
 
     def _receiving_s(self) -> float:
-        return mean_s([one.receiving_ns for one in self.steady if one.receiving_ns != UNKNOWN])
+        return mean_s([e.receiving_ns for e in self.steady if e.receiving_ns != UNKNOWN])
+
+    def _lines(self) -> Lines:
+        """Return the sampled lines: samples from the workers, the rest from this process."""
+        about, folder = self.observation.about, self.observation.folder
+        here = read_lines(folder, f"main-{about['pid']}")
+        if not about["workers"]:
+            return here
+        return {**here, "fetch": (), "collate": (), **read_lines(folder, str(about.get("name")))}
 
 
-def loops(seen: Sequence[Observation], others_cores: float = 0.0) -> list[WatchedLoop]:
+def watched_loops(
+    observations: Sequence[Observation], others_cores: float = 0.0
+) -> list[WatchedLoop]:
     """Return the watched loops, sorted by lost time with the longest first.
 
     Args:
-        seen: Figures of each loader in each process.
+        observations: Figures of each loader in each process.
         others_cores: Number of cores that other programs kept busy.
     """
-    found: list[WatchedLoop] = []
-    for one in sorted(seen, key=lambda s: s.totals.first_ns):
-        loop = WatchedLoop(one)
-        pid = one.about["pid"]
-        before = (f for f in found if f.seen.about["pid"] == pid)
-        alike = sum(WatchedLoop(f.seen).name == loop.name for f in before)
-        found.append(WatchedLoop(one, alike, others_cores))
-    return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))
+    loops: list[WatchedLoop] = []
+    names: list[tuple[int, str]] = []  # process and name of each loop so far
+    for observation in sorted(observations, key=lambda each: each.totals.first_ns):
+        described = int(observation.about["pid"]), WatchedLoop(observation).name
+        loops.append(WatchedLoop(observation, names.count(described), others_cores))
+        names.append(described)
+    return sorted(loops, key=lambda loop: (-loop.lost_ns, loop.observation.rank))

@@ -87,7 +87,6 @@ class ProgramRun(NamedTuple):
     others_cores: float = 0.0  # number of cores that other programs kept busy
     machine: str = ""
     ended: str = ""  # date and time
-    price: float = 0.0  # euros for an hour on the machine; 0 if unknown
 
 
 _TOTAL_NAMES = tuple(field.name for field in fields(Totals))

@@ -6,10 +6,7 @@ import os
 import sys
 import sysconfig
 import weakref
-import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import cache
 from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
@@ -107,22 +104,10 @@ def _description(loader: Any) -> dict[str, Any]:
         "at": at,
         "made": 1,  # number of equal loaders that used this writer, one at a time
         "inner": inner,
-        "code": _code(),
         "pid": os.getpid(),
         "main_cores": usable_cores(),
         **get_rank(),
     }
-
-
-@cache
-def _code() -> int:
-    """Return a number that changes with any of the program's own Python files."""
-    modules = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
-    files, code = sorted({str(names.get("__file__") or "<") for names in modules}), 0
-    for file in filter(is_own, files):
-        with suppress(OSError):  # a file in an archive
-            code = zlib.crc32(Path(file).read_bytes(), code)
-    return code
 
 
 def _access_pattern(loader: Any) -> str:
