@@ -86,19 +86,6 @@ def test_why_prints_json_and_on_any_terminal(capsys: pytest.CaptureFixture[str])
             assert command.main(["why", "bus error"]) == 0, encoding
 
 
-def test_listed_batches_fit_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    log, row = tmp_path / "log", {"loader": "Events, batch 32, at train.py:9", "rank": 0}
-    row |= {"step": 7, "epoch": 0, "batch": 7, "worker": -1, "samples": list(range(100))}
-    log.write_text(json.dumps(row), "utf-8")
-    monkeypatch.setenv("COLUMNS", "60")
-    assert command.main(["audit", "show", str(log)]) == 0
-    said = capsys.readouterr().out
-    assert max(map(len, said.splitlines())) <= 60
-    assert said.endswith(" 99\n")
-
-
 def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

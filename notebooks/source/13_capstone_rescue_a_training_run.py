@@ -289,21 +289,21 @@ run_keepfed("audit", "--log", log, *training)
 # <!-- given -->
 
 # %%
-run_keepfed("audit", "show", log, "--step", "26")
+import json
+from pathlib import Path
+
+rows = [json.loads(line) for line in Path(log).read_text().splitlines()]
+print(rows[26])
 
 # %% [markdown]
 # Let's look at these samples, and replay the worst one. Its noise depends only on seed, epoch and index (`sample_rng`),
 # so you get the same bits that the training got, before and after augmentation.
 
 # %%
-import json
-from pathlib import Path
-
 import torch
 
 from course_utils.stories.small_training.loss_spike import SensorPulses, augment
 
-rows = [json.loads(line) for line in Path(log).read_text().splitlines()]
 pulses = SensorPulses(epoch=torch.zeros(1))
 worst = max(rows[26]["samples"], key=lambda index: pulses.charges[index].max())
 print("event", worst, "before", pulses.charges[worst])

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineGrid, key, states
 from keepfed.measure.picture.model import pack
-from keepfed.measure.picture.timeline import module_source
+from keepfed.measure.picture.script import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
 

@@ -121,11 +121,12 @@ def add_audit(commands: Commands) -> None:
         "audit",
         "run a training and check that its loaders serve the right samples",
         "python train.py",
+        "--allow repeats --json python train.py",
         "--log samples.jsonl torchrun --nproc-per-node 4 train.py",
-        "show samples.jsonl --step 1234",
-        usage="%(prog)s [--log FILE] [--after FILE] [--json] python train.py ...\n"
-        "       %(prog)s show FILE [--step N] [--sample ID] [--rank R]",
+        usage="%(prog)s [--allow ID] [--log FILE] [--after FILE] [--json] python train.py ...",
     )
+    repeated: Any = {"action": "append", "default": []}
+    command.add_argument("--allow", metavar="ID", help="do not report what is meant", **repeated)
     command.add_argument("--log", metavar="FILE", help="also list the samples of every batch")
     command.add_argument("--after", metavar="FILE", help="log of the run that this run resumes")
     command.add_argument("--json", **JSON)
@@ -181,10 +182,12 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from keepfed.auditing.program import main as run
+    from keepfed.auditing.program import run_audited
 
     words = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
-    return run(words, arguments.log, arguments.after, as_json=arguments.json)
+    log, after = (Path(file) if file else None for file in (arguments.log, arguments.after))
+    options = {"log": log, "after": after, "allow": arguments.allow, "as_json": arguments.json}
+    return run_audited(words, **options)
 
 
 def _why(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,20 +18,24 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 
 import keepfed
 from keepfed import command
-from keepfed.auditing import loops
+from keepfed.auditing import api, loops
+from keepfed.auditing.account import Account
 from keepfed.auditing.checks import check
-from keepfed.auditing.record import Account, Audited, describe
-from keepfed.auditing.report import AuditFinding, AuditReport
+from keepfed.auditing.record import LoaderRecord, describe
+from keepfed.auditing.report import AuditReport, Finding, kinds
 from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
+from keepfed.field_guide import look_up
+from keepfed.measure.hook import listen
 from keepfed.measure.watch import attach
-from tests.auditing.loaders import CORRECT, Mixed, OwnGenerator, Table, loader
-from tests.auditing.trainings import RIGHT, WRONG, OneIterator
+from tests.auditing.trainings import RIGHT, WRONG, Mixed, OneIterator, Own, loader
 from tests.fixtures import PROJECT
+
+Training = Callable[[], None]
 
 
 @pytest.fixture
-def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], AuditReport]:
+def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Training], AuditReport]:
     """Return a function that runs a training in this process under the audit."""
     iterators: Any = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterators, "__next__", iterators.__next__)  # to be restored
@@ -40,52 +43,52 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], A
     monkeypatch.setattr(iterators, "_step_timer", None, raising=False)
     monkeypatch.setenv("KEEPFED_OBSERVER", "keepfed.auditing.loops")
     attach._patch(dataloader)
-    monkeypatch.setattr(loops, "_write", lambda pid: None)
+    monkeypatch.setattr(loops, "_write", lambda last=True: None)
 
-    def run(training: Callable[[], None]) -> AuditReport:
+    def run(training: Training) -> AuditReport:
         monkeypatch.setattr(loops, "_process", loops._Process())
         random.seed(0)
+        np.random.seed(0)
         torch.manual_seed(0)
         training()
-        return check([known.audited for known in loops._process.known])
+        return check([record for _, record in loops._process.loaders])
 
     return run
 
 
 @pytest.mark.slow
 def test_right_trainings_have_facts_but_no_fault(
-    audited: Callable[[Callable[[], None]], AuditReport],
+    audited: Callable[[Training], AuditReport],
 ) -> None:
-    for training, kinds in RIGHT.items():
+    for training, facts in RIGHT.items():
         report = audited(training)
         assert report.right, (training, report)
-        assert {finding.kind for finding in report.findings} == kinds, (training, report)
+        assert {finding.id for finding in report.findings} == facts, (training, report)
         assert str(report).startswith("Checked "), report
-        assert "no fault of the kinds that the audit looks for" in str(report)
-        assert str(report).count("\n  Right if ") == len(kinds)
-
-
-def test_each_fault_is_named_with_evidence_and_a_change(
-    audited: Callable[[Callable[[], None]], AuditReport],
-) -> None:
-    for training, (kind, says) in WRONG.items():
-        report = audited(training)
-        (fault,) = report.faults
-        assert (fault.kind, says in fault.says) == (kind, True), report
-        assert "1 fault of the kinds" in str(report)
-        assert str(report).count("\n  Change: ") == 1
+        assert "no fault of the kinds that it looks for" in str(report)
+        for fact in facts:
+            assert f"Meant? `--allow {fact}`" in str(report)
 
 
 @pytest.mark.slow
-def test_correct_loaders_have_no_fault() -> None:
-    for name, make in CORRECT.items():
-        report = keepfed.audit(make(), epochs=3)
-        assert report.right, (name, report)
+def test_each_wrong_training_is_named_with_numbers(
+    audited: Callable[[Training], AuditReport],
+) -> None:
+    for training, (name, says) in WRONG.items():
+        report = audited(training)
+        assert {one.id for one in report.findings if one.kind.fault} <= {name}, report
+        finding = next(one for one in report.findings if one.id == name)
+        assert (says in finding.says, report.right) == (True, not finding.kind.fault), report
+        assert json.loads(json.dumps(report.as_dict()))["findings"]
 
 
-def test_an_audit_of_a_loader_calls_set_epoch() -> None:
-    report = keepfed.audit(loader(Mixed(), sampler=DistributedSampler(Mixed(), 2, 0)))
-    assert report.findings == ()
+def test_an_audit_of_a_loader_calls_set_epoch_and_allows_what_is_meant() -> None:
+    assert keepfed.audit(loader(Mixed(), sampler=DistributedSampler(Mixed(), 2, 0))).findings == ()
+    assert keepfed.audit(loader(Mixed()), allow=["same-order"]).findings == ()
+    with pytest.raises(KeepfedError, match=r"No finding has the ID .order.\. Choose"):
+        keepfed.audit(loader(Mixed()), allow=["order"])
+    with pytest.raises(KeepfedError, match=r"validation loader is a list .* Audit the DataLoader"):
+        keepfed.audit(loader(Mixed()), validation=[1])
 
 
 def test_an_audit_sees_a_loader_whose_workers_run_already() -> None:
@@ -102,170 +105,143 @@ def test_an_audit_sees_a_loader_whose_workers_run_already() -> None:
 def test_all_samples_of_a_validation_are_compared_with_the_training() -> None:
     rows = torch.rand(2560, 4)
     train, other = TensorDataset(rows[:2000]), TensorDataset(rows[1500:])
-    report = keepfed.audit(DataLoader(train, 8, shuffle=True), validation=DataLoader(other, 8))
-    (leak,) = report.faults
-    assert "share 500 of 1060 samples of the second" in leak.says
+    alone = loader(other, collate_fn=list)  # no array has a row for each sample
+    for validation in (DataLoader(other, 8), alone):
+        report = keepfed.audit(DataLoader(train, 8, shuffle=True), validation=validation)
+        (leak,) = report.faults
+        assert leak.says.endswith("500 of 1,060 samples of the validation are in training")
     parts = Subset(train, range(1000)), Subset(train, range(1000, 2000))
     assert keepfed.audit(DataLoader(parts[0], 8), validation=DataLoader(parts[1], 8)).right
 
 
-def test_samples_that_are_none_are_not_counted() -> None:
-    def collate(samples: list[Any]) -> Any:
-        return torch.tensor([one for one in samples if one is not None])
-
-    numbers = [None if n % 10 == 0 else n for n in range(320)]
-    report = keepfed.audit(loader(numbers, shuffle=True, collate_fn=collate))
-    assert report.checked == ("576 samples in 2 epochs of list of training",)
-    (fact,) = report.findings
-    assert "288 different ones of 320; the dataset returned None for 32 samples" in fact.says
-
-
-def recorded(indices: list[int], rank: int = 0, ranks: int = 1, **about: Any) -> Audited:
-    """Return the record of a training on one rank."""
-    record = describe(loader(Mixed(), sampler=indices), "Mixed")
-    record.rank, record.ranks = rank, ranks
-    for name, value in about.items():
+def recorded(indices: list[int], rank: int = 0, ranks: int = 1, **about: Any) -> LoaderRecord:
+    """Return the record of an epoch of training on one rank."""
+    record = api._run(loader(Mixed(), sampler=indices), "training", 1)
+    for name, value in {"rank": rank, "ranks": ranks, **about}.items():
         setattr(record, name, value)
-    account = Account(record, one := loader(Mixed(), sampler=indices), training=True)
-    for received in account.begin(one):
-        account.take(received)
-    account.epoch.complete = True
     return record
 
 
 def test_ranks_may_serve_the_same_only_on_purpose() -> None:
     half, other = [*range(0, 320, 2)], [*range(1, 320, 2)]
     drawn = [[int(i) for i in np.random.default_rng(n).integers(0, 64, 320)] for n in range(2)]
-    cases: list[tuple[list[list[int]], int, bool | None]] = [
-        ([half, other], 1, None),
-        ([half, half], 1, True),
-        ([half, half[::-1]], 1, True),
-        ([half, half], 2, False),
-        ([half, half], 0, False),
-        (drawn, 1, False),
+    cases: list[tuple[list[list[int]], int, set[str]]] = [
+        ([half, other], 1, set()),
+        ([half, half], 1, {"ranks-overlap"}),
+        ([half, half[::-1]], 1, {"ranks-overlap"}),
+        ([half, half], 2, {"ranks-draw-all"}),
+        ([half, half], 0, {"ranks-draw-all"}),
+        (drawn, 1, {"ranks-draw-all", "repeats", "left-out"}),
+        ([half, other[:-16]], 1, {"uneven-ranks"}),
     ]
-    for orders, groups, fault in cases:
+    for orders, groups, ids in cases:
         ranks = [recorded(order, rank, 2, groups=groups) for rank, order in enumerate(orders)]
         report = check(ranks)
-        found = [one.fault for one in report.findings if one.kind.startswith("ranks ")]
-        assert found == ([] if fault is None else [fault]), report
+        assert {one.id for one in report.findings} == ids, report
         assert report.checked[0].endswith("on 2 ranks")
-    ranks = [recorded(order, rank, 2) for rank, order in enumerate((half, half))]
+    ranks = [recorded(half, rank, 2, groups=1) for rank in range(2)]
     for epoch in (epoch for record in ranks for epoch in record.epochs):
         epoch.training = False  # every rank may evaluate all samples
     assert check(ranks).findings == ()
-    uneven = check([recorded([*range(160)], 0, 2), recorded([*range(160, 320, 2)], 1, 2)])
-    assert [(one.kind, one.fault) for one in uneven.findings] == [("uneven ranks", False)]
 
 
 def test_a_record_does_not_grow_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("record", "checks"):
-        monkeypatch.setattr(f"keepfed.auditing.{module}.MAX_SAMPLES", 400)
+    monkeypatch.setattr("keepfed.auditing.record.MAX_SAMPLES", 1200)  # and 32 for each batch
     report = keepfed.audit(loader(Mixed(), shuffle=True), epochs=4)
     assert report.checked == ("400 samples in 4 epochs of Mixed of training",)
     assert report.findings == ()
-    assert "batches after the first 400 samples" in str(report)
+    assert "Not checked: some batches" in str(report)
 
 
 def test_many_findings_of_one_kind_are_listed_once_with_one_advice() -> None:
-    findings = [AuditFinding("leak", (f"a{n}", "b"), f"a{n} and b.") for n in range(30)]
-    report = check([], findings)
-    assert len(report.findings) == 30
+    numbers = {"served": 1, "of": 2, "epoch": 3}
+    report = check([], [Finding("left-out", f"a{n}", numbers) for n in range(30)])
+    assert len(report.findings) == len(report.as_dict()["findings"]) == 30
     *listed, advice = str(report).splitlines()[1:]
-    assert listed == [*(f"Fault: a{n} and b." for n in range(4)), "and 26 more, which --json lists"]
-    assert advice.startswith("  Change: split the dataset once")
+    says = "served 1 of 2 samples. Meant? `--allow left-out`"
+    assert listed == [
+        *(f"Fact: a{n}, epoch 3: {says}" for n in range(4)),
+        "and 26 more, which --json lists",
+    ]
+    assert advice == "  If not: let the sampler yield all indices."
+
+
+def test_every_kind_of_finding_names_an_entry_that_exists() -> None:
+    for name, kind in kinds().items():
+        assert kind.change.endswith("."), name
+        assert not kind.entry or kind.entry in [e.name for e in look_up(kind.entry)], name
 
 
 def test_an_audit_changes_no_batch_and_no_random_number() -> None:
     def epochs(audits: bool) -> list[torch.Tensor]:
         torch.manual_seed(3)
-        one = loader(OwnGenerator(), shuffle=True, num_workers=2)
-        account = Account(describe(one, "one"), one) if audits else None
+        batches = loader(Own(), shuffle=True, num_workers=2)
+        account = Account(describe(batches, "one"), batches)
         found = []
         for _ in range(2):
-            batches = account.begin(one) if account else iter(one)
-            found += [(account.take(b) if account else b)[0] for b in batches]
+            account.start_epoch()
+            iterator = listen(batches, [account.listener]) if audits else iter(batches)
+            found += [(account.take(b)[0] if audits else b)[0] for b in iterator]
         return [*found, torch.rand(2)]
 
     for plain, seen in zip(epochs(False), epochs(True), strict=True):
         assert torch.equal(plain, seen)
 
 
-def resumed(samples: list[int], *, drop_last: bool = False) -> list[AuditFinding]:
-    """Return the findings of a resume, after a run that served samples 0 to 99 of 320."""
-    rows = [
-        {"loader": "Mixed", "epoch": 1, "samples": [*map(str, range(n, n + 10))]}
+def test_a_resume_serves_the_rest_or_is_reported() -> None:
+    before = [
+        {"loader": "Mixed of training", "epoch": 1, "samples": [*map(str, range(n, n + 10))]}
         for n in range(0, 100, 10)
     ]
-    return [*check_resume(rows, [recorded(samples, drop_last=drop_last)])]
-
-
-def test_a_resume_serves_the_rest_or_is_reported() -> None:
-    assert resumed([*range(100, 320)]) == []
-    assert resumed([*range(100, 310)], drop_last=True) == []
-    (skips,) = resumed([*range(130, 320)])
-    assert (skips.kind, skips.fault) == ("skipped by the resume", True)
-    assert "30 of 320 samples" in skips.says
-    (again,) = resumed([*range(90, 320)])
-    assert (again.kind, again.fault) == ("served again", False)
-    (over,) = resumed([*range(320)])
-    assert (over.kind, over.fault) == ("starts over", True)
+    for samples, drop_last, ids in (
+        (range(100, 320), False, []),
+        (range(100, 310), True, []),
+        (range(130, 320), False, ["resume-skips"]),
+        (range(90, 320), False, ["resume-behind"]),
+        ([*range(40, 60), *range(100, 320)], False, ["resume-repeats"]),
+        (range(320), False, ["resume-starts-over"]),
+    ):
+        records = [recorded([*samples], drop_last=drop_last)]
+        assert [one.id for one in check_resume(before, records)] == ids, ids
+    (skips,) = check_resume(before, [recorded([*range(130, 320)])])
+    assert "30 of 320 samples are served neither" in skips.says
+    assert (skips.kind.fault, kinds()["resume-behind"].fault) == (True, False)
 
 
 def test_a_log_that_cannot_be_used_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = {"loader": "L", "rank": 0, "step": 0, "epoch": 0, "batch": 0, "worker": -1}
-    contents = {
-        "": "No batch in .* matches. It has 0 batches",
-        "[1]": "Line 1 of",
-        json.dumps(row): "Line 1 of",
-        json.dumps({**row, "samples": 3}): "Line 1 of",
-        json.dumps({**row, "samples": [], "step": "x"}): "Line 1 of",
-        json.dumps({**row, "samples": []}) + "\n{": "Line 2 of",
-    }
-    log = tmp_path / "log"
-    for content, says in contents.items():
+    row = {"loader": "L", "epoch": 0}
+    log, program = tmp_path / "log", ["python", "-c", "1"]
+    for content, says in (
+        ("[1]", "Line 1 of"),
+        (json.dumps(row), "Line 1 of"),
+        (json.dumps({**row, "samples": 3}), "Line 1 of"),
+        (json.dumps({**row, "samples": [], "epoch": "x"}), "Line 1 of"),
+        (json.dumps({**row, "samples": []}) + "\n{", "Line 2 of"),
+    ):
         log.write_text(content, "utf-8")
-        for words in (["show", str(log)], ["--after", str(log), "python", "-c", "1"]):
-            if content or words[0] == "show":
-                assert command.main(["audit", *words]) == 1
-                assert re.search(says, " ".join(capsys.readouterr().err.split()))
-    nowhere = str(tmp_path / "none" / "log")
-    assert command.main(["audit", "--log", nowhere, "python", "-c", "1"]) == 1
-    assert "Choose a file in a folder that exists" in capsys.readouterr().err
-    with pytest.raises(KeepfedError, match="without a DataLoader"):
-        keepfed.audit([1, 2])
-
-
-def test_a_torch_without_a_private_name_leaves_the_training_unaudited(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("keepfed.measure.hook.loader_hook.missing", lambda: ("a name",))
-    monkeypatch.setattr(loops, "_process", loops._Process())
-    monkeypatch.setattr("keepfed.measure.watch.timing.failsafe._errors", [])
-    batches = loops.watch_iterator(loader(Table()), iter)
-    assert len([*batches]) == 20
-    assert "a name" in capsys.readouterr().err
+        assert command.main(["audit", "--after", str(log), *program]) == 1
+        assert says in capsys.readouterr().err
+    for option, says in (("--after", "Cannot read"), ("--log", "Cannot write the log")):
+        assert command.main(["audit", option, str(tmp_path / "no" / "log"), *program]) == 1
+        assert says in capsys.readouterr().err
+    assert command.main(["audit", "--allow", "order", *program]) == 1
+    assert "No finding has the ID 'order'" in capsys.readouterr().err
 
 
 TRAIN = """
 import sys, shutil, torch
-from tests.auditing.loaders import Mixed, loader
+from tests.auditing.trainings import Mixed, loader
 if __name__ == "__main__":
     what, code = sys.argv[1:]
     if what == "ranks":
         torch.distributed.init_process_group("gloo")
     order = torch.randperm(320, generator=torch.Generator().manual_seed(0)).tolist()
-    batches = {
-        "resumed": lambda: loader(Mixed(), sampler=order[112:]),
-    }.get(what, lambda: loader(Mixed(), sampler=order))()
     validation = loader(Mixed(50))
-    for number, batch in enumerate(batches):
-        if number % 4 == 0:
-            for _ in validation:
-                with torch.no_grad():
-                    pass
+    for number, batch in enumerate(loader(Mixed(), sampler=order[112 * (what == "resumed"):])):
+        with torch.no_grad():
+            number % 4 or [*validation]
         if what == "folder" and number == 9:
             shutil.rmtree("logs")
         if what == "stopped" and number == 4:
@@ -307,7 +283,7 @@ def test_unchanged_programs_are_audited(tmp_path: Path, audit: Audit) -> None:
     trained, line = out.splitlines()
     report = json.loads(line)
     assert (status, report["right"], trained) == (5, True, "trained"), said
-    assert report["checked"][0].startswith("80 samples in 1 epoch of Mixed at train.py:13")
+    assert report["checked"][0].startswith("80 samples in 1 epoch of Mixed at train.py:10")
     assert report["unchecked"]
     assert Path(f"{log}.before").read_text("utf-8") == "the log of an earlier run\n"
     rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]

@@ -3,26 +3,75 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from itertools import cycle, islice
+from itertools import count, cycle, islice
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import (
+    ConcatDataset,
     DataLoader,
     Dataset,
     DistributedSampler,
     IterableDataset,
     Sampler,
     Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
     get_worker_info,
 )
 
-from tests.auditing.loaders import Mixed, N, OwnGenerator, Repeats, Stream, Table, loader
-
+N = 320
 Batches = Iterable[Any]
+
+
+class Mixed(Dataset[Any]):
+    """Numbers with four labels, and a random draw from each generator of the process."""
+
+    def __init__(self, count: int = N, noise: float = 0):
+        self.numbers, self.noise = torch.arange(count * 8.0).reshape(count, 8) / count, noise
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Any:
+        noise = self.noise * (torch.rand(8) + np.random.rand() + random.random())
+        return self.numbers[index] + noise, index % 4
+
+
+class Stream(IterableDataset[Any]):
+    """The numbers as a stream, which workers share, in an order that a function makes."""
+
+    def __init__(self, order: Callable[[], Iterable[int]], *, share: bool = True):
+        self.order, self.share = order, share
+
+    def __iter__(self) -> Iterator[Any]:
+        info, data = get_worker_info(), Mixed()
+        step, first = (info.num_workers, info.id) if info and self.share else (1, 0)
+        yield from (data[index] for index in islice(self.order(), first, None, step))
+
+
+class Own(Mixed):
+    """Adds noise from a generator that every worker gets a copy of, or makes one in the worker."""
+
+    def __init__(self, *, lazy: bool = False) -> None:
+        super().__init__()
+        self.rng = None if lazy else np.random.default_rng(0)
+
+    def __getitem__(self, index: int) -> Any:
+        self.rng = self.rng or np.random.default_rng(torch.initial_seed())
+        numbers, label = super().__getitem__(index)
+        return numbers + self.rng.normal(), label
+
+
+def loader(dataset: Any, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, **{"batch_size": 16, **options})
 
 
 class Model:
@@ -32,16 +81,17 @@ class Model:
         self.layer = torch.nn.Linear(8, 1)
         self.optimizer = torch.optim.SGD(self.layer.parameters(), 0.01)
 
-    def train(self, batches: Batches, epochs: int = 2, after: Callable[[], Any] = list) -> None:
+    def train(
+        self, batches: Batches, epochs: int = 2, after: Callable[[], Any] = list, every: int = 1
+    ) -> None:
         for _ in range(epochs):
-            for batch in batches:
-                self.step(batch)
+            for number, batch in enumerate(batches):
+                first = batch[0] if isinstance(batch, list | tuple) else batch
+                self.layer(first.float()).nan_to_num().mean().backward()
+                if number % every == 0:
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
             after()
-
-    def step(self, batch: Any) -> None:
-        self.optimizer.zero_grad()
-        self.layer(batch[0].float()).mean().backward()
-        self.optimizer.step()
 
     def evaluate(self, batches: Batches) -> None:
         for batch in batches:
@@ -50,29 +100,22 @@ class Model:
 
 
 class Indices(Sampler[Any]):
-    """A sampler from a function that returns the indices of an epoch."""
+    """A sampler, or a batch sampler, from a function that returns the indices of an epoch."""
 
-    def __init__(self, draw: Callable[[], Iterable[Any]], length: int | None = None):
-        self.draw, self.length = draw, length
+    def __init__(self, draw: Callable[[], Iterable[Any]]):
+        self.draw = draw
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.draw())
 
 
 class Sized(Indices):
+    def __init__(self, draw: Callable[[], Iterable[Any]], length: int = N):
+        super().__init__(draw)
+        self.length = length
+
     def __len__(self) -> int:
-        return self.length or N
-
-
-class Again(Sampler[list[int]]):
-    """Batches of a batch sampler, again and again without an end."""
-
-    def __init__(self, batches: Any):
-        self.batches = batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        while True:
-            yield from self.batches
+        return self.length
 
 
 class OneIterator(DataLoader[Any]):
@@ -83,11 +126,13 @@ class OneIterator(DataLoader[Any]):
 
     def __init__(self, dataset: Any, *, lazy: bool = False, **options: Any):
         super().__init__(dataset, 16, **options)
-        object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+        self.batches: Any = self.batch_sampler
+        endless = (batch for _ in count() for batch in self.batches)
+        object.__setattr__(self, "batch_sampler", Indices(lambda: endless))
         self.iterator: Any = None if lazy else super().__iter__()
 
     def __len__(self) -> int:
-        return len(self.batch_sampler.batches)  # type: ignore[union-attr]
+        return len(self.batches)
 
     def __iter__(self) -> Any:
         if self.iterator is None:
@@ -96,71 +141,7 @@ class OneIterator(DataLoader[Any]):
             yield next(self.iterator)
 
 
-class Resampled(IterableDataset[Any]):
-    """Every worker draws from all data at random, without an end."""
-
-    def __iter__(self) -> Iterator[Any]:
-        table = Mixed(64)
-        while True:
-            yield table[int(torch.randint(64, ()))]
-
-
-class ShuffledAlike(Stream):
-    """All workers shuffle by the same seed, and then each takes its share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rng = random.Random(1)
-
-    def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        order = self.rng.sample(range(N), N)
-        table = Mixed()
-        yield from (table[index] for index in order[info.id if info else 0 :: 2])
-
-
-class Missing(Mixed):
-    """NaN marks missing values, and infinite numbers a mask."""
-
-    def __getitem__(self, index: int) -> Any:
-        numbers, label = super().__getitem__(index)
-        values = numbers.masked_fill(numbers * 1000 % 7 < 2, float("nan"))
-        return numbers, values, torch.full((4,), -torch.inf if index == 9 else 0), label
-
-
-class OneSensorFails(Mixed):
-    """NaN in one sample."""
-
-    def __getitem__(self, index: int) -> Any:
-        numbers, label = super().__getitem__(index)
-        return (numbers * float("nan") if index == 77 else numbers), label
-
-
-class SensorsFail(Mixed):
-    """NaN in every sample, from some sample on."""
-
-    calls = 0
-
-    def __getitem__(self, index: int) -> Any:
-        self.calls += 1
-        numbers, label = super().__getitem__(index)
-        return numbers * (float("nan") if self.calls > 200 else 1), label
-
-
-class TwoKinds(Dataset[Any]):
-    """Batches of one kind or the other."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> Any:
-        pair = (torch.zeros(8), index), (torch.zeros(8, dtype=torch.float64), index)
-        return pair[index // 160]
-
-
-def _endless(generator: torch.Generator) -> Iterator[int]:
-    while True:
-        yield from torch.randperm(N, generator=generator).tolist()
+# --- Right trainings ------------------------------------------------------------------------------
 
 
 def class_balance() -> None:
@@ -172,24 +153,43 @@ def class_balance() -> None:
     Model().train(DataLoader(Mixed(), batch_sampler=Sized(draw, 30)))
 
 
-def folds_by_subset() -> None:
+def folds(by_sampler: bool) -> None:
     data, parts = Mixed(), np.array_split(np.random.permutation(N), 4)
     for k in range(3):
-        rest = np.concatenate(parts[:k] + parts[k + 1 :])
-        model, other = Model(), loader(Subset(data, parts[k]))  # type: ignore[arg-type]
-        training = loader(Subset(data, rest), shuffle=True)  # type: ignore[arg-type]
+        rest, part = np.concatenate(parts[:k] + parts[k + 1 :]).tolist(), parts[k].tolist()
+        if by_sampler:
+            training = loader(data, sampler=SubsetRandomSampler(rest))
+            other = loader(data, sampler=SubsetRandomSampler(part))
+        else:
+            training = loader(Subset(data, rest), shuffle=True)
+            other = loader(Subset(data, part))
+        model = Model()
         model.train(training, after=partial(model.evaluate, other))
 
 
-def accuracy_on_the_training_set() -> None:
+def evaluated_on_the_training_set() -> None:
     data, model = Mixed(), Model()
-    other = DataLoader(data, 64)
-    model.train(loader(data, shuffle=True), after=partial(model.evaluate, other))
+    training, other = loader(data, shuffle=True), DataLoader(data, 64)
+    model.train(training, after=partial(model.evaluate, other))  # accuracy
+    model.train(training, after=partial(model.evaluate, training))  # nearest neighbors
 
 
-def endless_order_without_a_length() -> None:
-    order = Indices(lambda: _endless(torch.Generator().manual_seed(0)))
-    Model().train(islice(loader(Mixed(), sampler=order), 70), epochs=1)
+def repeated_augmentation() -> None:
+    thrice = Sized(lambda: torch.randperm(N).repeat_interleave(3)[:N].tolist())
+    Model().train(loader(Mixed(noise=0.1), sampler=thrice, num_workers=2))
+
+
+def endless_orders() -> None:
+    def endless() -> Iterator[int]:
+        while True:
+            yield from torch.randperm(N).tolist()
+
+    def batches() -> Iterator[list[int]]:
+        while True:
+            yield torch.randint(N, (16,)).tolist()
+
+    Model().train(islice(loader(Mixed(), sampler=Indices(endless)), 70), epochs=1)
+    Model().train(islice(DataLoader(Mixed(), batch_sampler=Indices(batches)), 70), epochs=1)
 
 
 def one_iterator_for_all_epochs() -> None:
@@ -199,8 +199,49 @@ def one_iterator_for_all_epochs() -> None:
         model.train(training, 3, after=partial(model.evaluate, other))
 
 
-def one_sample_left_out() -> None:
-    Model().train(loader(Mixed(), sampler=Sized(lambda: torch.randperm(N)[1:].tolist())))
+def weighted_draws() -> None:
+    weights = torch.rand(N)
+    own = Sized(lambda: torch.multinomial(weights, N, replacement=True).tolist())
+    Model().train(loader(Mixed(), sampler=own))
+    Model().train(loader(Mixed(), sampler=WeightedRandomSampler(weights.tolist(), N)))
+
+
+def interleaved_orders_that_repeat() -> None:
+    few = cycle(range(32))
+    order = Indices(lambda: [i for n in range(32, N) for i in (n, next(few))])
+    Model().train(loader(Mixed(), sampler=order))
+    both = loader(Mixed(64), shuffle=True), loader(Mixed(), shuffle=True)
+    for _ in range(2):
+        Model().train((a for a, _ in zip(cycle(both[0]), both[1], strict=False)), epochs=1)
+
+
+def token_windows() -> None:
+    def draw() -> Iterator[int]:
+        while True:
+            yield int(torch.randint(64, ()))
+
+    stream = Stream(draw, share=False)  # every worker draws from all data
+    Model().train(islice(DataLoader(stream, 16, num_workers=2), 60), epochs=1)
+    Model().train(loader(Mixed(), sampler=Sized(lambda: torch.randint(N, (N,)).tolist())))
+
+
+def curriculum() -> None:
+    data, model = Mixed(), Model()
+    for end in (80, 160, 240):
+        model.train(loader(Subset(data, range(end)), shuffle=True), epochs=1)
+    length = iter((5, 10))
+    model.train(
+        loader(data, sampler=Sized(lambda: torch.randperm(N)[: 16 * next(length)].tolist()))
+    )
+
+
+def active_learning() -> None:
+    data, chosen = Mixed(), [*range(64)]
+    for _ in range(3):
+        model = Model()
+        model.train(loader(Subset(data, [*chosen]), shuffle=True), epochs=2)
+        model.evaluate(loader(Subset(data, [n for n in range(N) if n not in chosen])))
+        chosen += random.sample([n for n in range(N) if n not in chosen], 32)
 
 
 def fixed_order() -> None:
@@ -208,41 +249,47 @@ def fixed_order() -> None:
     Model().train(loader(Mixed(), sampler=rows))
 
 
-def repeats_on_purpose() -> None:
-    few, many = loader(Mixed(64), shuffle=True), loader(Mixed(), shuffle=True)
-    Model().train((a for a, _ in zip(cycle(few), many, strict=False)), epochs=1)
-    Model().train(loader(Mixed(), sampler=Repeats()))
+def multi_crop() -> None:
+    class Crops(Mixed):
+        def __getitem__(self, index: int) -> Any:
+            return [super(Crops, self).__getitem__(index)[0] for _ in range(4)]
+
+    Model().train(loader(Crops(noise=0.1), shuffle=True, num_workers=2))
 
 
-def token_windows() -> None:
-    model = Model()
-    model.train(islice(DataLoader(Resampled(), 16, num_workers=2), 60), epochs=1)
-    starts = Sized(lambda: torch.randint(N, (N,)).tolist())
-    model.train(loader(Table(), sampler=starts))
+def ragged_buckets() -> None:
+    class Ragged(Mixed):
+        def __getitem__(self, index: int) -> Any:
+            return torch.full((8 + index % 5,), float(index))
+
+    def collate(samples: list[Any]) -> Any:
+        return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)[:, :8]
+
+    def draw() -> list[list[int]]:
+        buckets = [random.sample(range(k, N, 5), N // 5) for k in range(5)]
+        return random.sample([b[n : n + 16] for b in buckets for n in range(0, 64, 16)], 20)
+
+    Model().train(DataLoader(Ragged(), batch_sampler=Sized(draw, 20), collate_fn=collate))
 
 
-def curriculum() -> None:
-    data, model = Mixed(), Model()
-    for count in (80, 160, 240):
-        model.train(loader(Subset(data, range(count)), shuffle=True), epochs=1)
-    length = iter((5, 10))
-    growing = Sized(lambda: torch.randperm(N)[: 16 * next(length)].tolist())
-    model.train(loader(data, sampler=growing))
+def gradient_accumulation() -> None:
+    Model().train(loader(Mixed(), shuffle=True, drop_last=True, batch_size=30), every=4)
 
 
 def validation_in_an_epoch() -> None:
-    model, other = Model(), DataLoader(Table(160), 16)  # sorted by class
+    model, other = Model(), DataLoader(Mixed(160), 16)
     for _ in range(2):
         for number, batch in enumerate(loader(Mixed(), shuffle=True)):
-            model.step(batch)
+            model.train([batch], epochs=1)
             if number % 6 == 0:
                 model.evaluate(other)
 
 
-def two_loaders_at_one_place() -> None:
-    data = LazyNoise()
+def two_trainings() -> None:
+    data = Mixed(noise=0.1)
     Model().train(loader(data, shuffle=True, num_workers=1, persistent_workers=True))
-    Model().train(loader(data, shuffle=True), epochs=1)
+    Model().train(loader(data, shuffle=True), epochs=3)
+    Model().train(loader(ConcatDataset([data, data]), shuffle=True))
 
 
 def shared_by_ranks() -> None:
@@ -255,92 +302,232 @@ def shared_by_ranks() -> None:
 
 
 def fixed_noise_in_validation() -> None:
-    model, other = Model(), loader(OwnGenerator(), num_workers=2)
-    model.train(loader(Mixed(), shuffle=True), after=partial(model.evaluate, other))
+    model, other = Model(), loader(Own(), num_workers=2)
+    own = loader(Own(lazy=True), shuffle=True, num_workers=2)
+    model.train(own, after=partial(model.evaluate, other))
+    model.train(loader(Own(), shuffle=True))
 
 
-def shards_shuffled_alike() -> None:
-    Model().train(loader(ShuffledAlike(), num_workers=2))
+def streams() -> None:
+    rng, table = random.Random(1), Mixed()  # all workers shuffle alike, and each takes its share
+    Model().train(loader(Stream(lambda: rng.sample(range(N), N)), num_workers=2))
+    few = TensorDataset(torch.randint(0, 2, (N, 8)))  # contents that many samples share
+    Model().train(loader(few, shuffle=True))
+    Model().train(loader(Stream(lambda: range(N)), num_workers=2, persistent_workers=True))
+    Model().train(DataLoader(table, batch_size=None, shuffle=True))
 
 
 def missing_values() -> None:
+    class Missing(Mixed):
+        """NaN marks missing values in a few samples, and infinite numbers a mask."""
+
+        def __getitem__(self, index: int) -> Any:
+            numbers, label = super().__getitem__(index)
+            some = numbers.masked_fill(numbers > 7.9, float("nan"))
+            return some, label, torch.full((4,), -torch.inf if index == 9 else 0)
+
     Model().train(loader(Missing(), shuffle=True))
+    Model().train(loader(Missing()), epochs=1)
 
 
-def two_kinds_of_batches() -> None:
-    Model().train(loader(TwoKinds(), sampler=range(N)), epochs=1)
+def counter_and_locked_file() -> None:
+    class Numbered(Locked):
+        epoch = 0  # of the main process, no sample depends on it
+
+    with opened() as file:
+        data, model = Numbered(file), Model()
+        batches = loader(data, shuffle=True, num_workers=2, persistent_workers=True)
+        for data.epoch in range(2):
+            model.train(batches, epochs=1)
 
 
-class LazyNoise(Mixed):
-    """Noise from the generators of the process."""
-
-    def __getitem__(self, index: int) -> Any:
-        numbers, label = super().__getitem__(index)
-        return numbers + torch.randn(8) * np.random.rand() * random.random(), label
-
-
-# right trainings, with the kinds of facts that the audit reports
+# right trainings, with the facts that the audit reports
 RIGHT: dict[Callable[[], None], set[str]] = {
-    class_balance: {"not each once"},
-    folds_by_subset: {"shared samples"},
-    accuracy_on_the_training_set: {"shared samples"},
-    endless_order_without_a_length: {"not each once"},
+    class_balance: {"repeats"},
+    partial(folds, False): {"shared-samples"},
+    partial(folds, True): {"shared-samples"},
+    evaluated_on_the_training_set: {"shared-samples"},
+    repeated_augmentation: {"repeats", "left-out"},
+    endless_orders: {"repeats"},
     one_iterator_for_all_epochs: set(),
-    one_sample_left_out: {"not each once"},
-    fixed_order: {"same order", "not mixed"},
-    repeats_on_purpose: {"repeated epoch", "not each once"},
-    token_windows: {"workers draw from all", "not each once"},
-    curriculum: {"not each once"},
+    weighted_draws: {"repeats", "left-out"},
+    interleaved_orders_that_repeat: {"repeats", "same-order", "cycle"},
+    token_windows: {"workers-draw-all", "repeats", "left-out"},
+    curriculum: {"left-out"},
+    active_learning: {"shared-samples"},
+    fixed_order: {"same-order"},
+    multi_crop: set(),
+    ragged_buckets: set(),
+    gradient_accumulation: set(),
     validation_in_an_epoch: set(),
-    two_loaders_at_one_place: set(),
+    two_trainings: set(),
     shared_by_ranks: set(),
     fixed_noise_in_validation: set(),
-    shards_shuffled_alike: set(),
-    missing_values: {"not finite"},
-    two_kinds_of_batches: {"changing dtype"},
+    streams: {"same-order"},
+    missing_values: {"nan"},
+    counter_and_locked_file: set(),
 }
 
 
-def never_set_epoch() -> None:
-    Model().train(loader(Mixed(), sampler=DistributedSampler(Mixed(), 2, 0)))
+# --- Wrong trainings ------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened() -> Iterator[Any]:
+    """Yield the numbers as a file that is open."""
+    with tempfile.NamedTemporaryFile() as written:
+        written.write(Mixed().numbers.numpy().tobytes())
+        written.flush()
+        with open(written.name, "rb", buffering=0) as file:
+            yield file
+
+
+class Reads(Mixed):
+    """Reads from a file that was opened before the workers were started."""
+
+    def __init__(self, file: Any):
+        super().__init__()
+        self.file = file
+
+    def __getitem__(self, index: int) -> Any:
+        self.file.seek(32 * index)
+        return torch.frombuffer(bytearray(self.file.read(32)), dtype=torch.float32), index % 4
+
+
+class Locked(Reads):
+    """Lets one process at a time read."""
+
+    def __init__(self, file: Any):
+        super().__init__(file)
+        self.lock = get_context("fork").Lock()
+
+    def __getitem__(self, index: int) -> Any:
+        with self.lock:
+            return super().__getitem__(index)
+
+
+class Written(Mixed):
+    """Returns one buffer in each fetch."""
+
+    buffer = torch.zeros(16, 8)
+
+    def collate(self, samples: list[Any]) -> Any:
+        return [torch.stack([numbers for numbers, _ in samples], out=self.buffer)]
+
+
+class Epochs(Mixed):
+    epoch = 0
+
+    def __getitem__(self, index: int) -> Any:
+        rng = random.Random(N * self.epoch + index)
+        return self.numbers[index] + rng.random(), index % 4
+
+
+class Fails(Mixed):
+    """NaN in every sample, from some sample on."""
+
+    calls = 0
+
+    def __init__(self, after: int):
+        super().__init__()
+        self.after = after
+
+    def __getitem__(self, index: int) -> Any:
+        self.calls += 1
+        numbers, label = super().__getitem__(index)
+        return numbers * (float("nan") if self.calls > self.after else 1), label
 
 
 def epoch_that_never_arrives() -> None:
-    data, model = Mixed(), Model()
+    data, model = Epochs(), Model()
     batches = loader(data, shuffle=True, num_workers=1, persistent_workers=True)
-    for epoch in range(2):
-        data.epoch = epoch
+    for data.epoch in range(2):
         model.train(batches, epochs=1)
 
 
-def endless_stream_of_all() -> None:
-    class All(IterableDataset[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            return cycle([*map(Mixed().__getitem__, range(64))])
-
-    Model().train(islice(loader(All(), num_workers=2), 30), epochs=1)
+def one_buffer() -> None:
+    data = Written()
+    Model().train(loader(data, shuffle=True, collate_fn=data.collate))
 
 
-# wrong trainings, with the fault that the audit must report and a part of its sentence
+def one_file() -> None:
+    with opened() as file:
+        Model().train(loader(Reads(file), shuffle=True, num_workers=2))
+
+
+def same_seed_in_workers() -> None:
+    options: Any = {"num_workers": 2, "worker_init_fn": lambda worker: np.random.seed(0)}
+    Model().train(loader(Mixed(noise=0.1), shuffle=True, **options))
+
+
+def zipped_with_a_shorter_one() -> None:
+    few, many = loader(Mixed(64), shuffle=True), loader(Mixed(), num_workers=1)
+    Model().train((b for _, b in zip(few, many, strict=False)), epochs=1)
+
+
+def samples_that_are_none() -> None:
+    def collate(samples: list[Any]) -> Any:
+        return torch.utils.data.default_collate([one for one in samples if one is not None])
+
+    data = Mixed()
+    some = [None if n % 10 == 0 else data[n] for n in range(N)]
+    Model().train(loader(some, shuffle=True, collate_fn=collate, num_workers=1), epochs=1)
+
+
+def samples_that_collate_drops() -> None:
+    def collate(samples: list[Any]) -> Any:
+        kept = [one for one in samples if one[0][0] > 0.4]
+        return torch.utils.data.default_collate(kept or samples)
+
+    Model().train(loader(Mixed(), shuffle=True, collate_fn=collate), epochs=1)
+
+
+def validation_in_training() -> None:
+    rows, model = torch.rand(N, 8), Model()
+    training = loader(TensorDataset(rows[:240].clone()), shuffle=True)
+    other = loader(TensorDataset(rows[120:].clone()))
+    for _ in range(2):
+        model.train(training, epochs=1)
+        _ = [model.layer(batch[0]) for batch in other]  # without no_grad
+
+
+def cycle_shorter_than_an_epoch() -> None:
+    Model().train(islice(cycle(loader(Mixed(), shuffle=True)), 10), epochs=1)
+
+
+# wrong trainings, with the finding that names them and a part of its sentence
 WRONG: dict[Callable[[], None], tuple[str, str]] = {
-    lambda: Model().train(loader(Stream(share=False), num_workers=2)): (
-        "workers overlap",
-        "workers 0 and 1 serve 320 samples in common",
+    lambda: Model().train(loader(Stream(lambda: range(N), share=False), num_workers=2)): (
+        "workers-overlap",
+        "epoch 0: workers 0 and 1 serve 320 samples in common",
     ),
-    endless_stream_of_all: ("workers overlap", "serve 64 samples in common"),
-    never_set_epoch: ("no set_epoch", "is at epoch 0 in both"),
-    epoch_that_never_arrives: ("stale epoch", "is at epoch 1, but its copy in worker 0 is at"),
-    lambda: Model().train(loader(OwnGenerator(), shuffle=True, num_workers=2)): (
-        "same random numbers",
-        "draws the same numbers in workers 0 and 1",
+    lambda: Model().train(
+        islice(loader(Stream(lambda: cycle(range(64)), share=False), num_workers=2), 30), epochs=1
+    ): ("workers-overlap", "serve 64 samples in common"),
+    lambda: Model().train(loader(Mixed(), sampler=DistributedSampler(Mixed(), 2, 0))): (
+        "no-set-epoch",
+        "all 2 epochs have the same epoch number 0",
     ),
-    lambda: Model().train(loader(OwnGenerator(), shuffle=True, num_workers=1)): (
-        "same random numbers",
-        "draws the same numbers in epochs 0 and 1",
+    epoch_that_never_arrives: ("stale-epoch", "`epoch` of the dataset is 1, but in worker 0 it is"),
+    lambda: Model().train(loader(Own(), shuffle=True, num_workers=2)): (
+        "same-random-numbers",
+        "workers 0 and 1 draw the same random numbers",
     ),
-    lambda: Model().train(loader(OneSensorFails(), shuffle=True)): (
-        "damaged",
-        "8 of 128 numbers of array 0 are NaN, and in 2 of 40 batches some are",
+    same_seed_in_workers: ("same-random-numbers", "workers 0 and 1 draw the same random numbers"),
+    lambda: Model().train(loader(Own(), shuffle=True, num_workers=1)): (
+        "same-random-epochs",
+        "epoch 1: worker 0 draws the same random numbers as in the epoch before",
     ),
-    lambda: Model().train(loader(SensorsFail(), shuffle=True)): ("damaged", "epoch 0: in batch 12"),
+    one_buffer: ("memory-changes", "batches of 40 after it had served them"),
+    one_file: ("shared-file", "at a position that they share, without a lock"),
+    lambda: Model().train(loader(Fails(400), shuffle=True)): ("new-nan", "epoch 1: 240 samples"),
+    lambda: Model().train(loader(Fails(240), shuffle=True), epochs=1): (
+        "late-nan",
+        "begins with batch 15 of 20",
+    ),
+    zipped_with_a_shorter_one: ("unused", "64 of 320 samples were served in 1 epoch"),
+    samples_that_are_none: ("dropped", "288 of 320 samples came out of `collate_fn`, and 32 were"),
+    samples_that_collate_drops: ("dropped", "303 of 320 samples came out"),
+    validation_in_training: ("shared-samples", "120 of 200 samples of TensorDataset at"),
+    cycle_shorter_than_an_epoch: ("cycle", "`itertools.cycle` keeps all batches in memory"),
 }

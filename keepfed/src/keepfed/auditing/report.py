@@ -1,146 +1,83 @@
-"""Kinds of findings of an audit, and its report."""
+"""The findings of an audit, and its report."""
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
 
 MOST = 4  # findings of one kind that the text lists
 
 
-class FindingKind(NamedTuple):
-    """What a kind of finding advises, and what would make it right."""
+class Kind(NamedTuple):
+    """A kind of finding, which kinds.toml describes."""
 
-    change: str  # what to change if it is wrong
-    entry: str = ""  # entry of the field guide
-    right_if: str = ""  # intention that makes it right; without one, the kind is a fault
+    words: str
+    change: str
+    entry: str = ""
+    fault: bool = False
 
 
-KINDS = {
-    "workers overlap": FindingKind(
-        "share the data in __iter__: worker `get_worker_info().id` of "
-        "`get_worker_info().num_workers` takes every n-th sample or shard.",
-        "duplicated samples",
-    ),
-    "ranks overlap": FindingKind(
-        "use a DistributedSampler. In a stream, take every n-th shard of the rank.", "ranks overlap"
-    ),
-    "same random numbers": FindingKind(
-        "create the generator in the worker (worker_init_fn, or at the first use) and seed it with "
-        "`torch.initial_seed()`, which differs in each worker and epoch.",
-        "same random numbers",
-    ),
-    "stale epoch": FindingKind(
-        "call `set_epoch` before `iter(loader)`. For persistent workers, keep the number in shared "
-        "memory, such as torch.zeros(1).share_memory_().",
-        "stale epoch",
-    ),
-    "no set_epoch": FindingKind(
-        "call `loader.sampler.set_epoch(epoch)` before each epoch.", "same order"
-    ),
-    "damaged": FindingKind("look at the samples of this batch.", "NaN in a batch"),
-    "leak": FindingKind(
-        "split the dataset once, by groups that belong together.",
-        "validation leak",
-    ),
-    "starts over": FindingKind(
-        "store the state of the loader with the model, for example with a StatefulDataLoader, and "
-        "load it before the first batch.",
-        "repeated samples",
-    ),
-    "skipped by the resume": FindingKind(
-        "count the batches that the loop has taken, not those that the workers have prepared."
-    ),
-    "served again": FindingKind(
-        "store the state of the loader with each checkpoint.",
-        right_if="the checkpoint is older than the last batch of the log",
-    ),
-    "workers draw from all": FindingKind(
-        "share the data in __iter__ by `get_worker_info()`.",
-        "duplicated samples",
-        "every worker draws from all data on purpose",
-    ),
-    "ranks draw from all": FindingKind(
-        "use a DistributedSampler. In a stream, take every n-th shard of the rank.",
-        "ranks overlap",
-        "the ranks share one copy of the model, or each draws from all data or trains alone",
-    ),
-    "uneven ranks": FindingKind(
-        "give every rank the same number of batches.",
-        "uneven ranks",
-        "the ranks do not wait for each other, or `Join` ends them",
-    ),
-    "not each once": FindingKind(
-        "let the sampler yield every index once. To see the batches of a sample, use `--log FILE`, "
-        "then `audit show FILE --sample N`.",
-        "repeated samples",
-        "this is the purpose, as in class balance, repeated augmentation, an endless order or a "
-        "part of the data",
-    ),
-    "same order": FindingKind(
-        "use `shuffle=True`, and do not seed the sampler again.",
-        "same order",
-        "the order is fixed on purpose",
-    ),
-    "repeated epoch": FindingKind(
-        "write a generator: `while True: yield from loader`.",
-        "itertools.cycle",
-        "the batches should repeat, and fit in memory",
-    ),
-    "shared samples": FindingKind(
-        "split the dataset once, by groups that belong together.",
-        "validation leak",
-        "the second evaluates the training data, or the split changes, as in cross-validation",
-    ),
-    "not mixed": FindingKind(
-        "shuffle (`shuffle=True`), or use a larger shuffle buffer over several files.",
-        "unmixed batches",
-        "the batches are sorted on purpose",
-    ),
-    "not finite": FindingKind(
-        "look at the samples of this batch.",
-        "NaN in a batch",
-        "such numbers mark missing values or a mask",
-    ),
-    "changing dtype": FindingKind(
-        "let the dataset convert every sample to the same dtype.",
-        right_if="there are several kinds of batches",
-    ),
-}
+@cache
+def kinds() -> dict[str, Kind]:
+    """Return the kinds of findings by their ID."""
+    table = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
+    return {name: Kind(**row) for name, row in table.items()}
+
+
+class _Count(int):
+    """A number that a format may end with the word for what it counts: `{n:sample}`."""
+
+    def __format__(self, thing: str) -> str:
+        return plural(int(self), thing) if thing else f"{int(self):,}"
 
 
 @dataclass(frozen=True)
-class AuditFinding:
-    """A fault of the samples of a loader, or a fact that an intention may explain."""
+class Finding:
+    """What an audit measured of a loader."""
 
-    kind: str  # one of `KINDS`
-    loaders: tuple[str, ...]  # names
-    says: str  # what was seen, with the evidence
+    id: str
+    loader: str
+    numbers: dict[str, Any]  # of the words of its kind, and perhaps of its rank and epoch
 
     @property
-    def fault(self) -> bool:
-        """Whether no intention explains the finding."""
-        return not KINDS[self.kind].right_if
+    def kind(self) -> Kind:
+        """The kind of the finding."""
+        return kinds()[self.id]
+
+    @property
+    def says(self) -> str:
+        """What was measured, in words."""
+        numbers = {k: _Count(n) if type(n) is int else n for k, n in self.numbers.items()}
+        places = [f"{name} {numbers[name]}" for name in ("rank", "epoch") if name in numbers]
+        where = ", ".join([self.loader, *places])
+        return f"{where}: {self.kind.words.format_map(numbers)}"
 
     def __str__(self) -> str:
-        return f"{'Fault' if self.fault else 'Fact'}: {self.says}"
+        if self.kind.fault:
+            return f"Fault: {self.says}."
+        return f"Fact: {self.says}. Meant? `--allow {self.id}`"
 
 
 @dataclass(frozen=True)
 class AuditReport:
     """Result of an audit: what was checked, the faults, the facts, and what was not checked."""
 
-    findings: tuple[AuditFinding, ...]
+    findings: tuple[Finding, ...]
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
 
     @property
-    def faults(self) -> tuple[AuditFinding, ...]:
+    def faults(self) -> tuple[Finding, ...]:
         """Findings that no intention explains."""
-        return tuple(finding for finding in self.findings if finding.fault)
+        return tuple(finding for finding in self.findings if finding.kind.fault)
 
     @property
     def right(self) -> bool:
@@ -149,26 +86,35 @@ class AuditReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for `json.dumps`."""
-        found = [{**asdict(one), **KINDS[one.kind]._asdict()} for one in self.findings]
-        return {**asdict(self), "right": self.right, "findings": found}
+        rows = [{**asdict(one), "says": one.says} | one.kind._asdict() for one in self.findings]
+        return {**asdict(self), "right": self.right, "findings": rows}
 
     def __str__(self) -> str:
         count = plural(len(self.faults), "fault") if self.faults else "no fault"
-        checked = "; ".join(_short(self.checked))
-        lines = [f"Checked {checked}: {count} of the kinds that the audit looks for."]
-        kinds = defaultdict[str, list[AuditFinding]](list)
-        for finding in sorted(self.findings, key=lambda finding: not finding.fault):
-            kinds[finding.kind].append(finding)
-        for name, alike in kinds.items():  # the advice comes once for each kind
-            change, entry, right_if = KINDS[name]
-            see = f" See: keepfed why {entry}" if entry else ""
-            intended = f"Right if {right_if}. If not: " if right_if else "Change: "
-            lines += [*_short(tuple(map(str, alike))), f"  {intended}{change}{see}"]
+        checked = "; ".join(_short(self.checked)) or "nothing"
+        lines = [f"Checked {checked}: {count} of the kinds that it looks for."]
+        alike = defaultdict[str, list[Finding]](list)
+        for finding in (*self.faults, *(f for f in self.findings if not f.kind.fault)):
+            alike[finding.id].append(finding)
+        for name, findings in alike.items():  # the advice comes once for each kind
+            kind = kinds()[name]
+            lead = "Change" if kind.fault else "If not"
+            see = f" See: keepfed why {kind.entry}" if kind.entry else ""
+            lines += [*_short(tuple(map(str, findings))), f"  {lead}: {kind.change}{see}"]
         if self.unchecked:
             lines.append(f"Not checked: {'; '.join(_short(self.unchecked))}.")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def check_ids(allow: Collection[str]) -> None:
+    """Raise a `KeepfedError` if a word is not the ID of a kind of findings."""
+    for name in allow:
+        if name not in kinds():
+            raise KeepfedError(
+                f"No finding has the ID {name!r}. Choose from: {', '.join(kinds())}."
+            )
 
 
 def _short(parts: tuple[str, ...]) -> tuple[str, ...]:

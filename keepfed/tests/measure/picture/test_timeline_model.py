@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from keepfed.formatting import axis, duration, percent, plural
-from keepfed.measure.picture import columns, module_source
+from keepfed.measure.picture.model import columns
+from keepfed.measure.picture.script import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import busy_shares, idle_gaps, lanes
 from tests.measure.handmade import MS, naive, span, trace_of
@@ -51,7 +52,7 @@ def test_busy_times_match_python(node):
         np.testing.assert_allclose(opened["gaps"], np.array(idle_gaps(trace)) / MS, atol=0.01)
         lasted = [lane.busy_ns() / MS for lane in lanes(trace)]
         assert [lane["busy"] for lane in opened["lanes"]] == pytest.approx(lasted, abs=0.1)
-    expected = busy_shares(lanes(naive())[0].placed, np.linspace(20 * MS, 110 * MS, 51))
+    expected = busy_shares(lanes(naive())[0], (20 * MS, 110 * MS), 50)
     np.testing.assert_allclose(np.reshape(out["shares"], expected.shape), expected, atol=1e-3)
 
 

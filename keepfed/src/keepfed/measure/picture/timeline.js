@@ -128,7 +128,7 @@ export function mountAll(page = document) {
   for (const script of page.querySelectorAll("script.course-timeline:not([data-shown])")) {
     script.dataset.shown = "yes";
     const data = JSON.parse(script.textContent), listeners = {};
-    data.payload = Uint8Array.from(atob(data.payload), (letter) => letter.charCodeAt(0));
+    for (const name of ["payload", "extra"]) data[name] &&= Uint8Array.from(atob(data[name]), (letter) => letter.charCodeAt(0));
     const store = {
       get: (name) => data[name], set(name, value) { data[name] = value; listeners[name]?.(); }, save() {},
       on(name, action) { listeners[name] = action; }, off(name) { delete listeners[name]; },

@@ -51,14 +51,21 @@ export function fillFacts(list, facts) {
 
 // Show a swatch for each stage in the picture, including idle time.
 export function fillLegend(list, names, gpu) {
-  const texts = { wait: WAITING, idle: gpuLabel(gpu, "idle") };
+  const texts = { wait: "wait", idle: gpuLabel(gpu, "idle") };
   list.replaceChildren(...names.map((name) => {
-    const item = element("li"), { pattern, edges: [light, dark] } = LOOKS[name];
-    item.innerHTML = `<svg width="26" height="14" aria-hidden="true">${pattern}
-      <rect style="--light:${light};--dark:${dark}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
+    const item = element("li");
+    item.innerHTML = swatch(name);
     item.append(texts[name] ?? name);
     return item;
   }));
+}
+
+function swatch(name) {
+  const look = LOOKS[name], { dots } = look;
+  const lines = `<path class="${name === "idle" ? "idle" : ""}" d="${look.tile}" stroke="${look.ink}" stroke-width="${dots ? 2.2 : 1.2}" stroke-linecap="${dots ? "round" : "butt"}"/>`;
+  return `<svg width="26" height="14" aria-hidden="true"><pattern id="p-${name}" width="${TILE}" height="${TILE}" patternUnits="userSpaceOnUse">
+    <rect width="${TILE}" height="${TILE}" fill="${look.color}" fill-opacity="${look.opacity}"/>${lines}</pattern>
+    <rect style="--light:${look.edges[0]};--dark:${look.edges[1]}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
 }
 
 // Show the picture as a table with one row per lane, for screen readers.

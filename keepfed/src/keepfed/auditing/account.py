@@ -1,0 +1,92 @@
+"""Add the batches of an iterator to a record while the loop takes them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, RandomSampler
+
+from keepfed.auditing import record
+from keepfed.auditing.listener import AuditListener
+from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord, length
+from keepfed.auditing.served_memory import ServedMemory
+from keepfed.auditing.worker_state import epoch_numbers
+from keepfed.measure.hook import detach_report
+
+
+class Account:
+    """Adds the batches of an iterator to the record of its loader."""
+
+    def __init__(self, loaded: LoaderRecord, loader: DataLoader[Any], training: bool | None = None):
+        """Create an account, which keeps no strong reference to the loader.
+
+        `training` tells whether this is training. By default, it is if gradients are enabled.
+        """
+        self.loaded, self._loader, self._training = loaded, weakref.ref(loader), training
+        self.listener = AuditListener(loader.dataset, loader.num_workers)
+        reports = (report for epoch in loaded.epochs for report in epoch.reports)
+        self._recorded = sum(report.size + record.BATCH for report in reports)
+        self._memory = ServedMemory()
+        self._batches: int | None = None  # batches of an epoch, None if unknown
+        self.epoch: EpochRecord
+
+    def start_epoch(self) -> None:
+        """Start to record the next epoch."""
+        epochs, dataset = self.loaded.epochs, self.listener.dataset
+        is_stream = self.loaded.total is None
+        # Contents tell only whether two loaders share samples, so one epoch is enough.
+        self.listener.contents = is_stream or not any(epoch.complete for epoch in epochs)
+        training = torch.is_grad_enabled() if self._training is None else self._training
+        self.epoch = EpochRecord(len(epochs), training, epoch_numbers(dataset))
+        epochs.append(self.epoch)
+        if (loader := self._loader()) is None:
+            return
+        sampler, batches = loader.sampler, loader.batch_sampler
+        owners = [sampler, batches, getattr(batches, "sampler", None), *[dataset] * is_stream]
+        numbers = (getattr(owner, "epoch", 0) for owner in owners if _orders_by_epoch(owner))
+        self.epoch.order_epoch = next(numbers, None)
+        if is_stream:
+            return
+        self.epoch.shuffled = type(sampler) is RandomSampler
+        # The length of a batch sampler of the program may draw random numbers.
+        if loader.batch_size or batches is None:
+            self.epoch.expected, self._batches = length(sampler), length(loader)
+        elif type(loader).__len__ is not DataLoader.__len__:
+            self._batches = length(loader)
+
+    def is_full(self) -> bool:
+        """Return whether the running epoch has all batches that `len(loader)` promises."""
+        return self.epoch.batches > 0 and self.epoch.batches == self._batches
+
+    def receive(self, next_batch: Callable[[], Any]) -> Any:
+        """Return what `next_batch` returns, which may bring a report along."""
+        self._memory.before_next()
+        return next_batch()
+
+    def take(self, received: Any) -> tuple[Any, BatchReport | None]:
+        """Add a batch, and return it as the loop would get it without an audit, and its report.
+
+        An iterator that continues after the last batch of an epoch begins another one. Some loaders
+        make a single iterator without an end for all epochs.
+        """
+        batch, report = detach_report(received)
+        if self.loaded.workers == 0:
+            report, self.listener.report = self.listener.report, None
+        if self.is_full():
+            self.epoch.complete = True
+            self.start_epoch()
+        self.epoch.batches += 1
+        self.epoch.changed += self._memory.has_changed(batch)
+        if report is not None and self._recorded < record.MAX_SAMPLES:
+            self.epoch.reports.append(report)
+            self._recorded += report.size + record.BATCH
+        return batch, report
+
+
+def _orders_by_epoch(owner: Any) -> bool:
+    """Return whether a sampler or stream orders its samples by an epoch number that it gets."""
+    known = type(getattr(owner, "epoch", None)) is int and getattr(owner, "shuffle", True)
+    return bool(known and callable(getattr(owner, "set_epoch", None)))
