@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from course_utils.loading.events.labels import read_labels
+from course_utils.loading.events.labels import CHECK, read_labels
+from keepfed.checks import position
 from keepfed.files import exists
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.spans import stage
+from keepfed.reading import read_error
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
 
@@ -109,7 +111,7 @@ class Events(Dataset[Sample]):
         try:
             self._find()
         except Exception as error:
-            raise self._cannot_be_read(0, self.index_path) from error
+            raise self._cannot_be_read(None, self.index_path, error) from error
 
     @property
     def path(self) -> str:
@@ -157,13 +159,13 @@ class Events(Dataset[Sample]):
         Raises:
             OSError: If the pulses of an event are missing or changed.
         """
-        wanted = [range(len(self))[index] for index in indices]
+        wanted = [position(index, len(self), self.folder) for index in indices]
         try:
             pulses = self._read(wanted)
         except Exception as error:  # libraries raise different errors for corrupted bytes
             if half := len(wanted) // 2:  # bisect, so that the error names the damaged event
                 return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
-            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
+            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0]), error) from error
         return [self._sample(*event) for event in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
@@ -171,7 +173,8 @@ class Events(Dataset[Sample]):
         # The same bytes with a different type are also wrong.
         typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
         if not typed or zlib.crc32(pulses.data) != labels.crc32[index]:
-            raise self._cannot_be_read(index, self.path_of(index))
+            wrong = ValueError("its checksum is wrong")
+            raise self._cannot_be_read(index, self.path_of(index), wrong)
         return {
             "pulses": torch.from_numpy(pulses),
             "n_pulses": len(pulses),
@@ -182,11 +185,8 @@ class Events(Dataset[Sample]):
             "kind": int(labels.kind[index]),
         }
 
-    def _cannot_be_read(self, index: int, path: str) -> OSError:
-        return OSError(
-            f"Cannot read event {index}: {path} is missing or corrupted. To find out how to fix "
-            f"it, run `python -m data_scripts.make_events --check --out {self.folder}`."
-        )
+    def _cannot_be_read(self, index: int | None, path: str, error: Exception) -> OSError:
+        return read_error(error, path, index, step=CHECK.format(self.folder))
 
 
 class RowEvents(Events):

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.files import exists, open_file
+from keepfed.reading import reading
 
 CASCADE, TRACK = 0, 1
+CHECK = "To find out how to fix it, run `python -m data_scripts.make_events --check --out {}`"
 
 # one row of events.parquet, which also has the crc32 of the pulses
 EVENT = np.dtype(
@@ -54,22 +56,14 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         FileNotFoundError: If the folder contains no events.
         OSError: If events.parquet is corrupted.
     """
-    import pyarrow as pa
-
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
             f"{folder} contains no events. Create some with `python -m data_scripts.make_events "
             f"--out {folder}`."
         )
-    try:
-        with open_file(path, fs) as file:
-            column = _read_columns(file)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise OSError(
-            f"Cannot read the labels: {path} is corrupted ({error}). To find out how to fix it, "
-            f"run `python -m data_scripts.make_events --check --out {folder}`."
-        ) from error
+    with reading(path, step=CHECK.format(folder)), open_file(path, fs) as file:
+        column = _read_columns(file)
     return Labels(
         event_id=column["event_id"],
         run_id=column["run_id"],

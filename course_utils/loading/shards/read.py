@@ -26,13 +26,16 @@ from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
 from course_utils.loading.shards.write import LIST, Shard, read_list
+from keepfed.errors import unreadable
 from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.stream import ShardedStream
 from keepfed.measure.spans import stage
+from keepfed.reading import describe
 
 _REQUEST_BYTES = 4 * 2**20  # size of a request, and the most that a stream buffers
 _END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros at the end of a tar file
 _ATTEMPTS = 5  # consecutive attempts before a request fails
+_AGAIN = "Write or download the shard again"
 _BY_STATUS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 416: EOFError}
 _FINAL = {  # errors that another attempt cannot repair
     PermissionError: "Access to {url} is denied without the right token or key. Check the "
@@ -93,7 +96,13 @@ class TarStream(ShardedStream[Any, Shard]):
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
         """Yield samples of bytes, shard by shard."""
         for shard in shards:
-            yield from group_by_keys(read_files(shard, self.fs, self.headers))
+            keys = set[str]()
+            for sample in group_by_keys(read_files(shard, self.fs, self.headers)):
+                if (key := sample["__key__"]) in keys:
+                    problem = f"the files of sample {key!r} are not next to each other"
+                    raise unreadable(shard.url, problem, "Write it again with `tar --sort=name`")
+                keys.add(key)
+                yield sample
 
     def size(self, shard: Shard) -> int:
         """Return the number of samples of a shard.
@@ -148,14 +157,17 @@ def read_files(
                 archive.members = []  # otherwise tarfile keeps all members
         end = stream.rest(archive.offset)
     except tarfile.TarError as error:
-        raise _corrupted(stream.url, stream.position) from error
-    if len(end) < _END_BYTES or any(end):
-        raise _corrupted(stream.url, archive.offset)
+        problem = f"it is truncated or corrupted near byte {stream.position:,}"
+        problem = describe(stream.head, "shard.tar") or problem
+        raise unreadable(stream.url, problem, _AGAIN) from error
+    if len(end) < _END_BYTES:
+        problem = f"it is truncated or corrupted near byte {archive.offset:,}"
+        raise unreadable(stream.url, problem, _AGAIN)
+    if any(end):
+        problem = f"there are data behind its end at byte {archive.offset:,}, or it is corrupted"
+        raise unreadable(stream.url, problem, _AGAIN)
     if shard.crc32 not in (None, stream.crc32):
-        raise OSError(
-            f"{stream.url} has changed: its CRC-32 is wrong. Write the shard again, or download it "
-            "again."
-        )
+        raise unreadable(stream.url, "it has changed, because its CRC-32 is wrong", _AGAIN)
 
 
 class ShardStream:
@@ -168,7 +180,7 @@ class ShardStream:
         self.position = 0  # bytes returned
         self.crc32 = 0  # checksum of these bytes
         self._ahead = memoryview(b"")
-        self._last = b""
+        self._last = self.head = b""
         self.size: int = self._retry(self._ask_size) if shard.bytes is None else shard.bytes
 
     def read(self, size: int = -1) -> bytes:
@@ -183,6 +195,7 @@ class ShardStream:
             wanted -= len(part)
             parts.append(part)
         data = b"".join(parts)
+        self.head = self.head or data[:32]
         self.crc32 = zlib.crc32(data, self.crc32)
         self._last = data or self._last
         return data
@@ -263,10 +276,3 @@ def _text(error: BaseException) -> str:
     *_, root = _causes(error)
     text = re.sub(r"\?[^\s'\")]*", "", str(root))  # the query may contain a token
     return " ".join(text.split()) or type(root).__name__
-
-
-def _corrupted(url: str, at: int) -> OSError:
-    return OSError(
-        f"{url} is truncated or corrupted near byte {at:,}, or not a plain tar file. Write or "
-        "download the shard again."
-    )

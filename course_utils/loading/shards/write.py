@@ -21,7 +21,7 @@ from typing import Any
 
 import webdataset
 
-from keepfed.files import clear_errors, replace_file
+from keepfed.files import replace_file, writing
 
 LIST = "shards.json"
 
@@ -59,7 +59,7 @@ def write_shards(
         raise FileExistsError(
             f"{target} already contains shards. Delete them, or choose a different folder."
         )
-    with clear_errors(target):
+    with writing(target):
         target.mkdir(parents=True, exist_ok=True)
         return _write_all(_checked(samples), target, per_shard)
 

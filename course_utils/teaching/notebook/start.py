@@ -24,7 +24,7 @@ from course_utils.teaching.notebook.cleanup import (
 from course_utils.teaching.notebook.failed_cells import watch_cells
 from course_utils.teaching.notebook.wall import announce, connect, send_verdict
 from course_utils.teaching.notebook.worker_module import register
-from keepfed.interrupts import reraise_lost_interrupts
+from keepfed.forks import reraise_lost_interrupts
 
 # Modules that every worker imports. The server that forks workers loads them once for all.
 PRELOAD = (

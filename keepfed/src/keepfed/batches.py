@@ -15,6 +15,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
@@ -46,31 +47,20 @@ class Handle:
 
 
 def map_leaves(function: Function, batch: Any, *, whole: Function | None = None) -> Any:
-    """Return a batch of the same shape with `function` applied to every leaf.
+    """Return a batch of the same shape with `function` applied to every leaf, in order.
 
-    A dataclass is copied without calling its `__init__`, so a frozen dataclass works too.
-
-    Args:
-        function: Called with each leaf, in order.
-        batch: Any nesting of containers and movables. It is not changed.
-        whole: Called with a movable instead of with its leaves, if the movable is not a container
-            or if its `to` accepts `non_blocking`.
+    `whole` is called with a movable instead of with its leaves, if the movable is not a container
+    or if its `to` accepts `non_blocking`.
     """
-
-    def down(part: Any) -> Any:
-        return map_leaves(function, part, whole=whole)
-
+    down = partial(map_leaves, function, whole=whole)
     if is_movable(batch):
-        if whole and (not _is_container(batch) or _takes_non_blocking(batch)):
+        is_container = isinstance(batch, (Mapping, list, tuple)) or is_dataclass(batch)
+        if whole and (not is_container or _takes_non_blocking(batch)):
             return whole(batch)
-        if not isinstance(batch, dict) and (isinstance(batch, Mapping) or not _is_container(batch)):
+        if not isinstance(batch, dict) and (isinstance(batch, Mapping) or not is_container):
             return _map_inside(function, batch)
-    if isinstance(batch, Mapping):
-        return _like_mapping(batch, {key: down(value) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a named tuple
-        return type(batch)(*map(down, batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(down, batch))
+    if isinstance(batch, (Mapping, list, tuple)):
+        return _map_collection(down, batch)
     if is_dataclass(batch) and not isinstance(batch, type):
         twin = copy.copy(batch)
         for field in fields(batch):
@@ -78,6 +68,14 @@ def map_leaves(function: Function, batch: Any, *, whole: Function | None = None)
             object.__setattr__(twin, field.name, down(getattr(batch, field.name)))
         return twin
     return function(batch)
+
+
+def _map_collection(function: Function, batch: Any) -> Any:
+    """Return a mapping, list or tuple of the same type with `function` applied to its parts."""
+    if isinstance(batch, Mapping):
+        return _like_mapping(batch, {key: function(value) for key, value in batch.items()})
+    parts = map(function, batch)
+    return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
 
 
 def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
@@ -89,14 +87,14 @@ def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
 
 def leaves(batch: Any) -> list[Any]:
     """Return every leaf of `batch`, in order."""
-    found: list[Any] = []
+    every: list[Any] = []
 
     def note(leaf: Any) -> Any:
-        found.append(leaf)
+        every.append(leaf)
         return leaf  # a container such as torch.Size is rebuilt, and does not accept None
 
     map_leaves(note, batch)
-    return found
+    return every
 
 
 def tensors(batch: Any) -> list[torch.Tensor]:
@@ -105,11 +103,7 @@ def tensors(batch: Any) -> list[torch.Tensor]:
 
 
 def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
-    """Return `batch` with its tensors on `device`. Movables are moved by their own `to`.
-
-    Raises:
-        TypeError: If a leaf hides tensors.
-    """
+    """Return `batch` with its tensors on `device`. A movable moves itself by its own `to`."""
 
     def move_leaf(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
@@ -127,11 +121,7 @@ def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any
 
 
 def record_stream(batch: Any, stream: Any) -> None:
-    """Keep the device memory of `batch` until `stream` has finished its work so far.
-
-    Raises:
-        TypeError: If a movable has neither a method `record_stream` nor any visible tensors.
-    """
+    """Keep the device memory of `batch` until `stream` has finished its work so far."""
 
     def record(leaf: Any) -> Any:
         for part in dense_parts(leaf) if isinstance(leaf, torch.Tensor) else [leaf]:
@@ -140,29 +130,24 @@ def record_stream(batch: Any, stream: Any) -> None:
         return leaf
 
     def record_whole(movable: Any) -> Any:
-        inside = leaves(movable)
-        if hasattr(movable, "record_stream") and not any(isinstance(x, Handle) for x in inside):
+        parts = [leaf for leaf in leaves(movable) if isinstance(leaf, (torch.Tensor, Handle))]
+        if hasattr(movable, "record_stream") and not any(isinstance(x, Handle) for x in parts):
             movable.record_stream(stream)
-        elif any(isinstance(leaf, (torch.Tensor, Handle)) for leaf in inside):
-            for leaf in inside:
-                record(leaf)
-        else:
+        elif not parts:
             raise TypeError(
                 f"CudaPrefetcher cannot protect the memory of a {type(movable).__name__}, because "
                 "it finds no tensors in it. Give the class a method record_stream(stream), or "
                 "return a dict."
             )
+        else:
+            map_leaves(record, parts)
         return movable
 
     map_leaves(record, batch, whole=record_whole)
 
 
 def without_tensors(leaf: Any) -> Any:
-    """Return `leaf` if it holds no tensors.
-
-    Raises:
-        TypeError: If it holds tensors, because a device would not find them.
-    """
+    """Return `leaf`, or raise TypeError if it holds tensors, which a device would not find."""
     if not isinstance(leaf, Handle) and _holds_tensors(leaf):
         raise TypeError(
             f"The batch contains a {type(leaf).__name__} that holds tensors, but has no method to "
@@ -172,11 +157,7 @@ def without_tensors(leaf: Any) -> Any:
 
 
 def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the dense tensors of a sparse or jagged tensor, or a list with the tensor itself.
-
-    Raises:
-        TypeError: If the layout is not supported.
-    """
+    """Return the dense tensors of a sparse or jagged tensor, or a list with the tensor itself."""
     if tensor.layout == torch.strided and not tensor.is_nested:
         return [tensor]
     if tensor.layout not in _COMPRESSED:
@@ -200,10 +181,6 @@ def is_movable(part: Any) -> bool:
     return callable(getattr(part, "to", None)) and (
         hasattr(part, "pin_memory") or hasattr(part, "record_stream") or _holds_tensors(part)
     )
-
-
-def _is_container(part: Any) -> bool:
-    return isinstance(part, (Mapping, list, tuple)) or is_dataclass(part)
 
 
 def _takes_non_blocking(movable: Any) -> bool:
@@ -246,11 +223,8 @@ def _holds_tensors(part: Any, depth: int = DEPTH) -> bool:
         return True
     if depth == 0 or isinstance(part, (str, bytes, type, FunctionType, ModuleType)):
         return False
-    inside: Iterable[Any] = ()
-    if isinstance(part, Mapping):
-        inside = part.values()
-    elif isinstance(part, (list, tuple, set, frozenset)):
-        inside = part
+    inside = part.values() if isinstance(part, Mapping) else part
+    inside = inside if isinstance(part, (Mapping, list, tuple, set, frozenset)) else ()
     state = getattr(part, "__dict__", {})
     slots = (getattr(part, name, None) for name in getattr(part, "__slots__", ()))
     return any(_holds_tensors(value, depth - 1) for value in (*inside, *state.values(), *slots))
@@ -259,16 +233,10 @@ def _holds_tensors(part: Any, depth: int = DEPTH) -> bool:
 def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
     """Return `batch` with `pin` applied to the tensors that a DataLoader would pin.
 
-    A DataLoader pins tensors in mappings, lists and tuples. It ignores dataclasses and other
-    objects unless they have a method `pin_memory`.
+    It ignores dataclasses and other objects unless they have a method `pin_memory`.
     """
-    if isinstance(batch, Mapping):
-        return _like_mapping(
-            batch, {key: pin_as_a_loader(pin, part) for key, part in batch.items()}
-        )
-    if isinstance(batch, (list, tuple)):
-        parts = [pin_as_a_loader(pin, part) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if isinstance(batch, (Mapping, list, tuple)):
+        return _map_collection(partial(pin_as_a_loader, pin), batch)
     return map_tensors(pin, batch) if hasattr(batch, "pin_memory") else batch
 
 

@@ -1,6 +1,9 @@
 """Errors that users are expected to meet, and messages that end with the next step."""
 
+from __future__ import annotations
+
 import errno
+import os
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +35,33 @@ class KeepfedError(RuntimeError):
         return [str(self)]  # IPython calls this, so a notebook shows only the message
 
 
+class ReadError(KeepfedError, OSError):
+    """A file, or the sample `index` in it, that cannot be read. `keepfed.reading` raises it."""
+
+    def __init__(self, message: str = "", *, path: str = "", index: int | None = None):
+        super().__init__(message)
+        self.path, self.index = path, index
+
+
+class MissingFileError(ReadError, FileNotFoundError):
+    """A file that does not exist."""
+
+
+def unreadable(
+    path: str | os.PathLike[str],
+    problem: str,
+    step: str,
+    index: int | None = None,
+    kind: type[ReadError] = ReadError,
+) -> ReadError:
+    """Return an error whose message names path, sample, problem and next step."""
+    # a name that is not valid UTF-8 could not be printed
+    name = os.fsencode(path).decode("utf-8", "backslashreplace")
+    sample = "" if index is None else f", sample {index}"
+    message = f"Cannot read {name}{sample}: {problem}. {step}."
+    return kind(message, path=os.fspath(path), index=index)
+
+
 def required(module: str, install: str = "") -> Any:
     """Import a module, or raise the error of `not_installed`."""
     try:
@@ -41,14 +71,9 @@ def required(module: str, install: str = "") -> Any:
 
 
 def not_installed(error: ImportError, install: str = "") -> KeepfedError:
-    """Return an error that tells how to install a missing package.
+    """Return an error that tells how to install a missing package, by pip or the clause `install`.
 
-    Args:
-        error: The failed import.
-        install: Imperative clause, if it is not pip that installs this package.
-
-    Raises:
-        ImportError: If one of our own modules is missing, because pip cannot fix that.
+    If one of our own modules is missing, `error` is raised, because pip cannot fix that.
     """
     name = (error.name or "").partition(".")[0]
     if not name or name.startswith(("keepfed", "course_")):
@@ -65,12 +90,7 @@ def is_disk_full(error: OSError) -> bool:
 def sentence(
     error: KeepfedError | OSError, *, elsewhere: str = "choose a folder that you may write to"
 ) -> str:
-    """Return the message of an error, with a next step.
-
-    Args:
-        error: An expected error.
-        elsewhere: Imperative clause that tells how to choose another folder.
-    """
+    """Return the message of an error, with a next step. `elsewhere` chooses another folder."""
     if isinstance(error, KeepfedError) or error.errno is None:
         return str(error)  # our own message
     place = error.filename or "the folder"

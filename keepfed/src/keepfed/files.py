@@ -6,45 +6,32 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from keepfed import formatting
+from keepfed.checks import open_regular
 from keepfed.errors import KeepfedError, is_disk_full, sentence
-
-T = TypeVar("T")
 
 
 @contextmanager
-def clear_errors(path: Path) -> Iterator[None]:
-    """Turn the error of a full or forbidden disk into a sentence that names `path`.
-
-    Raises:
-        KeepfedError: If the disk or quota is full, or writing is not allowed.
-    """
+def writing(path: Path) -> Iterator[None]:
+    """Turn the error of a full disk, or of a folder that cannot be written, into a KeepfedError."""
     try:
         yield
     except OSError as error:
-        named = OSError(error.errno, error.strerror, str(path))
         here = str(error.filename).startswith(str(path.parent))
-        if not (is_disk_full(error) or (here and isinstance(error, PermissionError))):
+        if isinstance(error, KeepfedError) or not (is_disk_full(error) or here):
             raise
+        named = OSError(error.errno, error.strerror, str(path))
         raise KeepfedError(sentence(named, elsewhere="choose another folder")) from error
 
 
 def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
-    """Check that `size` bytes are free in `folder`.
-
-    Args:
-        folder: An existing folder.
-        size: Required bytes.
-        otherwise: An alternative to freeing space, starting with "or".
-
-    Raises:
-        KeepfedError: If there is less free space.
-    """
+    """Raise KeepfedError unless `size` bytes are free. `otherwise` is another way: "or ..."."""
     free = shutil.disk_usage(folder).free
     if free < size:
         raise KeepfedError(
@@ -53,13 +40,24 @@ def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
         )
 
 
-def progress(items: Iterable[T], title: str) -> Iterable[T]:
-    """Return `items`, with a progress bar on a terminal if tqdm is installed."""
+@contextmanager
+def progress_bar(
+    title: str, total: int, unit: str, *, show: bool = True
+) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar on a terminal, and yield a function that counts `unit`s.
+
+    Without tqdm there is no bar. It has no thread, and no lock that forked processes share.
+    """
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        return items
-    return tqdm(items, title, disable=None)
+        yield int
+        return
+    kind: Any = type("Bar", (tqdm,), {"monitor_interval": 0})
+    kind.set_lock(threading.RLock())
+    hidden = None if show else True  # None hides the bar if stderr is not a terminal
+    with kind(total=total, desc=title, unit=unit, unit_scale=True, disable=hidden) as bar:
+        yield bar.update
 
 
 def temporary_folder(suffix: str = "") -> Path:
@@ -72,7 +70,7 @@ def temporary_folder(suffix: str = "") -> Path:
 def open_file(path: str, fs: Any = None) -> BinaryIO:
     """Open a file for reading, on the local disk or on an fsspec file system."""
     if fs is None:
-        return Path(path).open("rb")
+        return open_regular(path)
     file: BinaryIO = fs.open(path)
     return file
 
@@ -85,10 +83,7 @@ def exists(path: str, fs: Any = None) -> bool:
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
     """Replace a file atomically, so that a reader or a crash finds the old or the new content.
 
-    Args:
-        path: The file.
-        content: Its new content.
-        mode: Its permissions, before those of the umask are removed.
+    `mode` are its permissions, before those of the umask are removed.
     """
     data = content if isinstance(content, bytes) else content.encode()
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -68,8 +68,7 @@ def shm_size() -> int:
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
     """Yield the file and the values of a limit, for every control group that contains this process.
 
-    Version 2 of control groups has one tree. Version 1 has one tree per controller and uses other
-    file names. Groups without a limit are skipped.
+    Version 1 of control groups has one tree per controller, and other file names than version 2.
     """
     controller = name.partition(".")[0]
     for line in (known(_OWN_CGROUP.read_text) or "0::/").splitlines():
@@ -87,9 +86,8 @@ def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
 
 def _cpu_quotas() -> Iterator[float]:
     for path, (quota, *period) in _limits("cpu.max", "cpu.cfs_quota_us"):
-        yield int(quota) / int(
-            period[0] if period else (path.parent / "cpu.cfs_period_us").read_text()
-        )
+        period = period or [(path.parent / "cpu.cfs_period_us").read_text()]
+        yield int(quota) / int(period[0])
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:

@@ -133,7 +133,7 @@ def test_four_concurrent_writers_store_each_sample_once() -> None:
         process.join()
     hits, misses, samples = counted(cache)
     assert (hits + misses, samples) == (1600, 400)
-    assert cache.nbytes == cache.counters()["taken"] == 400 * ROW
+    assert cache.nbytes == 400 * ROW
     assert values(cache.__getitems__(range(400))) == list(range(400))
 
 
@@ -151,15 +151,15 @@ def fill_and_die(cache: SampleCache[Any]) -> None:
 
 
 @unix
-def test_killed_worker_leaves_no_partial_sample() -> None:
+def test_killed_worker_leaves_no_partial_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading_cache, "_PATIENCE", 0.01)  # it holds the lock forever
     cache = cache_of(Rows())
     process = start(fill_and_die, cache)
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert cache.counters()["taken"] == 3 * ROW
     for _ in range(2):
         assert values(cache.__getitems__([1, 2, 3, 4])) == [1, 2, 3, 4]
-    assert cache.counters()["samples"] == 1
+    assert cache.counters()["samples"] == 0
 
 
 def test_lock_of_a_dead_worker_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

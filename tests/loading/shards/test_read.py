@@ -149,7 +149,7 @@ def test_errors_are_final_or_repeated_and_never_show_the_token(
         refused(FileNotFoundError, lambda: read(address, **options), gone)
         assert waited == []
         other = f"{store.url}/shards.json{query}"
-        refused(OSError, lambda: read(other, **options), r"shards\.json is truncated or corr")
+        refused(OSError, lambda: read(other, **options), r"shards\.json: it is truncated or corr")
     message = r"failed 5 times \(503, message='Busy', url='http[^?]*tar'\)\. Check that the server"
     with serving(shards, Busy) as url:
         stream = stream_shards([f"{url}?token=secret"])
@@ -157,7 +157,7 @@ def test_errors_are_final_or_repeated_and_never_show_the_token(
     refused(FileNotFoundError, lambda: stream_shards("nowhere"), r"nowhere/shards\.json does not")
     refused(ValueError, lambda: stream_shards([]), "no shards to stream")
     (tmp_path / "a.tar").write_bytes(b"<!doctype html>" * 100)
-    refused(OSError, lambda: read(tmp_path / "a.tar"), r"a\.tar is .* or not a plain tar file")
+    refused(OSError, lambda: read(tmp_path / "a.tar"), r"a\.tar: it is a web page\. Write or dow")
 
 
 def cut(content: bytearray, at: int) -> None:
@@ -186,7 +186,7 @@ def test_damaged_shard_raises_an_error(shards: Path, tmp_path: Path) -> None:
         content = bytearray((shards / "shard-000000.tar").read_bytes())
         change(content, at)
         copy.write_bytes(content)
-        with pytest.raises(OSError, match=r"copy\.tar is truncated or corrupted near byte [\d,]+"):
+        with pytest.raises(OSError, match=r"copy\.tar: .*(empty|byte [\d,]+)"):
             pytest.fail(f"{damage}: {len(read(copy))} samples")
         if damage in ("cut between samples", "flip in a header"):  # Python's tarfile accepts it
             with tarfile.open(copy, "r|") as archive:
@@ -200,7 +200,7 @@ def test_list_detects_flipped_bits_and_shorter_files(shards: Path, tmp_path: Pat
     flip(content, 1_000_000)
     shard.write_bytes(content)
     assert len(list(stream_shards(shard))) == 40  # not detected without the list
-    with pytest.raises(OSError, match=r"shard-000000\.tar has changed: its CRC-"):
+    with pytest.raises(OSError, match=r"shard-000000\.tar: it has changed, because its CRC-"):
         list(stream_shards(tmp_path))
 
     shard.write_bytes(content[:1_000_000])

@@ -18,7 +18,6 @@ from keepfed.formatting import plural
 
 FEW = 32  # minimum number of samples to compare two orders, workers or loaders
 SAME = 0.9  # share of samples in common above which two workers or ranks serve the same
-SURE = 8  # new samples with NaN, of which a few may come from random crops
 CHANCE = 1e-4  # probability below which a late first NaN is not a matter of chance
 LEAK = 0.01  # share of samples in common above which two loaders share samples
 
@@ -73,7 +72,7 @@ def _checked(records: Sequence[LoaderRecord]) -> Iterator[str]:
         loops[record.loop].append(record)
     for loop, alike in loops.items():
         epochs = [epoch for record in alike for epoch in record.epochs]
-        samples = plural(sum(epoch.fetched - epoch.dropped for epoch in epochs), "sample")
+        samples = plural(sum(_fetched(epoch) - epoch.dropped for epoch in epochs), "sample")
         loaders, ranks = len({one.name for one in alike}), len({one.rank for one in alike})
         several = f" ({loaders} loaders)" if loaders > 1 else ""
         several += f" on {ranks} ranks" if ranks > 1 else ""
@@ -94,6 +93,13 @@ def _unchecked(records: Sequence[LoaderRecord]) -> Iterator[str]:
         yield f"{reason} ({', '.join(dict.fromkeys(names))})"
 
 
+def _fetched(epoch: EpochRecord) -> int:
+    return sum(report.size + report.dropped for report in epoch.reports)
+
+
+# --- One loader -----------------------------------------------------------------------------------
+
+
 def _finding(id: str, record: LoaderRecord, epoch: EpochRecord | None, **numbers: Any) -> Finding:
     place = {"rank": record.rank} if record.ranks > 1 else {}
     return Finding(id, record.name, place | ({"epoch": epoch.number} if epoch else {}) | numbers)
@@ -103,7 +109,7 @@ def _each_once(record: LoaderRecord) -> Findings:
     """Find samples that come several times in an epoch, or not at all."""
     for epoch in record.epochs:
         if dropped := epoch.dropped:
-            of, nones = epoch.fetched, sum(report.dropped for report in epoch.reports)
+            of, nones = _fetched(epoch), sum(report.dropped for report in epoch.reports)
             yield _finding("dropped", record, epoch, out=of - dropped, of=of, none=nones)
         if not epoch.known or record.draws_again:
             continue
@@ -234,7 +240,7 @@ def _nan(record: LoaderRecord) -> Findings:
         )
         clean = np.union1d(clean, np.setdiff1d(epoch.ids, now))
         damaged = np.union1d(damaged, now)
-        if len(new) >= SURE and not len(healed):
+        if len(new) and not len(healed):
             yield _finding("new-nan", record, epoch, samples=len(new), sample=int(new[0]))
         elif nans:
             first, report, nan = nans[0]
@@ -248,6 +254,8 @@ def _nan(record: LoaderRecord) -> Findings:
 
 
 LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _unused, _order
+
+# --- Several loaders and ranks --------------------------------------------------------------------
 
 
 def _ranks(records: Sequence[LoaderRecord]) -> Findings:

@@ -158,9 +158,10 @@ def _log(record: LoaderRecord, epoch: EpochRecord, report: BatchReport) -> None:
     """Append a line for the batch that was added last, in one write."""
     step = _process.logged[record.name] = _process.logged.get(record.name, -1) + 1
     row = {"loader": record.name, "rank": record.rank, "step": step, "epoch": epoch.number}
-    row |= {"batch": epoch.batches - 1, "worker": report.worker, "samples": report.ids.tolist()}
+    row |= {"batch": epoch.batches - 1, "worker": report.worker}
+    line = f"{json.dumps(row | {'samples': report.ids.tolist()})}\n"
     with open(os.environ[LOG], "ab", buffering=0) as file:
-        file.write(f"{json.dumps(row)}\n".encode())
+        file.write(line.encode())
 
 
 def _write(*, last: bool = True) -> None:

@@ -94,11 +94,6 @@ class EpochRecord:
         return _joined(some[some != UNSEEN] for some in prints)
 
     @property
-    def fetched(self) -> int:
-        """Number of samples that the dataset returned, also as None."""
-        return sum(report.size + report.dropped for report in self.reports)
-
-    @property
     def dropped(self) -> int:
         """Number of samples that were fetched, but that `collate_fn` did not return."""
         sizes, rows = self.sizes, np.array([report.rows for report in self.reports])

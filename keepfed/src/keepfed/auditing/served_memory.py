@@ -44,8 +44,7 @@ class ServedMemory:
 
 def _address_of(part: Any) -> int:
     if isinstance(part, torch.Tensor):
-        plain = part.layout == torch.strided and part.device.type == "cpu"
-        return part.data_ptr() if plain and type(part) is torch.Tensor else 0
+        return part.data_ptr() if part.layout == torch.strided else 0
     return int(part.__array_interface__["data"][0]) if isinstance(part, np.ndarray) else 0
 
 

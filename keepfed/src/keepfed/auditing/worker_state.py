@@ -68,12 +68,8 @@ def _epoch_names(kinds: tuple[type, ...]) -> set[str]:
 
 def epoch_numbers(dataset: Any) -> dict[str, int]:
     """Return the epoch numbers of a dataset that its samples depend on."""
-    numbers = dict[str, int]()
-    for name in _epoch_names(type(dataset).__mro__):
-        with suppress(Exception):  # a property of the program's own may raise anything
-            if type(number := getattr(dataset, name)) is int:
-                numbers[name] = number
-    return numbers
+    numbers = {name: getattr(dataset, name, None) for name in _epoch_names(type(dataset).__mro__)}
+    return {name: number for name, number in numbers.items() if type(number) is int}
 
 
 def _has_lock(dataset: Any) -> bool:

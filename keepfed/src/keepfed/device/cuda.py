@@ -164,22 +164,13 @@ class DeviceMarks:
 
 @cache
 def stream_for(purpose: str, device: torch.device, priority: int = 0) -> torch.cuda.Stream:
-    """Return the stream of `device` for `purpose`, the same one at every call.
-
-    PyTorch has 32 streams of each priority and returns them in turn, and its allocator keeps a
-    memory pool for each stream. A new stream in every epoch would lead to 32 pools.
-    """
+    """Return the stream of `device` for `purpose`, always the same: each has a memory pool."""
     return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
 
 
 def round_trip(device: torch.device, clock: Callable[[], int]) -> tuple[int, torch.cuda.Event, int]:
-    """Record an event on an idle stream of `device`, and wait for it.
-
-    The stream has a high priority, because programs rarely use such streams, so it stays idle.
-
-    Returns:
-        Duration of the round trip in nanoseconds, the event, and the host time of its completion.
-    """
+    """Wait for an event on an idle stream. Return the ns of this, the event, and its host time."""
+    # programs rarely use streams of high priority, so this one stays idle
     idle, event = stream_for("anchors", device, -1), timer()
     launched_ns = clock()
     event.record(idle)
@@ -196,26 +187,20 @@ def timer() -> torch.cuda.Event:
 def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -> int:
     """Return the host time of an event `device_ms` after the first anchor.
 
-    The two clocks drift apart by about 0.01 ms per second. The second anchor, `length_ms` after the
-    first on the device's clock, corrects this drift.
+    A second one, `length_ms` later, corrects the drift of the clocks of 0.01 ms per second.
     """
     return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
 
 
 def device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
-    """Return the dense tensors of a batch, and check that all of them are on `device`.
-
-    Raises:
-        ValueError: If a tensor is in host memory.
-        RuntimeError: If a tensor is on another GPU.
-    """
-    found = [part for tensor in tensors(batch) for part in dense_parts(tensor)]
-    for tensor in found:
+    """Return the dense tensors of a batch, or raise an error if one of them is not on `device`."""
+    parts = [part for tensor in tensors(batch) for part in dense_parts(tensor)]
+    for tensor in parts:
         if tensor.device.type == "cpu":
             raise ValueError(IN_HOST_MEMORY)
         if tensor.device != device:
             raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, device))
-    return found
+    return parts
 
 
 def numbered(batch: Any, number: int) -> Any:

@@ -38,11 +38,7 @@ class BatchDevice(Protocol):
         """Block the host until everything launched is finished."""
 
     def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
-        """Copy the tensors of a batch to the device, even in nested containers.
-
-        Other parts of the batch are unchanged. `non_blocking=True` returns at once if the tensors
-        are pinned.
-        """
+        """Copy the tensors of a batch. `non_blocking=True` returns at once if they are pinned."""
 
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0

@@ -3,16 +3,14 @@
     events = SampleCache(MemmapEvents(folder, fs=lustre), megabytes=500)
     loader = DataLoader(events, batch_size=64, shuffle=True, num_workers=4, ...)
 
-An epoch reads each sample once. A cache that evicts the least recently used sample therefore evicts
-each sample just before it is needed again. Without eviction, the hit rate is the share of the data
-that fits into the cache.
+An epoch reads each sample once, so a cache that evicts the oldest sample evicts it just before it
+is needed. Without eviction, the hit rate is the share of the data that fits.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, Generic, TypeVar
 
@@ -20,14 +18,14 @@ import torch
 from torch.multiprocessing import get_context
 from torch.utils.data import Dataset
 
+from keepfed.checks import position
 from keepfed.errors import KeepfedError
 from keepfed.limits import known, memory_free
 from keepfed.loaders.workers import shm_free
 
 T = TypeVar("T")
 
-_COUNTERS = ("hits", "misses", "samples", "nbytes", "taken")
-_WRITING = -1  # end of a sample that a worker is writing (0 before that)
+_COUNTERS = ("hits", "misses", "samples", "nbytes")
 _PATIENCE = 5.0  # seconds to wait for the lock, which a killed worker never releases
 
 
@@ -77,16 +75,14 @@ class SampleCache(Dataset[T], Generic[T]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[T]:
         """Return the samples of one batch. Missing samples are read with one request."""
-        wanted = [range(len(self))[index] for index in indices]
-        found = {index: self._look_up(index) for index in dict.fromkeys(wanted)}
-        missing = [index for index in wanted if found[index] is None]
-        fetched = self._fetch(missing)
-        with suppress(TimeoutError):  # without the lock, nothing is cached or counted
-            new_samples = dict(zip(missing, fetched, strict=True))
-            self._keep(new_samples, hits=len(wanted) - len(missing), misses=len(missing))
-        new = iter(fetched)
-        contents = (found[index] for index in wanted)
-        return [next(new) if content is None else from_bytes(content) for content in contents]
+        wanted = [position(index, len(self), "the cached dataset") for index in indices]
+        contents = {index: self._look_up(index) for index in wanted}
+        missing = [index for index in wanted if contents[index] is None]
+        samples = self._fetch(missing)
+        self._keep(dict(zip(missing, samples, strict=True)), len(wanted), len(missing))
+        new = iter(samples)
+        cached = (contents[index] for index in wanted)
+        return [next(new) if content is None else from_bytes(content) for content in cached]
 
     def __repr__(self) -> str:
         """Return a summary of size and hit rate."""
@@ -122,65 +118,35 @@ class SampleCache(Dataset[T], Generic[T]):
 
     def _look_up(self, index: int) -> memoryview | None:
         begin, end = self._places[index].tolist()
-        return self._bytes()[begin:end] if end > 0 else None
+        return self._bytes()[begin:end] if end else None
 
-    def _keep(self, samples: Mapping[int, T], **counted: int) -> None:
-        """Cache the samples that fit, and update the counters."""
-        kept = self.counters()
-        left = self.capacity - kept["taken"]
-        is_full = left * kept["samples"] < kept["nbytes"]  # less space than an average sample
+    def _keep(self, samples: Mapping[int, T], wanted: int, missing: int) -> None:
+        """Cache the samples that fit, and count hits and misses. Without the lock, do neither."""
+        _, _, cached, nbytes = self._counted.tolist()
+        is_full = (self.capacity - nbytes) * cached < nbytes  # no space for an average sample
         contents = {} if is_full else {index: to_bytes(sample) for index, sample in samples.items()}
-        with self._locked():
-            self._add(**counted)
-            places = self._take(contents)
-        if not places:
+        if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
+            self._lock_is_lost = True
             return
-        memory = self._bytes()
-        for index, (begin, end) in places.items():
-            memory[begin:end] = contents[index]
-        with self._locked():
-            for index, (begin, end) in places.items():
-                self._places[index, 0] = begin
-                self._places[index, 1] = end
-                self._add(samples=1, nbytes=end - begin)
-
-    def _take(self, contents: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
-        """Reserve memory for samples that no other worker caches, while there is space."""
-        places = {}
-        for index, content in contents.items():
-            begin = self.counters()["taken"]
-            end = begin + len(content)
-            if self._places[index, 1] == 0 and end <= self.capacity:
-                self._places[index, 1] = _WRITING
-                self._add(taken=len(content))
-                places[index] = begin, end
-        return places
+        try:
+            self._counted[:2] += torch.tensor([wanted - missing, missing], device="cpu")
+            for index, content in contents.items():
+                begin = self.nbytes
+                end = begin + len(content)
+                if not self._places[index, 1] and end <= self.capacity:
+                    self._bytes()[begin:end] = content
+                    self._places[index, 0] = begin
+                    self._places[index, 1] = end
+                    self._counted[2:] += torch.tensor([1, len(content)], device="cpu")
+        finally:
+            self._lock.release()
 
     def _bytes(self) -> memoryview:
         return self._memory.numpy().data
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock. If it is never released, raise TimeoutError now and in all later calls."""
-        if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
-            self._lock_is_lost = True
-            raise TimeoutError
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _add(self, **amounts: int) -> None:
-        for name, amount in amounts.items():
-            self._counted[_COUNTERS.index(name)] += amount
-
 
 def _reserved(nbytes: int) -> torch.Tensor:
-    """Return shared memory, uint8 (nbytes,).
-
-    The private function only reserves the pages. If torch does not have this function, the public
-    one copies new memory into shared memory, so all pages are occupied at once.
-    """
+    """Return shared memory, uint8 (nbytes,), whose pages the private function only reserves."""
     reserve: Any = getattr(torch.UntypedStorage, "_new_shared", None)
     if reserve is None:
         reserve = lambda size: torch.UntypedStorage(size, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # noqa: E731

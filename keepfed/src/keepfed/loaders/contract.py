@@ -26,12 +26,11 @@ Every `EpochLoader` keeps this contract: `RaggedLoader`, `ImageLoader`, `Resumab
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -44,7 +43,6 @@ from keepfed.loaders.workers import SharedEpoch
 
 T = TypeVar("T")
 Loop = Generator[T, None, None]
-_START, _BEGUN, _SERVED, _WARNED = range(4)  # indices of the numbers that all processes share
 _NONE = -1  # value that means "no epoch"
 
 
@@ -123,9 +121,8 @@ def block_order(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return blocks of neighboring samples in random order, and the ends of groups of blocks.
 
-    Returns:
-        Sample indices, int64 (n_samples,), ascending within a block, and the end of each group of
-        `together` blocks except the last group, as a position among the indices.
+    The indices are int64 (n_samples,), ascending within a block. An end is the position among them
+    after `together` blocks. The last group has none.
     """
     starts = rng.permutation(-(-n_samples // block)) * block
     order = (starts[:, None] + np.arange(block)).ravel()
@@ -133,8 +130,13 @@ def block_order(
     return order[order < n_samples], ends[together - 1 : -1 : together]
 
 
-def _is_running(loop: Loop[Any]) -> bool:
-    return inspect.getgeneratorstate(loop) == inspect.GEN_RUNNING
+class Shared(NamedTuple):
+    """Numbers that all processes share, each a tensor with one int64."""
+
+    start: torch.Tensor  # samples that the next loop skips, because they were taken before
+    begun: torch.Tensor  # epoch that was begun last
+    served: torch.Tensor  # epoch that was served to its end
+    warned: torch.Tensor  # 1 if the warning about a repeated epoch was given
 
 
 class EpochLoader:
@@ -154,11 +156,9 @@ class EpochLoader:
         self._changes = changes
         self._sent_from: WorkerSlot | None = None
         self._loop: object = None  # identity of the loop whose batches count
-        # Workers share these numbers: where the next loop begins, the epoch that was begun last,
-        # the epoch that was served to its end, and whether the warning was given.
         numbers = torch.tensor([0, _NONE, _NONE, 0], device="cpu")
-        self._shared = numbers.share_memory_()  # type: ignore[no-untyped-call]
-        self._loops: WeakSet[Loop[Any]] = WeakSet()
+        self._shared = Shared(*numbers.share_memory_())  # type: ignore[no-untyped-call]
+        self._loops: WeakSet[Any] = WeakSet()
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next loop serves, for persistent workers too."""
@@ -167,8 +167,7 @@ class EpochLoader:
     def follow(self, loader: Iterable[T]) -> Loop[T]:
         """Yield the rest of the epoch from `loader`, count it, and advance to the next epoch.
 
-        Args:
-            loader: Any iterable that serves this epoch, such as `CudaPrefetcher(DataLoader(...))`.
+        `loader` is any iterable of this epoch, such as `CudaPrefetcher(DataLoader(...))`.
         """
         loop = self._followed(loader)
         self._loops.add(loop)
@@ -180,7 +179,7 @@ class EpochLoader:
         Save this state with the model between two steps, never during a step.
         """
         epoch, made_by = self.epoch.value, {**self.made_by}
-        uncounted = int(self._shared[_BEGUN]) == epoch and self.taken == self._start
+        uncounted = int(self._shared.begun) == epoch and self.taken == self._start
         return {"epoch": epoch, "taken": self.taken, "uncounted": uncounted, "made_by": made_by}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -210,12 +209,6 @@ class EpochLoader:
         for loop in list(self._loops):
             loop.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __getstate__(self) -> dict[str, Any]:
         """Send the rank along, because a worker that is not forked has no process group."""
         return {**vars(self), "_sent_from": self.here(), "_loop": None, "_loops": None}
@@ -233,8 +226,7 @@ class EpochLoader:
 
     @property
     def _start(self) -> int:
-        """Number of samples that the next loop skips, because they were taken before."""
-        return int(self._shared[_START])
+        return int(self._shared.start)
 
     def _step_samples(self) -> tuple[int, int]:
         """Return the samples of a step and of an epoch of all ranks, or 0 without a position."""
@@ -243,21 +235,22 @@ class EpochLoader:
     def _move_to(self, epoch: int, taken: int = 0) -> None:
         """Let the next loop begin at this position. An open loop no longer counts."""
         self.epoch.value, self.taken, self._loop = epoch, taken, None
-        self._shared[:_WARNED] = torch.tensor([taken, _NONE, _NONE], device="cpu")
+        for number, value in zip(self._shared[:3], (taken, _NONE, _NONE), strict=True):
+            number.fill_(value)
 
     def _follow_itself(self, batches: Iterable[T]) -> Iterator[T]:
         """Return a loop that follows itself, unless a worker or `follow` iterates it."""
         # a loop that an exception left behind is not running, so it does not count
-        if get_worker_info() is not None or any(map(_is_running, self._loops)):
+        if get_worker_info() or any(loop.gi_running for loop in self._loops):
             return iter(batches)
         return self.follow(batches)
 
     def _followed(self, loader: Iterable[T]) -> Loop[T]:
         if self._loop is not None:  # a loop was left and is not closed yet
-            self._shared[_START] = 0
+            self._shared.start.fill_(0)
         epoch, self.taken = self.epoch.value, self._start
         step, end = self._step_samples()
-        self._shared[_SERVED] = _NONE
+        self._shared.served.fill_(_NONE)
         loop = self._loop = object()
         try:
             for batch in loader:
@@ -268,20 +261,21 @@ class EpochLoader:
                 self._move_to(epoch + 1)
         finally:
             if self._loop is loop:
-                self._shared[_START], self._loop = 0, None
+                self._shared.start.fill_(0)
+                self._loop = None
 
     def _noted(self, make: Callable[[], Iterable[T]]) -> Iterator[T]:
         """Yield the items of an epoch, note its beginning and end, and warn if it is repeated."""
         shared, epoch, slot = self._shared, self.epoch.value, self.here()
-        repeats = self._changes and shared[_SERVED] == epoch and not shared[_WARNED]
+        repeats = self._changes and shared.served == epoch and not shared.warned
         if repeats and slot.rank == slot.worker == 0:
-            shared[_WARNED] = 1
+            shared.warned.fill_(1)
             warnings.warn(
                 f"{type(self).__name__} serves epoch {epoch} again, in the same order. Call "
                 "set_epoch before each loop, or loop over its follow(loader).",
                 stacklevel=2,
             )
-        shared[_BEGUN] = epoch
+        shared.begun.fill_(epoch)  # every worker writes the same number
         yield from make()
         if slot.worker == 0:
-            shared[_SERVED] = epoch
+            shared.served.fill_(epoch)

@@ -6,27 +6,29 @@
         states = layer(pulses.values)  # a layer that works on each row needs nothing else
         queries = pulses.nested(states)  # attention within each event
 
-A padded batch is as wide as its longest sample, and the model computes the padding too. A `Ragged`
-contains only real rows. A loader pins it, workers send it, and a prefetcher copies it like every
-tuple of tensors. `RaggedLoader` reads such batches from one file with one `index_select`. If your
-model needs padding, `LengthBuckets` puts samples of similar length into a batch.
+A model computes padding too, and a `Ragged` contains only real rows. Loaders, workers and
+prefetchers handle it like every tuple of tensors. `RaggedLoader` reads such batches from one file.
+If your model needs padding, `LengthBuckets` puts samples of similar length into a batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
+from keepfed.checks import require_unchanged, stamp, to_tensor
 from keepfed.loaders.contract import WorkerSlot, epoch_rng
-from keepfed.loaders.resume import IndexBatches, ResumableBatches
+from keepfed.loaders.resume import IndexBatches, Order, ResumableBatches
 from keepfed.loaders.workers import LazyFile
+from keepfed.reading import reading
 
 _POOL = 50  # buckets sorted together; more of them need less padding, but scatter more
 
@@ -40,11 +42,21 @@ class Ragged(NamedTuple):
 
     @classmethod
     def join(cls, samples: Sequence[ArrayLike | Tensor]) -> Ragged:
-        """Return arrays or tensors of shape (rows, ...) as one batch."""
-        parts = [torch.as_tensor(sample, device="cpu") for sample in samples]
+        """Return arrays or tensors of shape (rows, ...) as one batch.
+
+        Raises:
+            ValueError: If samples are not numbers, or some are integers and others floats.
+        """
+        parts = [to_tensor(sample, "Samples") for sample in samples]
+        full = [part for part in parts if part.numel()] or parts[:1]
+        if not all(part.ndim for part in full) or len({p.is_floating_point() for p in full}) > 1:
+            raise ValueError(
+                f"Samples have shapes such as {[*full[-1].shape]} and types such as "
+                f"{full[-1].dtype}. Return arrays of shape (rows, ...), all of one type."
+            )
         lengths = [len(part) for part in parts]
         offsets = torch.tensor([0, *lengths], device="cpu").cumsum(0)
-        return cls(torch.cat(parts), offsets, max(lengths))
+        return cls(torch.cat(full), offsets, max(lengths))
 
     @property
     def sample(self) -> Tensor:
@@ -97,10 +109,7 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         batch_size: int,
         *,
         fields: Mapping[str, ArrayLike] | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        slot: WorkerSlot | None = None,
+        **order: Unpack[Order],
     ):
         """Open the file without reading rows.
 
@@ -109,34 +118,32 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
             offsets: Sample i has the rows offsets[i] to offsets[i + 1].
             batch_size: Samples in a batch.
             fields: Arrays with one entry per sample, such as labels. They are kept in memory.
-            shuffle: Whether each epoch has a new order. False keeps the order of the file.
-            seed: Determines the order, together with the epoch.
-            drop_last: Whether incomplete last batches are dropped.
-            slot: Rank of these samples. None for the rank of the process.
+            **order: `shuffle`, `seed`, `drop_last` and `slot` of `IndexBatches`.
 
         Raises:
-            OSError: If the file is missing or incomplete.
+            ReadError: If the file is missing, incomplete or of a type that torch does not have.
             ValueError: If the offsets do not fit the file, or a field has a different length.
         """
-        # copy-on-write, so that torch accepts the array of a file that may be read-only
-        self._values = LazyFile(np.load, str(path), mmap_mode="c")
-        self.offsets = torch.from_numpy(np.array(offsets, np.int64))
-        rows, ends = len(self._values.file), self.offsets[[0, -1]].tolist()
+        self.path, self._values = str(path), LazyFile(map_rows, str(path))
+        rows = len(self._values.file)
+        self._stamp = stamp(path)
+        self.offsets = to_tensor(np.array(offsets), "Offsets", whole=True).long().reshape(-1)
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) else ["nothing"] * 2
         if ends != [0, rows] or (self.offsets.diff() < 0).any():
             raise ValueError(
                 f"The offsets go from {ends[0]} to {ends[1]}, but {path} has {rows:,} rows. Pass "
                 "increasing offsets from 0 to the number of rows."
             )
         n_samples = len(self.offsets) - 1
-        self.fields = {n: torch.from_numpy(np.array(f)) for n, f in (fields or {}).items()}
-        for name, field in self.fields.items():
+        self.fields = dict[str, Tensor]()
+        for name, values in (fields or {}).items():
+            field = self.fields[name] = to_tensor(np.array(values), f"Fields {name!r}")
             if len(field) != n_samples:
                 raise ValueError(
                     f"The field {name!r} has {len(field):,} entries, but the offsets describe "
                     f"{n_samples:,} samples. Pass one entry per sample."
                 )
-        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
-        super().__init__(n_samples, batch_size, slot=slot, **order)
+        super().__init__(n_samples, batch_size, **order)
 
     def close(self) -> None:
         """End open loops and unmap the file. The next loop maps the file again."""
@@ -147,6 +154,7 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         return self._follow_itself(self._read())
 
     def _read(self) -> Iterator[dict[str, Any]]:
+        require_unchanged(self.path, self._stamp)
         values = torch.from_numpy(self._values.file)
         for batch in self.deal():
             indices = torch.from_numpy(batch)
@@ -158,16 +166,24 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
             yield {"values": ragged, **{name: f[indices] for name, f in self.fields.items()}}
 
 
+def map_rows(path: str) -> NDArray[Any]:
+    """Map the rows of a .npy file, or raise ReadError if torch has no type for its numbers."""
+    with reading(path, step="Write it again with np.save, as numbers of this machine"):
+        # copy-on-write, so that torch accepts the array of a file that may be read-only
+        rows: NDArray[Any] = open_memmap(path, mode="c")
+        torch.from_numpy(rows[:1])
+    return rows
+
+
 class LengthBuckets(ResumableBatches):
     """A `batch_sampler` whose batches contain samples of similar length, for padded batches.
 
         batches = LengthBuckets(lengths, 64, seed=1)
         loader = DataLoader(events, batch_sampler=batches, collate_fn=pad_collate)
 
-    The order is random. Then every 50 buckets of samples are sorted by length, cut into buckets
-    again, and the buckets are shuffled. In each step, all ranks get samples of similar length. The
-    batches are therefore not random samples: they scatter more in everything that the length
-    predicts, such as the energy. `mixing` of the course measures this.
+    Every 50 random buckets are sorted by length, cut into buckets again, and these are shuffled. In
+    each step, all ranks get samples of similar length. The batches are not random samples: they
+    scatter more in everything that the length predicts, such as the energy.
     """
 
     def __init__(
@@ -195,7 +211,7 @@ class LengthBuckets(ResumableBatches):
         Raises:
             ValueError: If a number is too small.
         """
-        self.lengths = np.array(lengths)
+        self.lengths = to_tensor(np.array(lengths), "Lengths").numpy().reshape(-1)
         super().__init__(len(self.lengths), batch_size, seed=seed, slot=slot, drop_last=drop_last)
         self.bucket = batch_size if bucket is None else bucket
         if self.bucket < 1:

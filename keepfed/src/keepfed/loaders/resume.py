@@ -11,11 +11,10 @@
             state = {"model": model.state_dict(), "batches": batches.state_dict()}
             save_checkpoint("run.pt", state)
 
-The order of an epoch is computed from the seed and the epoch. A position is therefore two numbers,
-and a restart reads only the samples that it uses. Workers and prefetchers run ahead of the loop.
-Their batches are lost when the process ends, so a batch counts only when the loop receives it.
-An `IterableDataset` has no such position, because the number of workers decides which worker serves
-a sample. `keepfed.loaders.contract` describes epochs, ranks and states of all our loaders.
+The order of an epoch is computed from the seed and the epoch, so a position is two numbers. Workers
+and prefetchers run ahead of the loop, so a batch counts only when the loop receives it. An
+`IterableDataset` has no such position, because the number of workers decides which worker serves a
+sample. `keepfed.loaders.contract` describes epochs, ranks and states of all our loaders.
 """
 
 from __future__ import annotations
@@ -23,16 +22,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
+from keepfed.checks import open_regular
+from keepfed.files import writing
 from keepfed.loaders.contract import EpochLoader, WorkerSlot, block_order, epoch_rng
+from keepfed.reading import reading
 
 _TOGETHER = 4  # blocks whose samples are shuffled together
+
+
+class Order(TypedDict, total=False):
+    """Options that loaders pass on to `IndexBatches`, which describes them."""
+
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    slot: WorkerSlot | None
 
 
 class IndexBatches(EpochLoader):
@@ -69,11 +81,8 @@ class IndexBatches(EpochLoader):
         Raises:
             ValueError: If a number is too small.
         """
-        for name, number in {
-            "n_samples": n_samples,
-            "batch_size": batch_size,
-            "block": block,
-        }.items():
+        sizes = {"n_samples": n_samples, "batch_size": batch_size, "block": block}
+        for name, number in sizes.items():
             if number is not None and number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         self.n_samples, self.batch_size, self.drop_last = n_samples, batch_size, drop_last
@@ -133,8 +142,7 @@ class ResumableBatches(IndexBatches, Sampler[list[int]]):
 def sample_rng(seed: int, epoch: int, index: int) -> np.random.Generator:
     """Return a generator for one sample in one epoch, with the same numbers in every worker.
 
-    The numbers of `worker_rng` depend on the worker and on its earlier draws, so they change after
-    a restart.
+    Those of `worker_rng` change after a restart.
 
         rng = sample_rng(1, self.epoch.value, index)  # in __getitem__; epoch: batches.epoch
     """
@@ -145,19 +153,35 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write `state` with torch.save, so that a crash leaves either the old or the new file.
 
     Call this from one process only, by convention from rank 0.
+
+    Raises:
+        KeepfedError: If the disk is full, or the folder cannot be written.
     """
     path = Path(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        torch.save(dict(state), file)
-        file.flush()
-        os.fsync(file.fileno())  # otherwise the rename may reach the disk before the data
-    unfinished.replace(path)
+    with writing(path):
+        with unfinished.open("wb") as file:
+            torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())  # otherwise the rename may reach the disk before the data
+        unfinished.replace(path)
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any] | None:
-    """Return the state that was saved last, with CPU tensors, or None if there is none."""
-    if not Path(path).exists():
+    """Return the state that was saved last, with CPU tensors, or None if there is none.
+
+    Raises:
+        ReadError: If the file is damaged, or holds more than tensors, numbers and text.
+    """
+    if not os.path.lexists(path):  # a dead link is an error
         return None
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    with reading(path, step="Use an older checkpoint, or delete it to begin anew"):
+        try:
+            with open_regular(path) as file:
+                state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except UnpicklingError as error:  # whose text advises to run the code in the file
+            problem = "it is damaged, or holds more than tensors, numbers and text"
+            raise ValueError(problem) from error
+        if not isinstance(state, dict):
+            raise ValueError("it is no state of `save_checkpoint`")
     return state

@@ -37,20 +37,6 @@ def test_pixels_do_not_change_and_intervals_follow_markers() -> None:
         assert markers == [*expected, b"\xff\xd9"]
 
 
-def test_interval_between_markers_can_be_decoded_alone() -> None:
-    before = jpeg(64, 128, subsampling="4:4:4")
-    (after,) = with_restarts([before])
-    assert after
-    one = bytearray(after.jpeg[: after.starts[0]])
-    place = one.index(b"\xff\xc0") + 5
-    one[place : place + 4] = 0, after.height, 0, after.width
-    fifth = after.across + 1  # the second interval of the second row
-    one += after.jpeg[after.starts[fifth] : after.starts[fifth + 1] - 2] + b"\xff\xd9"
-    part = decode_jpeg(bytes(one))
-    rows, columns = slice(after.height, 2 * after.height), slice(after.width, 2 * after.width)
-    assert np.array_equal(part, decode_jpeg(before)[rows, columns])
-
-
 def test_unsupported_jpeg_is_not_changed() -> None:
     with_restarts_of_its_own = jpeg(64, 64, restart_marker_rows=1)
     kinds = [jpeg(64, 64, progressive=True), with_restarts_of_its_own, jpeg(64, 64)]

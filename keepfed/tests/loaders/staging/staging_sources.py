@@ -42,9 +42,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def left(to: Path) -> list[str]:
     """Name what is in a place, but for the locks."""
-    return sorted(
-        path.name for path in find_staging_dir(to).folder.iterdir() if path.suffix != ".lock"
-    )
+    return sorted(path.name for path in find_staging_dir(to).iterdir() if path.suffix != ".lock")
 
 
 def start(target: Callable[..., Any], *arguments: Any) -> Any:

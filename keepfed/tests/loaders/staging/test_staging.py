@@ -59,7 +59,7 @@ def test_folder_copy_follows_links_and_is_private(shards: Path, shm: Path, tmp_p
     with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
         assert staged.path.name == "shards"
         assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
-        assert stat.S_IMODE(find_staging_dir(shm).folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(find_staging_dir(shm).stat().st_mode) == 0o700
 
 
 def test_changed_source_is_copied_again_and_unused_copy_is_removed(shards: Path, shm: Path) -> None:
@@ -133,7 +133,7 @@ def test_storage_error_is_reported_with_a_next_step(
         raise NoCredentialsError("Unable to locate credentials")
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
-    said = r"memory:///x cannot be read \(NoCredentialsError: Unable to .*\). Check the network"
+    said = r"read memory:///x: Unable to .* \(NoCredentialsError\)\. Check the network"
     with pytest.raises(KeepfedError, match=said):
         stage_to_shm("memory://x", to=shm)
 
@@ -144,28 +144,17 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    for folder, link, target in (
-        ("loops", "a/x", "../b"),
-        ("loops", "b/y", "../a"),
-        ("broken", "gone", "nothing"),
-        ("endless", "self", "self"),
-    ):
-        (tmp_path / folder / link).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / link).symlink_to(target)
-    (tmp_path / "piped").mkdir()
-    os.mkfifo(tmp_path / "piped" / "pipe")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/gone").symlink_to("nothing")
     (tmp_path / ".seal.json").write_text("{}")
-    no_content, to = "is a device, a pipe or a socket", str(tmp_path / "to")
+    to = str(tmp_path / "to")
     for source, target, said in (
-        ("/nowhere/x", to, "/nowhere/x does not exist. Check the path"),
-        ("http://127.0.0.1:9/x", to, "(http) does not exist, or its server does not answer. Check"),
-        ("nothing://x", to, "nothing://x cannot be opened: Protocol not known"),
-        ("empty", to, "is empty. Use the file or folder that contains the data"),
-        ("file:///dev/zero", to, f"/dev/zero {no_content}"),
-        ("piped", to, f"pipe {no_content}, so it has no content to copy. Remove it, or use"),
-        ("loops", to, "is a link to a folder that contains it. Remove the link"),
-        ("broken", to, "gone is a link to a missing file. Restore the file or remove"),
-        ("endless", to, "endless/self: Too many levels of symbolic links. Fix this and run"),
+        ("/nowhere/x", to, "/nowhere/x: it does not exist. Check the path"),
+        ("http://127.0.0.1:9/x", to, "(http): it does not exist. Check the path"),
+        ("nothing://x", to, "nothing://x: Protocol not known"),
+        ("empty", to, "empty: it is empty. Use the path that contains the data"),
+        ("file:///dev/zero", to, "/dev/zero: it is a device, a pipe or a socket"),
+        ("broken", to, "gone: it is a link to a missing file. Restore the file, or"),
         (".seal.json", to, "Staging uses the name .seal.json itself. Rename"),
         (str(shards), "http://here/to", "http://here/to is not on this machine. To fix this"),
         (str(shards), f"{shards}/to", "so the copy would contain itself. To fix this, choose"),

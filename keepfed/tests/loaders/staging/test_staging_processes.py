@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from keepfed.loaders.staging import stage as staging
-from keepfed.loaders.staging import stage_to_shm, unstage
-from keepfed.loaders.staging.stage import find_staging_dir
+from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
+from keepfed.loaders.staging.stage import copies, find_staging_dir
+from keepfed.loaders.staging.staged_copy import StagedCopy
 from keepfed.loaders.staging.staged_source import Source
 from tests.fixtures import PROJECT
 from tests.loaders.staging.staging_sources import (
@@ -56,11 +56,11 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
         process = start(stage_and_die, shards, shm, step)
         process.join()
         code = process.exitcode
-        for copy in find_staging_dir(shm).copies():
+        for copy in copies(find_staging_dir(shm)):
             assert contents(copy.path) == contents(shards)
         if step % 2:
             assert stage_to_shm(shards / "0.tar", to=shm).unstage()
-            assert not list(find_staging_dir(shm).folder.glob(".*.unfinished"))
+            assert not list(find_staging_dir(shm).glob(".*.unfinished"))
         with stage_to_shm(shards, to=shm) as staged:
             assert contents(staged.path) == contents(shards)
         assert left(shm) == []
@@ -75,10 +75,10 @@ def test_whoever_waits_says_so_and_can_be_interrupted(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staging, "_QUIET_S", 0)
+    monkeypatch.setattr(staged_copy, "QUIET_S", 0)
     told, tells = os.pipe()  # what is captured in a file may be lost while it is read
     with (
-        find_staging_dir(shm).locked(Source(source).key),
+        StagedCopy(find_staging_dir(shm) / Source(source).key).locked(),
         open(told, encoding="utf-8") as said,
         open(tells, "w", encoding="utf-8") as out,
     ):
@@ -102,7 +102,7 @@ def test_two_processes_at_once_make_one_copy(source: Path, shm: Path, results: A
     assert {first, second} == {True, False}
     assert one == other
     assert Path(one).read_bytes() == source.read_bytes()
-    assert len(find_staging_dir(shm).copies()) == 1
+    assert len(copies(find_staging_dir(shm))) == 1
 
 
 def test_copy_stays_for_another_process_but_not_for_forked_workers(source: Path, shm: Path) -> None:
@@ -110,7 +110,7 @@ def test_copy_stays_for_another_process_but_not_for_forked_workers(source: Path,
     user = start(hold, source, shm, ready)
     ready.wait()
     assert not unstage(source, to=shm)
-    (copy,) = find_staging_dir(shm).copies()
+    (copy,) = copies(find_staging_dir(shm))
     assert copy.in_use
     user.kill()
     user.join()
@@ -177,12 +177,12 @@ def test_missing_permission_is_reported_with_the_path(
     shm.chmod(0o555)
     start(stage, source, shm, results, True).join()
     assert results.get() == (
-        f"Writing to {shm} is not allowed. To fix this, choose another folder with to=... (--to in "
-        "a terminal), and run again."
+        f"Writing to {shm / 'keepfed-65534'} is not allowed. To fix this, choose another folder "
+        "with to=... (--to in a terminal), and run again."
     )
     shm.chmod(0o777)
     source.chmod(0)
     start(stage, source, shm, results, True).join()
     assert results.get() == (
-        f"Reading {source} is not allowed. Ask its owner for permission, or use another copy."
+        f"Cannot read {source}: you are not allowed to read it. Ask its owner for permission."
     )

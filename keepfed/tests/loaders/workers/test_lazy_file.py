@@ -49,19 +49,6 @@ def test_forgotten_file_is_closed_but_not_a_parents_file(
     of_parent.close()
 
 
-def test_error_while_opening_names_the_file(tmp_path: Path) -> None:
-    lazy = LazyFile(open, tmp_path / "none", "rb")
-    with pytest.raises(FileNotFoundError):
-        _ = lazy.file
-    (tmp_path / "none").write_bytes(b"")
-    assert lazy.file.read() == b""
-    np.save(tmp_path / "x.npy", np.ones(1000))
-    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:500])
-    cut = LazyFile(np.load, tmp_path / "x.npy", mmap_mode="r")
-    with pytest.raises(OSError, match=r"load cannot open .*x\.npy: .*`keepfed why` explains"):
-        _ = cut.file
-
-
 def test_opener_that_cannot_be_pickled_is_rejected(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file:
         for opener in (file, lambda: 1):

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 Indices = Sequence[int] | NDArray[np.int64]
 Numbers = NDArray[np.float32]
-N = TypeVar("N", "Tensor", NDArray[np.float32])
+
 
 # Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -43,14 +40,13 @@ class Crops:
         """Draw a window and a flip for each sample.
 
         Args:
-            seed: Seed of the training.
-            epoch: Each epoch has different draws.
+            seed: Seed of the training. Each `epoch` has different draws.
+            epoch: See `seed`.
             indices: Indices of the samples.
             sizes: Height and width of each image, (samples, 2).
 
         Returns:
-            Windows in pixels, (samples, 4), as top, left, height and width, and flips, (samples,),
-            which are True if left and right are swapped.
+            Windows in pixels, (samples, 4), as top, left, height and width, and flips, (samples,).
         """
         drawn = uniform(seed, epoch, indices, 2 * TRIES + 3)
         areas, ratios, corners, flips = np.split(drawn, [TRIES, 2 * TRIES, 2 * TRIES + 2], 1)
@@ -83,13 +79,12 @@ def choose_windows(
 
     The area is uniform in `scale` times the area of the image, and the logarithm of width over
     height is uniform in `ratio`. The first of `TRIES` windows that fits is used. If none fits, the
-    largest centerd window is used. NumPy is faster here, because torch starts threads for `exp`
-    even for small arrays.
+    largest centered window is used. NumPy is faster, because torch starts threads for `exp`.
 
     Args:
-        areas: Random numbers, float32 (batch, TRIES).
-        ratios: Random numbers, float32 (batch, TRIES).
-        corners: Random numbers, float32 (batch, 2).
+        areas: Random numbers, float32 (batch, TRIES), as `ratios`; `corners` are (batch, 2).
+        ratios: See `areas`.
+        corners: See `areas`.
         sizes: Height and width, (batch, 2), or (1, 2) if all images have the same size.
         scale: Smallest and largest share of the image.
         ratio: Smallest and largest width over height.
@@ -112,7 +107,7 @@ def choose_windows(
     return np.concatenate([places, sides], 1)
 
 
-def between(numbers: N, low: float, high: float) -> N:
+def between(numbers: Any, low: float, high: float) -> Any:
     """Scale numbers from 0..1 to low..high."""
     return low + (high - low) * numbers
 

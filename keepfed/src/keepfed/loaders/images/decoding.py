@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from keepfed.loaders.images.packed import PackedImages
+from keepfed.errors import required
+from keepfed.loaders.images.packed import AGAIN, PackedImages
+from keepfed.reading import reading
 
 MARKS, END = bytes(range(0xD0, 0xD8)), 0xD9  # the eight restart markers, and the end marker
 _UNDOCUMENTED = "_upsample_bilinear2d_aa"  # function in torch._C._nn
@@ -43,10 +45,9 @@ def scaling(height: int, width: int, size: int) -> int:
 class Decoder:
     """Decoder for windows of packed images. Only one thread may use it at a time.
 
-    It also resizes and flips the windows. The result equals torchvision's result for the whole
-    image bit for bit, with one exception. A window that is reduced by a factor of 2 or more is
-    first decoded at a smaller scale and then resized. On photographs, this changes a pixel by one
-    level of 255 on average, which is a quarter of the effect of antialiasing.
+    It also resizes and flips the windows. The result equals torchvision's bit for bit, unless a
+    window is reduced by a factor of 2 or more. Then it is first decoded at a smaller scale, which
+    changes a pixel of a photograph by one level of 255 on average, a quarter of antialiasing.
 
     With `resize`, the window must be the whole image. It is resized until its shorter side has
     `resize` pixels, and the center is cropped.
@@ -62,11 +63,8 @@ class Decoder:
     ):
         """Allocate memory for the largest image, which all calls reuse.
 
-        Args:
-            images: The packed images.
-            size: Height and width of the output.
-            resize: As described above.
-            norm: Factor and shift for every row of the output, float32 (3, 1, size).
+        `size` are the pixels of a side of the output. `norm` has factor and shift of each of its
+        rows, float32 (3, 1, size).
         """
         self.images, self.size, self.resize = images, size, resize
         self.norm = norm
@@ -76,70 +74,51 @@ class Decoder:
         self._resized = torch.empty(size, size, 3, dtype=torch.uint8, device="cpu").permute(2, 0, 1)
 
     def write(self, index: int, window: Window, flip: bool, out: Tensor) -> None:
-        """Write a window of an image into `out`.
+        """Write a window of an image into `out`, or raise ReadError if the image is corrupted.
 
-        Args:
-            index: Index of the image.
-            window: Part of the image.
-            flip: Whether left and right are swapped. Ignored with `resize`.
-            out: Output of shape (3, size, size), channels last, uint8 or, with `norm`, float32.
-
-        Raises:
-            OSError: If the image is corrupted.
+        `out` has the shape (3, size, size), channels last, uint8 or, with `norm`, float32. Left and
+        right are swapped with `flip`, which `resize` ignores.
         """
+        factor = scaling(window.height, window.width, self.resize or self.size)
+        pixels, first, start = self._decode_window(index, factor, window)
         resized = out if self.norm is None else self._resized
         if self.resize:
-            resized = self._center(index)
+            resized.copy_(self._center(pixels, factor, window))
         else:
-            self._fill(resized, index, window, flip)
-        if resized is not out:
-            out.copy_(resized)
+            top, left, height, width = window
+            edges = top - first, left - start, top - first + height, left - start + width
+            first, start, last, end = (edge // factor for edge in edges)
+            part = pixels[first:last, start:end]
+            copy = self._copy[: part.size].reshape(part.shape)  # torch needs contiguous pixels
+            if flip:
+                required("cv2").flip(part, 1, dst=copy)
+            else:
+                copy[:] = part
+            _resize_into()(_batch_of(copy), [self.size] * 2, False, None, None, out=resized[None])
         if self.norm is not None:
-            factor, shift = self.norm
-            torch.addcmul(shift, out, factor, out=out)
+            scale, shift = self.norm
+            torch.addcmul(shift, out.copy_(resized), scale, out=out)
 
-    def _fill(self, out: Tensor, index: int, window: Window, flip: bool) -> None:
-        """Resize a window into `out`, uint8 (3, size, size) in channels-last layout."""
-        top, left, height, width = window
-        factor = scaling(height, width, self.size)
-        pixels, first, start = self._decode_window(index, factor, window)
-        edges = top - first, left - start, top - first + height, left - start + width
-        first, start, last, end = (edge // factor for edge in edges)
-        part = pixels[first:last, start:end]
-        copy = self._copy[: part.size].reshape(part.shape)  # torch needs contiguous pixels
-        if flip:
-            _mirror(part, copy)
-        else:
-            copy[:] = part
-        _resize_into()(_batch_of(copy), [self.size] * 2, False, None, None, out=out[None])
-
-    def _center(self, index: int) -> Tensor:
+    def _center(self, pixels: NDArray[np.uint8], factor: int, window: Window) -> Tensor:
         """Return the center of a resized image, uint8 (3, size, size)."""
-        row = self.images.row(index)
-        sizes, short = (row.height, row.width), self.resize or self.size
-        scaled = [short * side // min(sizes) for side in sizes]
-        factor = scaling(*sizes, short)
-        whole, _, _ = self._decode_window(index, factor, Window(0, 0, *sizes))
+        sides, short = (window.height, window.width), self.resize or self.size
+        scaled = [short * side // min(sides) for side in sides]
         # The last pixels of a scaled image may extend beyond the image, so give the remaining scale
         # instead of the size. It is slightly larger, so that rounding loses no row.
-        more = [factor * b / a * (1 + 1e-9) for a, b in zip(sizes, scaled, strict=True)]
+        more = [factor * b / a * (1 + 1e-9) for a, b in zip(sides, scaled, strict=True)]
         target: dict[str, Any] = {"size": scaled} if factor == 1 else {"scale_factor": more}
-        resized = interpolate(_batch_of(whole), mode="bilinear", antialias=True, **target)
+        resized = interpolate(_batch_of(pixels), mode="bilinear", antialias=True, **target)
         top, left = (round((side - self.size) / 2) for side in scaled)
         return resized[0, :, top : top + self.size, left : left + self.size]
 
     def _decode_window(
         self, index: int, factor: int, window: Window
     ) -> tuple[NDArray[np.uint8], int, int]:
-        """Decode the intervals of a window, reduced by `factor`.
-
-        Returns:
-            Pixels, and their first row and column in the full image, both multiples of `factor`.
-        """
+        """Return a window, reduced by `factor`, and its first row and column in the full image."""
         from simplejpeg import decode_jpeg
 
         jpeg, rows, columns = self._partial_jpeg(index, factor, window)
-        try:
+        with reading(self.images.path, index, step=AGAIN):
             pixels = decode_jpeg(
                 jpeg,
                 min_height=-(-len(rows) // factor),
@@ -147,20 +126,14 @@ class Decoder:
                 min_factor=factor,
                 buffer=self._decoded,
             )
-        except ValueError as error:
-            raise OSError(
-                f"Image {index} of {self.images.path} cannot be decoded ({error}). Pack the images "
-                "again with `pack_images`."
-            ) from error
         return pixels, rows.start, columns.start
 
     def _partial_jpeg(
         self, index: int, factor: int, window: Window
     ) -> tuple[memoryview | bytearray, range, range]:
-        """Return a JPEG with a window and a margin, and the rows and columns that it contains.
+        """Return a JPEG with the intervals of a window and a margin, and its rows and columns.
 
-        The JPEG consists of the required intervals only. Therefore its frame header gets a new
-        height and width, and its restart markers are numbered again.
+        Its frame header gets a new height and width, and its markers are numbered again.
         """
         row, content = self.images.read(index)
         jpeg, across, at = content[: row.length].data, row.across, row.frame_at
@@ -196,8 +169,7 @@ def _resize_into() -> Callable[..., object]:
     """Return the function with which `interpolate` resizes with antialias. It accepts `out`.
 
     `interpolate` allocates memory for each result, and the system clears each page of it. With two
-    threads, this costs a quarter of the loader's throughput. The same function in torch.ops.aten
-    holds the GIL longer, which costs 2.5 % of the throughput.
+    threads, this costs a quarter of the throughput.
     """
     found: Callable[..., object] = getattr(torch._C._nn, _UNDOCUMENTED, _resize_publicly)
     return found
@@ -214,10 +186,3 @@ def _batch_of(image: NDArray[np.uint8]) -> Tensor:
     """Return a contiguous image (rows, columns, 3) as a batch (1, 3, rows, columns), uncopied."""
     # NumPy adds the batch axis, because torch would then not recognize the channels-last layout
     return torch.from_numpy(image.transpose(2, 0, 1)[None])
-
-
-def _mirror(image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-    """Write an image with left and right swapped to `out`."""
-    from cv2 import flip
-
-    flip(image, 1, dst=out)

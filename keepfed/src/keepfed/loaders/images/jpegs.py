@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch.utils.data import Dataset
 
+from keepfed.checks import files_below, position
+from keepfed.errors import MissingFileError, unreadable
 from keepfed.files import open_file
 from keepfed.formatting import plural
 from keepfed.measure.spans import stage
+from keepfed.reading import reading
 
+DEEP = ("I", "F")  # first letter of Pillow's modes with more than 8 bits per color
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
@@ -45,17 +49,17 @@ class Jpegs(Dataset[tuple[Any, int]]):
             fs: fsspec file system to read from, such as `slow_storage(...)`. None for local disk.
 
         Raises:
-            FileNotFoundError: If there are no images, or none in one of the classes.
+            ReadError: If there are no images, or none in one of the classes.
         """
-        self.folder, self.transform, self.fs = str(folder), transform, fs
-        found = sorted(_files_of(Path(folder)) if fs is None else _files_on(fs, str(folder)))
-        names = [name for name in found if _is_image(name)]  # cat/00012.jpg
+        self.folder, self.transform, self.fs = str(folder).rstrip("/"), transform, fs
+        with reading(self.folder):
+            names = _local_names(self.folder) if fs is None else _remote_names(fs, self.folder)
+        files = sorted(filter(_is_visible, names))
+        names = [name for name in files if _is_image(name)]  # cat/00012.jpg
         if not names:
-            raise FileNotFoundError(
-                f"{folder} has no images ({', '.join(IMAGES[:3])}, ...) in class folders. Check "
-                "the path."
-            )
-        _report({*found} - {*names}, self.folder)
+            problem = f"it has no images ({', '.join(IMAGES[:3])}, ...) in class folders"
+            raise unreadable(folder, problem, "Check the path", kind=MissingFileError)
+        _report({*files} - {*names}, self.folder)
         of_class = [name.split("/")[0] for name in names]
         classes, labels = np.unique(of_class, return_inverse=True)
         self.classes: list[str] = classes.tolist()
@@ -67,7 +71,8 @@ class Jpegs(Dataset[tuple[Any, int]]):
         return len(self.names)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        image = self._image(f"{self.folder}/{self.name(index)}")
+        index = position(index, len(self), self.folder)
+        image = self._image(f"{self.folder}/{self.name(index)}", index)
         if self.transform is not None:
             with stage("transform"):
                 image = self.transform(image)
@@ -77,50 +82,43 @@ class Jpegs(Dataset[tuple[Any, int]]):
         """Return the path of an image in the folder, such as cat/00012.jpg."""
         return os.fsdecode(self.names[index])
 
-    def _image(self, path: str) -> torch.Tensor:
-        try:
+    def _image(self, path: str, index: int) -> torch.Tensor:
+        with reading(path, index, step="Copy it again, or remove it"):
             with stage("read"), open_file(path, self.fs) as file:
                 content = file.read()
             with stage("decode"), Image.open(BytesIO(content)) as image:
+                if image.mode.startswith(DEEP):
+                    problem = "it has more than 8 bits per color, which would be cut off"
+                    raise unreadable(path, problem, "Convert it to 8 bits", index)
                 pixels = np.array(image.convert("RGB"))
-        except (OSError, UnidentifiedImageError) as error:
-            raise OSError(f"{path} is missing or damaged. Copy it again, or remove it.") from error
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
-def _files_of(folder: Path) -> Iterator[str]:
-    """Yield the names of all files in the class folders, such as cat/2024/00012.jpg.
-
-    Raises:
-        FileNotFoundError: If a class has no images, because the numbers of others would change.
-    """
-    classes = [path for path in folder.glob("[!.]*") if path.is_dir()]
-    empty = []
-    for path in sorted(classes):
-        names = list(_below(path, f"{path.name}/"))
-        empty += [] if any(map(_is_image, names)) else [path.name]
-        yield from names
+def _local_names(folder: str) -> list[str]:
+    """Return the names of all files in the class folders, such as cat/2024/00012.jpg."""
+    classes = [path for path in Path(folder).glob("[!.]*") if path.is_dir()]
+    files = {path.name: list(files_below(str(path))) for path in classes}
+    empty = [name for name, paths in files.items() if not any(map(_is_image, paths))]
     if empty and len(empty) < len(classes):
-        raise FileNotFoundError(
-            f"{folder} has class folders without images ({', '.join(empty[:3])}), and the numbers "
-            "of the classes would change. Remove them, or add their images."
+        problem = f"it has class folders without images ({', '.join(empty[:3])}), and the numbers "
+        raise unreadable(
+            folder, f"{problem}of the classes would change", "Remove them, or add their images"
         )
+    real = {path.resolve(): path for path in classes}
+    for path in classes:
+        if (other := real[path.resolve()]) != path:
+            problem = f"it is the same folder as {other.name}, so its images would have two classes"
+            raise unreadable(path, problem, "Remove the link")
+    return [path.removeprefix(f"{folder}/") for paths in files.values() for path in paths]
 
 
-def _below(folder: Path, prefix: str) -> Iterator[str]:
-    """Yield the files of a folder and its subfolders."""
-    for entry in os.scandir(folder):
-        if entry.is_dir() and not entry.name.startswith("."):
-            yield from _below(Path(entry), f"{prefix}{entry.name}/")
-        elif not entry.is_dir():
-            yield prefix + entry.name
-
-
-def _files_on(fs: Any, folder: str) -> list[str]:
-    """Return the names of the files in class folders on an fsspec file system."""
+def _remote_names(fs: Any, folder: str) -> list[str]:
     place = fs._strip_protocol(folder).rstrip("/") + "/"
-    names = (path.removeprefix(place) for path in fs.find(place))
-    return [name for name in names if "/" in name and "/." not in f"/{name.rpartition('/')[0]}"]
+    return [path.removeprefix(place) for path in fs.find(place)]
+
+
+def _is_visible(name: str) -> bool:
+    return "/" in name and "/." not in f"/{name.rpartition('/')[0]}"
 
 
 def _is_image(name: str) -> bool:

@@ -6,9 +6,8 @@
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
     test = ImageLoader("test.images", 128, shuffle=False, crops=CenterCrop(resize=256))
 
-The loader uses threads because the JPEG codec and torch release the GIL while they work, so threads
-decode in parallel in the same memory. Worker processes would have to send each batch to the main
-process, and a batch of photographs in float32 is 77 MB.
+The JPEG codec and torch release the GIL, so threads decode in parallel in the same memory. Worker
+processes would have to send each batch, and a batch of photographs in float32 is 77 MB.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from threading import local
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from keepfed.checks import require_unchanged
 from keepfed.errors import required
 from keepfed.limits import usable_cores
-from keepfed.loaders.contract import WorkerSlot
 from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CenterCrop, Crops, Indices
 from keepfed.loaders.images.decoding import Decoder, Window, scaling
 from keepfed.loaders.images.packed import PackedImages
-from keepfed.loaders.resume import IndexBatches
+from keepfed.loaders.resume import IndexBatches, Order
 
 Batch = dict[str, Tensor]
 AT_ONCE = 1_000_000  # pixels per task, which a thread decodes in a few milliseconds
@@ -48,14 +47,10 @@ class ImageLoader(IndexBatches):
     Order, crops and flips depend on the seed, the epoch and the index, but not on the number of
     threads or ranks.
 
-    A batch is valid until `buffers` more batches were requested. Then its memory is reused. To keep
-    batches longer, copy them. With CUDA, batches are pinned, and a copy with
-    `non_blocking=True` is only queued. If the loop runs far ahead of the device, the memory could
-    be reused before it is copied. Use a `CudaPrefetcher`, and set `buffers` to its depth plus two,
-    so that each copy finishes in time.
-
-    Each loop starts new threads, which end with the loop, even after an error. All ranks get the
-    same number of batches. If fewer images than ranks remain at the end, they are skipped.
+    A batch is valid until `buffers` more batches were requested. Then its memory is reused. With
+    CUDA, batches are pinned, and a copy with `non_blocking=True` is only queued. So that each copy
+    finishes in time, use a `CudaPrefetcher`, and set `buffers` to its depth plus two. Each loop
+    starts new threads, which end with the loop, even after an error.
     """
 
     def __init__(
@@ -65,13 +60,10 @@ class ImageLoader(IndexBatches):
         size: int = 224,
         *,
         dtype: Literal["float32", "uint8"] = "float32",
-        shuffle: bool = True,
-        seed: int = 0,
         crops: Crops | CenterCrop | None = None,
-        drop_last: bool = False,
-        slot: WorkerSlot | None = None,
         threads: int | None = None,
         buffers: int = 3,
+        **order: Unpack[Order],
     ):
         """Open the file without decoding images.
 
@@ -80,24 +72,19 @@ class ImageLoader(IndexBatches):
             batch_size: Images in a batch.
             size: Height and width of the served images, in pixels.
             dtype: "uint8", or "float32", normalized with the mean and deviation of ImageNet.
-            shuffle: Whether each epoch has a new order. False keeps the order of the file.
-            seed: Determines order, crops and flips, together with epoch and index.
             crops: Distribution of crops and flips, or `CenterCrop` for validation. None for the
                 defaults of torchvision.
-            drop_last: Whether incomplete last batches are dropped.
-            slot: Rank of these images. None for the rank of the process.
             threads: Number of decoding threads. None for one per core that this process may use.
             buffers: Number of batches whose memory is used in turn.
+            **order: `shuffle`, `seed`, `drop_last` and `slot` of `IndexBatches`.
 
         Raises:
-            FileNotFoundError: If the file does not exist.
-            OSError: If the file is incomplete, or `pack_images` did not write it.
+            ReadError: If the file is missing or incomplete, or `pack_images` did not write it.
             ValueError: If a number is too small, `dtype` is not supported, or `CenterCrop.resize`
                 is less than `size`.
         """
         threads = usable_cores() if threads is None else threads
-        numbers = {"size": size, "threads": threads, "buffers": buffers}
-        for name, number in numbers.items():
+        for name, number in {"size": size, "threads": threads, "buffers": buffers}.items():
             if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
@@ -109,8 +96,7 @@ class ImageLoader(IndexBatches):
                 f"CenterCrop(resize={size}) or more."
             )
         self.images = PackedImages(packed)
-        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
-        super().__init__(len(self.images), batch_size, slot=slot, **order)
+        super().__init__(len(self.images), batch_size, **order)
         self.size, self.crops = size, crops or Crops()
         self.dtype, self.threads, self.buffers = dtype, threads, buffers
         self._ring: deque[Batch] | None = None
@@ -125,9 +111,7 @@ class ImageLoader(IndexBatches):
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         windows, flips = self.crops.draw(self.seed, self.epoch.value, indices, sizes)
         if self.resize is None:
-            factors = [
-                scaling(rows, columns, self.size) for rows, columns in windows[:, 2:].tolist()
-            ]
+            factors = [scaling(h, w, self.size) for h, w in windows[:, 2:].tolist()]
             windows -= windows % np.array(factors)[:, None]
         return windows, flips
 
@@ -136,6 +120,7 @@ class ImageLoader(IndexBatches):
 
     def _ahead(self) -> Iterator[Batch]:
         """Yield the batches in order, while threads decode the next ones."""
+        require_unchanged(self.images.path, self.images.stamp)
         # Reuse the memory of the previous loop, because the system clears new memory page by page.
         # After an early exit, new memory is needed, because batches of that loop may be in use.
         ring, self._ring = self._ring, None
@@ -145,25 +130,32 @@ class ImageLoader(IndexBatches):
         own = local()
 
         def start() -> None:
-            _use_one_thread()
+            # limit torch to one thread in this thread only, because there is one for each core
+            torch.get_num_threads()  # the first call in a thread sets its limit
+            _openmp().limit(limits=1)
             own.decoder = Decoder(self.images, self.size, resize=self.resize, norm=norm)
 
         def write(jobs: list[_Job]) -> None:
             for job in jobs:
                 own.decoder.write(*job)
 
+        def finished() -> Batch:
+            batch, tasks = pending.popleft()
+            for task in tasks:
+                task.result()  # or its error
+            return batch
+
         pool, pending = ThreadPoolExecutor(self.threads, "images", start), deque[_Pending]()
         try:
             for indices in self.deal():
                 ring.rotate(-1)
                 batch = {name: part[: len(indices)] for name, part in ring[0].items()}
-                pending.append(
-                    (batch, [pool.submit(write, jobs) for jobs in self._jobs(indices, batch)])
-                )
+                tasks = [pool.submit(write, jobs) for jobs in self._jobs(indices, batch)]
+                pending.append((batch, tasks))
                 if len(pending) > AHEAD:
-                    yield _finished(*pending.popleft())
+                    yield finished()
             while pending:
-                yield _finished(*pending.popleft())
+                yield finished()
             self._ring = ring
         finally:
             pool.shutdown(cancel_futures=True)
@@ -203,20 +195,7 @@ def _norm(size: int) -> tuple[Tensor, Tensor]:
     return factor.repeat(size, 1).T[:, None], shift.repeat(size, 1).T[:, None]
 
 
-def _use_one_thread() -> None:
-    """Limit torch to one thread in this thread, because there is already one thread per core."""
-    torch.get_num_threads()  # the first call in a thread sets the limit of this thread
-    _openmp().limit(limits=1)  # applies only to this thread
-
-
 @cache
 def _openmp() -> Any:
     """Return the controller of OpenMP, cached because finding it takes milliseconds."""
     return required("threadpoolctl").ThreadpoolController().select(user_api="openmp")
-
-
-def _finished(batch: Batch, tasks: list[Future[None]]) -> Batch:
-    """Return a batch when all its tasks have finished, or raise the error of a task."""
-    for task in tasks:
-        task.result()
-    return batch

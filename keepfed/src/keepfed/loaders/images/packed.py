@@ -14,18 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
+from numpy.lib.format import open_memmap, write_array
 from numpy.typing import NDArray
 
-from keepfed.files import clear_errors, progress, require_free_space
+from keepfed.checks import open_regular, position, stamp
+from keepfed.errors import unreadable
+from keepfed.files import progress_bar, require_free_space, writing
 from keepfed.loaders.images.jpegs import Jpegs
 from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
+from keepfed.reading import reading
 
+MOST_PIXELS = 178_956_970  # the limit of Pillow; larger images are often damaged headers
+AGAIN = "Copy it again, or create it with `pack_images`"
+_CONVERT = "Remove it, or convert it: Image.open(path).convert('RGB').save('new.jpg')"
 _AT_ONCE = 256  # images processed at a time
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # frame markers, ITU-T T.81, table B.1
 
@@ -63,28 +69,18 @@ class PackedImages:
     """
 
     def __init__(self, path: str | Path):
-        """Read only the table.
-
-        Raises:
-            FileNotFoundError: If the file does not exist.
-            OSError: If the file is incomplete, or `pack_images` did not write it.
-        """
+        """Read only the table, or raise ReadError if it is no file of `pack_images`."""
         self.path = Path(path)
-        if not self.path.exists():
-            raise FileNotFoundError(f"{path} does not exist. Create it with `pack_images`.")
-        try:
-            self.table: NDArray[np.void] = np.load(self.path)
+        with reading(path, step=AGAIN):
+            self.stamp = stamp(path)
+            # mapped first, so that a damaged header cannot ask for more memory than there is
+            self.table: NDArray[np.void] = np.array(open_memmap(self.path, mode="r"))
             if self.table.dtype != INDEX or not len(self.table):
-                raise ValueError("it has no table of images")
-            if self.path.stat().st_size != self.row(-1).where + self.row(-1).room:
+                raise ValueError("it is no file of packed images")
+            if self.stamp[0] != self.row(-1).where + self.row(-1).room:
                 raise ValueError("it is not as long as its table says")
-        except (ValueError, EOFError) as error:
-            raise OSError(
-                f"{path} is not a complete file of packed images ({error}). Copy it again, or "
-                "recreate it with `pack_images`."
-            ) from error
-        # a plain array, because each slice of a memmap is another memmap, which is slow
-        self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
+            # a plain array, because each slice of a memmap is another memmap, which is slow
+            self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
         self._checked = np.zeros(len(self.table), bool)
 
     def __len__(self) -> int:
@@ -92,15 +88,10 @@ class PackedImages:
 
     def row(self, index: int) -> Row:
         """Return the table row of an image."""
-        return Row(*self.table[index].item())
+        return Row(*self.table[position(index, len(self), self.path)].item())
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """Return the JPEG bytes of an image, uint8 (length,).
-
-        Raises:
-            IndexError: If the image does not exist.
-            OSError: If the image is corrupted.
-        """
+        """Return the JPEG bytes of an image, uint8 (length,). Errors are those of `read`."""
         row, content = self.read(index)
         return content[: row.length]
 
@@ -112,16 +103,13 @@ class PackedImages:
 
         Raises:
             IndexError: If the image does not exist.
-            OSError: If the image is corrupted.
+            ReadError: If the image is corrupted.
         """
         row = self.row(index)
         content = self._bytes[row.where : row.where + row.room]
         if not self._checked[index]:
             if _checksum(self.table[index], content.data) != row.checksum:
-                raise OSError(
-                    f"Image {index} of {self.path} is corrupted. Copy the file again, or recreate "
-                    "it with `pack_images`."
-                )
+                raise unreadable(self.path, "its checksum is wrong", AGAIN, index)
             self._checked[index] = True
         return row, content
 
@@ -134,21 +122,21 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     under a temporary name and renamed when it is complete. Only one process may write it at a time.
 
     Raises:
-        FileNotFoundError: If the folder contains no images.
-        OSError: If an image is damaged, or has other colors than gray or RGB.
+        ReadError: If the folder has no images, or one is damaged, or neither gray nor RGB.
         KeepfedError: If the disk has too little space.
     """
     path, photos = Path(path), Jpegs(folder)
     files = [Path(folder, photos.name(index)) for index in range(len(photos))]
-    size = sum(file.stat().st_size for file in files if file.exists())
-    size += size // 10  # restart markers and their positions take space, too
-    require_free_space(path.parent, size, otherwise="or pack fewer images")
+    with writing(path):
+        size = sum(file.stat().st_size for file in files if file.exists())
+        size += size // 10  # restart markers and their positions take space, too
+        require_free_space(path.parent, size, otherwise="or pack fewer images")
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels
     try:
-        with clear_errors(path), unfinished.open("wb") as out:
-            np.lib.format.write_array(out, table)  # a placeholder, overwritten at the end
+        with writing(path), unfinished.open("wb") as out:
+            write_array(out, table)  # a placeholder, overwritten at the end
             for row, (jpeg, frame, cut) in zip(table, _read(files), strict=True):
                 row["where"], row["length"] = out.tell(), len(cut.jpeg if cut else jpeg)
                 row["frame_at"], row["height"], row["width"] = frame
@@ -159,7 +147,7 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
                 row["checksum"] = _checksum(row, content)
                 out.write(content)
             out.seek(0)
-            np.lib.format.write_array(out, table)
+            write_array(out, table)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -173,35 +161,30 @@ def _checksum(row: np.void, content: bytes | memoryview) -> int:
 
 def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], RestartedJpeg | None]]:
     """Yield each JPEG with the position of its height, its height and width, and its intervals."""
-    paths = iter(progress(files, "images"))
-    with ThreadPoolExecutor() as pool:
-        while some := list(islice(paths, _AT_ONCE)):
-            read = list(pool.map(_read_one, some))
-            parts = with_restarts([jpeg for jpeg, _ in read])
-            yield from ((*one, cut) for one, cut in zip(read, parts, strict=True))
+    with ThreadPoolExecutor() as pool, progress_bar("packing", len(files), " images") as count:
+        for first in range(0, len(files), _AT_ONCE):
+            jpegs = list(pool.map(_read_one, files[first : first + _AT_ONCE]))
+            parts = with_restarts([jpeg for jpeg, _ in jpegs])
+            yield from ((*jpeg, part) for jpeg, part in zip(jpegs, parts, strict=True))
+            count(len(jpegs))
 
 
 def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
     from simplejpeg import decode_jpeg, decode_jpeg_header
 
-    jpeg = path.read_bytes()
-    try:
-        if decode_jpeg_header(jpeg)[2] not in ("Gray", "RGB", "YCbCr"):
+    with reading(path, step=_CONVERT):
+        with open_regular(path) as file:
+            jpeg = file.read()
+        if not jpeg.startswith(b"\xff\xd8"):
+            raise ValueError(f"it is not a JPEG, and its name ends in {path.suffix}")
+        rows, columns, colors, _ = decode_jpeg_header(jpeg)
+        if colors not in ("Gray", "RGB", "YCbCr"):
             raise ValueError("its colors are CMYK")
-        rows, columns, _ = decode_jpeg(jpeg).shape
+        if rows * columns > MOST_PIXELS:
+            raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
         frame = _frame(jpeg)
-        if frame[1:] != (rows, columns):
+        if frame[1:] != decode_jpeg(jpeg).shape[:2]:
             raise ValueError("its frame header is damaged")
-    except ValueError as error:
-        reason = (
-            error
-            if jpeg[:2] == b"\xff\xd8"
-            else f"it is not a JPEG, and its name ends in {path.suffix}"
-        )
-        raise OSError(
-            f"{path} cannot be packed: {reason}. Remove it from the folder, or convert it with "
-            "Pillow: Image.open(path).convert('RGB').save('new.jpg')."
-        ) from error
     return jpeg, frame
 
 

@@ -3,12 +3,8 @@
 In a JPEG, blocks have codes of variable length, and the mean brightness (DC value) of a block is
 stored as the difference from the previous block. To decode the last block, all blocks must be read.
 A restart marker (ITU-T T.81, B.2.4.4) begins at a byte boundary and resets the DC prediction. No
-pixel changes, because only the first differences after a marker get new codes. The file grows by a
-few percent.
-
-To find the codes, hundreds of images are processed at once, one code of each image per step,
-because a NumPy step for one image takes almost as long. This still takes many times longer than
-decoding.
+pixel changes, because only the first differences after a marker get new codes. To find the codes,
+hundreds of images are processed at once, one code of each image per NumPy step.
 """
 
 from __future__ import annotations
@@ -23,10 +19,6 @@ FRAME, TABLES, SCAN, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDD  # markers (FRAME is a ba
 LONGEST = 4  # maximum length of an interval, in codec units of 8 x 8 or 16 x 16 pixels
 _LOOK = 64  # codes between two checks for finished images
 Table = tuple[NDArray[np.int64], NDArray[np.int64]]  # symbols, and lengths of their codes
-
-
-class UnsupportedJpeg(ValueError):
-    """A JPEG that cannot get restart markers."""
 
 
 @dataclass
@@ -58,27 +50,21 @@ class RestartedJpeg:
 
 def with_restarts(jpegs: Sequence[bytes]) -> list[RestartedJpeg | None]:
     """Return each JPEG with restart markers, or None if it is progressive or not supported."""
-    images: list[_Image | None] = []
-    for jpeg in jpegs:
-        try:
-            images.append(_parse(jpeg))
-        except UnsupportedJpeg:
-            images.append(None)
+    images = [_parse(jpeg) for jpeg in jpegs]
     _find_blocks([image for image in images if image is not None])
     return [None if image is None else _rewrite(image) for image in images]
 
 
-def _parse(jpeg: bytes) -> _Image:
-    """Split a JPEG into its parts.
+def _parse(jpeg: bytes) -> _Image | None:
+    """Split a JPEG into its parts, or return None if it cannot get restart markers.
 
-    Raises:
-        UnsupportedJpeg: If it cannot get restart markers.
+    It may be progressive or arithmetic, have several scans, or already have markers.
     """
     tables: dict[int, Table] = {}
     at, sizes, samples = 2, (0, 0), dict[int, tuple[int, int]]()
     while True:
         if jpeg[at] != 0xFF:
-            raise UnsupportedJpeg("a marker is missing")
+            return None
         kind, end = jpeg[at + 1], at + 2 + int.from_bytes(jpeg[at + 2 : at + 4])
         body = jpeg[at + 4 : end]
         if kind == TABLES:
@@ -90,11 +76,11 @@ def _parse(jpeg: bytes) -> _Image:
         elif kind == SCAN:
             break
         elif kind == INTERVAL or 0xC1 <= kind <= 0xCF:
-            raise UnsupportedJpeg("it is progressive or arithmetic, or already has restart markers")
+            return None
         at = end
     ids = [body[i] for i in range(1, 1 + 2 * body[0], 2)]
     if ids != list(samples) or jpeg[-2:] != b"\xff\xd9":
-        raise UnsupportedJpeg("it has several scans, or data after the scan")
+        return None
     if len(ids) == 1:
         samples[ids[0]] = 1, 1  # with one component, a unit is one block
     wide, high = (max(sample[i] for sample in samples.values()) for i in (0, 1))
@@ -122,49 +108,41 @@ def _tables(body: bytes) -> dict[int, Table]:
     return found
 
 
-@dataclass(frozen=True)
-class _Codes:
-    """A Huffman table that decodes the next 16 bits of a stream and encodes symbols.
+def _of_windows(table: Table, values: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+    """Return, for each of the 65,536 windows of 16 bits, the value of its first symbol.
 
-    A code of n bits is the prefix of 2 ** (16 - n) of the 65,536 windows of 16 bits. These windows
-    are contiguous, in the order of the table.
+    A code of n bits is the prefix of 2 ** (16 - n) windows. They are contiguous, in the order of
+    the table.
     """
+    spread = np.repeat(values, 1 << (16 - table[1]))
+    return np.append(spread, np.full(65536 - len(spread), otherwise))
 
-    table: Table
 
-    def lookup_table(self, values: NDArray[np.int64], *, otherwise: int) -> NDArray[np.int64]:
-        """Return, for each of the 65,536 windows, the value of its first symbol."""
-        spread = np.repeat(values, 1 << (16 - self.table[1]))
-        return np.append(spread, np.full(65536 - len(spread), otherwise))
+def _steps(table: Table, *, first: bool) -> NDArray[np.int16]:
+    """Return the effect of the first code of each window, as bits + 256 * coefficients.
 
-    def steps(self, *, first: bool) -> NDArray[np.int16]:
-        """Return the effect of the first code of each window, as bits + 256 * coefficients.
+    Bits are those of the code and of the number after it. For example, a code of 4 bits for the
+    symbol 0x12 stands for one zero and a number of 2 bits, so its step is 6 + 256 * 2. The code for
+    the end of a block counts as 64 coefficients, which completes every block.
+    """
+    symbols, lengths = table
+    size = symbols & 15  # bits of the number after the code
+    numbers = np.where(size > 0, (symbols >> 4) + 1, np.where(symbols == 0xF0, 16, 64))
+    step = (lengths + size) | (1 if first else numbers) << 8
+    return _of_windows(table, step, 1).astype(np.int16)
 
-        Bits are those of the code and of the number after it. For example, a code of 4 bits for the
-        symbol 0x12 stands for one zero and a number of 2 bits, so its step is 6 + 256 * 2. The code
-        for the end of a block counts as 64 coefficients, which completes every block.
-        """
-        symbols, lengths = self.table
-        size = symbols & 15  # bits of the number after the code
-        numbers = np.where(size > 0, (symbols >> 4) + 1, np.where(symbols == 0xF0, 16, 64))
-        step = (lengths + size) | (1 if first else numbers) << 8
-        return self.lookup_table(step, otherwise=1).astype(np.int16)
 
-    def encodings(self) -> dict[int, tuple[int, int]]:
-        """Return code and length in bits of each symbol."""
-        symbols, lengths = self.table
-        places = np.cumsum(1 << (16 - lengths)) - (1 << (16 - lengths))
-        codes = places >> (16 - lengths)
-        pairs = zip(codes.tolist(), lengths.tolist(), strict=True)
-        return dict(zip(symbols.tolist(), pairs, strict=True))
+def _encodings(table: Table) -> dict[int, tuple[int, int]]:
+    """Return code and length in bits of each symbol."""
+    symbols, lengths = table
+    widths = 1 << (16 - lengths)
+    codes = (np.cumsum(widths) - widths) >> (16 - lengths)
+    pairs = zip(codes.tolist(), lengths.tolist(), strict=True)
+    return dict(zip(symbols.tolist(), pairs, strict=True))
 
 
 def _find_blocks(images: list[_Image]) -> None:
-    """Find the first bit of each block of each image, and the end of the last block.
-
-    All images are decoded in parallel, one code of each image per step. An image leaves the arrays
-    when all its blocks are found.
-    """
+    """Find the first bit of each block of each image, and the end of the last block."""
     if not images:
         return
     lengths = np.array([len(image.codes) for image in images])
@@ -174,11 +152,13 @@ def _find_blocks(images: list[_Image]) -> None:
     per_unit = np.array([len(image.blocks) for image in images])
     count = np.array([image.across * image.down for image in images]) * per_unit
     starts = np.zeros((len(images), int(count.max()) + _LOOK + 1), np.int64)
-    # One element per unfinished image: its row in `starts`, the current bit, the coefficients found
-    # in the current block, the index of the block in its unit, and the index of the block.
-    row, bit = np.arange(len(images)), begun.copy()
-    coefficient, in_unit, block = (np.zeros(len(images), np.int64) for _ in range(3))
-    while len(row):
+    # One column per unfinished image: its row in `starts`, the current bit, the coefficients found
+    # in the current block, the index of the block in its unit, the index of the block, and the
+    # numbers of blocks of a unit and of the image.
+    zeros = np.zeros(len(images), np.int64)
+    state = np.stack([np.arange(len(images)), begun, zeros, zeros, zeros, per_unit, count])
+    while state.size:
+        row, bit, coefficient, in_unit, block, per_unit, count = state
         for _ in range(_LOOK):
             new = np.flatnonzero(coefficient == 0)
             starts[row[new], block[new]] = bit[new]
@@ -189,10 +169,8 @@ def _find_blocks(images: list[_Image]) -> None:
             over = coefficient >= 64
             coefficient[over] = 0
             block += over
-            in_unit = (in_unit + over) % per_unit
-        left = np.flatnonzero((block < count) | ((block == count) & (coefficient == 0)))
-        state = row, bit, coefficient, in_unit, block, per_unit, count
-        row, bit, coefficient, in_unit, block, per_unit, count = (values[left] for values in state)
+            in_unit[:] = (in_unit + over) % per_unit
+        state = state[:, (block < count) | ((block == count) & (coefficient == 0))]
     for image, found, start in zip(images, starts, begun, strict=True):
         blocks = image.across * image.down * len(image.blocks)
         image.starts = found[: blocks + 1] - start
@@ -205,11 +183,7 @@ def _windows(stream: bytes) -> NDArray[np.int64]:
 
 
 def _all_steps(images: list[_Image]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Return the distinct step tables, and the index of each image's table.
-
-    The second array is (images, 2 x blocks of a unit), with DC and AC table of each block. Most
-    images use the tables of the standard.
-    """
+    """Return the distinct step tables, and (images, 2 x blocks of a unit) indices of them."""
     steps: dict[tuple[bytes, bytes, bool], NDArray[np.int16]] = {}
     which = np.zeros((len(images), 2 * max(len(image.blocks) for image in images)), np.int64)
     for row, image in zip(which, images, strict=True):
@@ -217,7 +191,7 @@ def _all_steps(images: list[_Image]) -> tuple[NDArray[np.int16], NDArray[np.int6
             for kind, table in enumerate(image.tables[part]):
                 key = table[0].tobytes(), table[1].tobytes(), kind == 0
                 if key not in steps:
-                    steps[key] = _Codes(table).steps(first=kind == 0)
+                    steps[key] = _steps(table, first=kind == 0)
                 row[2 * place + kind] = list(steps).index(key)
     return np.stack(list(steps.values())), which
 
@@ -228,7 +202,7 @@ def _rewrite(image: _Image) -> RestartedJpeg | None:
     per_interval = across * len(image.blocks)
     bits, brightness = _differences(image)
     firsts = [image.blocks.index(part) for part in range(len(image.tables))]
-    encodings = [_Codes(table[0]).encodings() for table in image.tables]
+    encodings = [_encodings(table[0]) for table in image.tables]
     head = image.head + b"\xff\xdd\x00\x04" + across.to_bytes(2) + image.scan
     pieces, places = [head], [len(head)]
     starts = image.starts.tolist()
@@ -277,10 +251,10 @@ def _differences(image: _Image) -> tuple[list[int], list[int]]:
     of_unit = np.resize(image.blocks, len(begin))
     for part, (table, _) in enumerate(image.tables):
         mine = np.flatnonzero(of_unit == part)
-        word, codes = words[mine] << (begin[mine] & 7), _Codes(table)
+        word = words[mine] << (begin[mine] & 7)
         window = word >> 24 & 0xFFFF
-        size = codes.lookup_table(table[0], otherwise=0)[window]
-        lengths[mine] = codes.lookup_table(table[1], otherwise=1)[window] + size
+        size = _of_windows(table, table[0], 0)[window]
+        lengths[mine] = _of_windows(table, table[1], 1)[window] + size
         number = word >> (40 - lengths[mine]) & ((1 << size) - 1)
         number -= np.where((size > 0) & (number < 1 << np.maximum(size - 1, 0)), (1 << size) - 1, 0)
         values[mine] = np.cumsum(number)

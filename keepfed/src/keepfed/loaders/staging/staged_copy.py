@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 import weakref
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
+from keepfed.checks import stamp
 from keepfed.errors import KeepfedError
+from keepfed.files import progress_bar
 from keepfed.formatting import size
 from keepfed.loaders.staging.staged_source import Files, Source, SourceFile
 
@@ -26,20 +29,19 @@ try:
 except ImportError:  # Windows, which refuses to delete a file that is open
     fcntl = None  # type: ignore[assignment]
 
+QUIET_S = 0.5  # seconds to wait for a lock before a message is printed
 _SEAL, _KEPT = ".seal.json", ".kept"  # next to the file or folder with the data
 _PIECE = 4 * 1024 * 1024  # bytes copied at a time
 
 
-@dataclass(frozen=True)
 class StagedCopy:
     """One copy and its seal, which lists its source and its files."""
 
-    folder: Path
-
-    @property
-    def key(self) -> str:
-        """The key of the source."""
-        return self.folder.name.partition("-")[0]
+    def __init__(self, folder: Path):
+        """Name the folder of a copy, which need not exist."""
+        self.folder, self.key = folder, folder.name.partition("-")[0]
+        self.unfinished = folder.with_name(f".{self.key}.unfinished")  # while a copy is made
+        self.kept = folder / _KEPT  # exists if the copy stays after its last user
 
     @property
     def seal(self) -> dict[str, Any]:
@@ -60,7 +62,7 @@ class StagedCopy:
         """Whether all files have the sizes and modification times listed in the seal."""
         try:
             top, files = self.path, self.seal["files"].items()
-            return all(_stamp(top / name) == sealed for name, sealed in files)
+            return all([*stamp(top / name)] == sealed for name, sealed in files)
         except (KeyError, OSError):
             return False
 
@@ -75,120 +77,147 @@ class StagedCopy:
             return isinstance(error, BlockingIOError)
         return False
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the copy stays after its last user has released it."""
-        return (self.folder / _KEPT).exists()
-
     def __str__(self) -> str:
         """Return path, size, state and source in one line."""
-        seal = self.seal
-        used = "in use" if self.in_use else "not in use"
+        seal, used = self.seal, "in use" if self.in_use else "not in use"
         return f"{self.path}: {size(seal['bytes'])}, {used}, copied from {seal['source']}"
 
-    def make(self, source: Source, files: Files, *, progress: bool) -> None:
-        """Copy all files of a source, or none. The caller must hold the lock of the source.
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the source, and delete what a killed process left of its copy.
 
-        Raises:
-            KeepfedError: If the source changes during the copy, or only staging may use its name.
+        The lock is required to make and remove copies. The system releases it when the process
+        ends. If another process holds it, a message says after a moment why nothing happens.
         """
+        # If an interrupt skips the release, a notebook may keep the frame with the lock in its
+        # traceback. The next call gets the same lock, and releases it.
+        lock = FileLock(self.folder.with_name(f".{self.key}.lock"), is_singleton=True)
+        try:
+            try:
+                lock.acquire(timeout=QUIET_S)
+            except Timeout:
+                print("Waiting for another process that stages the same data.", flush=True)
+                lock.acquire()
+            _delete(self.unfinished)
+            yield
+        finally:
+            lock.release(force=True)
+
+    def make(self, source: Source, files: Files, *, progress: bool) -> None:
+        """Copy all files of a source, or none if it changes. The caller must hold the lock."""
         if source.name in (_SEAL, _KEPT):
             raise KeepfedError(
                 f"Staging uses the name {source.name} itself. Rename {source.identity}, or stage "
                 "the folder that contains it."
             )
-        building = unfinished(self.folder.parent, self.key)
-        building.mkdir(mode=0o700)
+        self.unfinished.mkdir(mode=0o700)
         try:
-            _fill(building, source, files, progress=progress)
+            _fill(self.unfinished, source, files, progress=progress)
             if source.look() != files:
                 raise _changed(source)
-            building.rename(self.folder)
+            self.unfinished.rename(self.folder)
         finally:
-            delete(building)
-
-    def keep(self) -> None:
-        """Keep the copy after its last user has released it."""
-        (self.folder / _KEPT).touch()
+            _delete(self.unfinished)
 
     def remove(self) -> bool:
-        """Remove the copy unless it is in use. The caller must hold the lock.
+        """Remove the copy unless it is in use, and return whether it is gone.
 
-        Returns:
-            Whether the copy was removed.
+        The caller must hold the lock.
         """
-        (self.folder / _KEPT).unlink(missing_ok=True)
-        doomed = unfinished(self.folder.parent, self.key)
-        delete(doomed)
+        self.kept.unlink(missing_ok=True)
+        _delete(self.unfinished)
         if self.in_use:
             return False
         try:
-            self.folder.rename(doomed)  # atomic, so no incomplete copy has its final name
-        except PermissionError:  # on Windows, because it is in use
-            return False
-        except FileNotFoundError:
-            return True
-        delete(doomed)
+            self.folder.rename(self.unfinished)  # atomic, so no incomplete copy has its final name
+        except (PermissionError, FileNotFoundError) as error:  # on Windows, because it is in use
+            return isinstance(error, FileNotFoundError)
+        _delete(self.unfinished)
         return True
 
 
-class CopyLease:
-    """Protection of a copy against removal, as long as this object and its process live."""
+class Staged(StagedCopy):
+    """A copy that this process uses. It cannot be removed before this process releases it.
 
-    def __init__(self, copy: StagedCopy):
-        """Protect a copy. The caller must hold the lock of its source."""
-        self._handle = os.open(copy.folder / _SEAL, os.O_RDONLY)
+    At the end of a `with` block the copy is removed, or released if other processes use it. The
+    last of them then removes it.
+    """
+
+    def __init__(self, folder: Path, *, reused: bool):
+        """Protect a copy as long as this object and its process live.
+
+        The caller must hold the lock. `reused` says whether it is an existing copy.
+        """
+        super().__init__(folder)
+        self.reused, self.bytes, self.seconds = reused, int(self.seal["bytes"]), 0.0
+        self._handle = os.open(folder / _SEAL, os.O_RDONLY)
         if fcntl:
             fcntl.flock(self._handle, fcntl.LOCK_SH)
         self._close = weakref.finalize(self, os.close, self._handle)
 
-    def end(self) -> None:
+    def unstage(self) -> bool:
+        """Remove the copy unless another process uses it, and return whether it was removed."""
+        with self.locked():
+            self._release()
+            return self.remove()
+
+    def keep(self) -> None:
+        """Keep the copy until `unstage` removes it, even after the last `with` block."""
+        self.kept.touch()
+        self._release()
+
+    def _release(self) -> None:
         """Release the copy, including for workers that were forked in the meantime."""
         if self._close.alive and fcntl:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
         self._close()
 
+    def __enter__(self) -> Staged:
+        return self
 
-def _bar(title: str, total: int, *, progress: bool) -> Any:
-    """Return a progress bar, which is None in its block if tqdm is not installed.
+    def __exit__(self, *error: object) -> None:
+        if self.kept.exists():
+            self._release()
+        else:
+            self.unstage()
 
-    It has no thread, and no lock that forked processes share.
-    """
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        return nullcontext()
-    kind: Any = type("Bar", (tqdm,), {"monitor_interval": 0})
-    kind.set_lock(threading.RLock())
-    hidden = None if progress else True  # None hides the bar if stderr is not a terminal
-    return kind(total=total, desc=title, unit="B", unit_scale=True, disable=hidden)
+    def __repr__(self) -> str:
+        """Return path, size and time of the copy."""
+        how = "an existing copy" if self.reused else f"copied in {self.seconds:.1f} s"
+        return f"Staged {self.path}: {size(self.bytes)}, {how}"
+
+
+def sweep(place: Path) -> None:
+    """Delete what killed processes left. Copies in progress are protected by their locks."""
+    for path in place.glob(".*.unfinished"):
+        lock = FileLock(path.with_suffix(".lock"), is_singleton=True)
+        with suppress(Timeout), lock.acquire(timeout=0):
+            _delete(path)
 
 
 def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None:
     """Copy all files into an empty folder, and write the seal."""
     total = sum(file.size for file in files.values())
     targets = {name: folder / source.name / name for name in files}  # top / "" is top
-    with _bar(f"staging {source.name}", total, progress=progress) as bar:
+    with progress_bar(f"staging {source.name}", total, "B", show=progress) as count:
         for name, file in files.items():
-            _copy(source, file, targets[name], bar)
-    stamps = {name: _stamp(target) for name, target in targets.items()}
+            _copy(source, file, targets[name], count)
+    stamps = {name: stamp(target) for name, target in targets.items()}
     seal = {"source": source.identity, "name": source.name, "bytes": total, "files": stamps}
     (folder / _SEAL).write_text(json.dumps(seal), encoding="utf-8")
 
 
-def _copy(source: Source, file: SourceFile, target: Path, bar: Any) -> None:
+def _copy(source: Source, file: SourceFile, target: Path, count: Callable[[int], object]) -> None:
     """Copy one file, which must be as long as when it was listed."""
-    size, buffer = 0, memoryview(bytearray(_PIECE))
+    copied, buffer = 0, memoryview(bytearray(_PIECE))
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open(file) as original, target.open("xb") as copy:
-        while count := original.readinto(buffer):  # type: ignore[attr-defined]
-            copy.write(buffer[:count])
-            size += count
-            if bar is not None:
-                bar.update(count)
-            if size > file.size:
-                break  # it may never end
-    if size != file.size:
+        # a file that has become longer may never end
+        while copied <= file.size and (length := original.readinto(buffer)):  # type: ignore[attr-defined]
+            copy.write(buffer[:length])
+            copied += length
+            count(length)
+    if copied != file.size:
         raise _changed(source)
 
 
@@ -199,18 +228,6 @@ def _changed(source: Source) -> KeepfedError:
     )
 
 
-def unfinished(place: Path, key: str) -> Path:
-    """Return the temporary folder in which the copy of a source is created and deleted."""
-    return place / f".{key}.unfinished"
-
-
-def delete(path: Path) -> None:
-    """Delete a folder if it exists."""
+def _delete(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path)
-
-
-def _stamp(path: Path) -> list[int]:
-    """Return size and modification time of a file."""
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from keepfed.errors import KeepfedError, sentence
+from keepfed.checks import files_below, stamp
+from keepfed.errors import KeepfedError, unreadable
 from keepfed.limits import known
+from keepfed.reading import read_error
 
 _MARKS = ("ETag", "etag", "checksum", "mtime", "LastModified", "last_modified", "created")
 _SECRETS = {"key", "secret", "token", "password", "username"}  # do not identify the storage
+_CHECK = "Check the network and your credentials, then stage again"
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,7 @@ class Source:
     """A file or folder: a local path, an fsspec URL, or a path on the fsspec file system `fs`."""
 
     def __init__(self, source: str | os.PathLike[str], fs: Any = None):
-        """Choose a name and key that are the same in every process. The source may not exist yet.
-
-        Raises:
-            KeepfedError: If fsspec does not support the URL.
-        """
+        """Choose a name and key, the same in every process. The source may not exist yet."""
         self.path = os.fspath(source)
         if fs is None and ("://" in self.path or "::" in self.path):
             try:
@@ -46,9 +44,7 @@ class Source:
 
                 fs, self.path = fsspec.url_to_fs(self.path)
             except (ImportError, ValueError) as error:
-                raise KeepfedError(
-                    f"{self.path} cannot be opened: {error}. Fix this, or use a local path."
-                ) from None
+                raise unreadable(self.path, str(error), "Fix this, or use a local path") from None
         if type(fs).__name__ == "LocalFileSystem":  # fsspec need not be installed
             fs, self.path = None, fs._strip_protocol(self.path)
         self.fs = fs
@@ -62,17 +58,11 @@ class Source:
         self.key = _digest(self.identity)
 
     def look(self) -> Files:
-        """Return its current files.
-
-        Raises:
-            KeepfedError: If the source does not exist, cannot be read, or has no files.
-        """
+        """Return its current files, or raise ReadError if there are none or it cannot be read."""
         with self._reading():
             files = _local_files(self.path) if self.fs is None else self._remote_files()
         if not files:
-            raise KeepfedError(
-                f"{self.identity} is empty. Use the file or folder that contains the data."
-            )
+            raise unreadable(self.identity, "it is empty", "Use the path that contains the data")
         return files
 
     def open(self, file: SourceFile) -> BinaryIO:
@@ -83,36 +73,25 @@ class Source:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn errors of the storage into readable ones."""
-        at, silent = self.identity, "" if self.fs is None else ", or its server does not answer"
+        """Turn errors of the storage into readable ones, for example S3 without credentials."""
         try:
             yield
         except KeepfedError:
             raise
-        except FileNotFoundError:
-            problem = f"{at} does not exist{silent}. Check the path, then stage again."
-            raise KeepfedError(problem) from None
-        except PermissionError:
-            raise KeepfedError(
-                f"Reading {at} is not allowed. Ask its owner for permission, or use another copy."
-            ) from None
-        except Exception as error:  # each storage has its own, for example S3 without credentials
-            if self.fs is None and isinstance(error, OSError):
-                raise KeepfedError(sentence(error)) from error
-            raise KeepfedError(
-                f"{at} cannot be read ({type(error).__name__}: {error}). Check the network and "
-                "your credentials for this storage, then stage again."
-            ) from error
+        except Exception as error:
+            step = _CHECK if self.fs else "Then stage again"
+            raise read_error(error, self.identity, step=step) from error
 
     def _remote_files(self) -> Files:
         self.fs.invalidate_cache()  # a cached listing would hide changes
         info = self.fs.info(self.path)
         if info["type"] != "directory":
             return {"": _remote_file(info)}
-        found = map(_remote_file, self.fs.find(self.path, detail=True).values())
-        files = {file.path.removeprefix(self.path).lstrip("/"): file for file in found}
-        if wrong := [name for name in files if ".." in PurePosixPath(name).parts]:
-            raise KeepfedError(f"{wrong[0]} is outside of its folder. Rename it, then stage again.")
+        listed = map(_remote_file, self.fs.find(self.path, detail=True).values())
+        files = {file.path.removeprefix(self.path).lstrip("/"): file for file in listed}
+        for name in files:
+            if ".." in PurePosixPath(name).parts:
+                raise unreadable(name, "it is outside of its folder", "Rename it")
         return files
 
 
@@ -130,57 +109,25 @@ def _options(fs: Any) -> str:
 
 
 def _local_files(root: str) -> Files:
-    if not os.path.isdir(root):
-        return {"": _local_file(root)}
-    return {
-        os.path.relpath(path, root).replace(os.sep, "/"): _local_file(path)
-        for path in _paths_below(root, ())
-    }
-
-
-def _paths_below(folder: str, above: tuple[str, ...]) -> Iterator[str]:
-    """Yield the paths of all files below a folder. `above` has the real paths of those above it."""
-    real = os.path.join(os.path.realpath(folder), "")
-    if any(path.startswith(real) for path in above):
-        raise KeepfedError(
-            f"{folder} is a link to a folder that contains it. Remove the link, then stage again."
-        )
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _paths_below(entry.path, (*above, real))
-            else:
-                yield entry.path
-
-
-def _local_file(path: str) -> SourceFile:
-    if os.path.islink(path) and not os.path.exists(path):
-        raise KeepfedError(
-            f"{path} is a link to a missing file. Restore the file or remove the link, then stage "
-            "again."
-        )
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise KeepfedError(
-            f"{path} is a device, a pipe or a socket, so it has no content to copy. Remove it, or "
-            "use another path."
-        )
-    return SourceFile(path, status.st_size, str(status.st_mtime_ns))
+    paths = files_below(root) if os.path.isdir(root) else [root]
+    files = {}
+    for path in paths:
+        size, modified = stamp(path)
+        name = "" if path == root else os.path.relpath(path, root).replace(os.sep, "/")
+        files[name] = SourceFile(path, size, str(modified))
+    return files
 
 
 def _remote_file(info: Mapping[str, Any]) -> SourceFile:
+    name = str(info["name"])
     if info["type"] != "file" or str(info.get("mimetype")).startswith("text/html"):
-        raise KeepfedError(
-            f"{info['name']} is a web page, a device or a link, not a file. Name the file with the "
-            "data."
-        )
+        problem = "it is a web page, a device or a link, not a file"
+        raise unreadable(name, problem, "Name the file with the data")
     if info.get("size") is None:
-        raise KeepfedError(
-            f"The storage does not report the size of {info['name']}, so a copy cannot be "
-            "verified. Download the file first."
-        )
+        problem = "the storage does not report its size, so a copy cannot be verified"
+        raise unreadable(name, problem, "Download it first")
     marks = (str(info[mark]) for mark in _MARKS if info.get(mark) is not None)
-    return SourceFile(str(info["name"]), int(info["size"]), next(marks, ""))
+    return SourceFile(name, int(info["size"]), next(marks, ""))
 
 
 def _digest(text: str) -> str:

@@ -82,8 +82,7 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
     ) -> int:
         """Return the number of batches of this rank in this epoch, which `len(loader)` gets wrong.
 
-        Each worker builds batches only from its own shards. Each worker may have an incomplete
-        last batch, and `drop_last` drops one batch per worker.
+        Each worker builds batches from its own shards, so each may have an incomplete last one.
         """
         workers = max(1, num_workers)
         slots = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))

@@ -20,10 +20,8 @@ DEFAULT_PREFETCH = 2  # batches per worker; DataLoader's value for prefetch_fact
 def nbytes(batch: Any) -> int:
     """Return the bytes that a batch occupies while a worker sends it.
 
-    Mappings, lists, tuples and dataclasses are searched. A dense tensor counts with its whole
-    storage, because a view is sent with all of it. Two tensors with the same storage count once. A
-    NumPy array counts with its elements, as pickle sends it. Strings count with their bytes, and
-    other objects do not count.
+    A tensor counts with its whole storage, once, because a view is sent with all of it. A NumPy
+    array counts with its elements, a string with its bytes, and other objects do not count.
     """
     storages: dict[int, int] = {}
     others = 0
@@ -44,8 +42,7 @@ def nbytes(batch: Any) -> int:
 class ShmBudget:
     """Memory budget of a node, for batches, staged data and programs.
 
-    /dev/shm is memory, so staged data must fit into /dev/shm and, together with the
-    programs, into the memory of the machine or the container.
+    /dev/shm is memory, so staged data must fit into it and, with the programs, into all memory.
     """
 
     batch_bytes: int  # one batch, as returned by `nbytes`
@@ -69,10 +66,9 @@ class ShmBudget:
     @property
     def room_bytes(self) -> int:
         """The bytes that remain in /dev/shm and in memory, after batches and programs."""
-        sizes = [self.memory_bytes - self.programs_bytes]
-        if self.shm_bytes is not None:
-            sizes.append(self.shm_bytes)
-        return min(sizes) - self.traveling_bytes
+        memory_bytes = self.memory_bytes - self.programs_bytes
+        shm_bytes = memory_bytes if self.shm_bytes is None else self.shm_bytes
+        return min(memory_bytes, shm_bytes) - self.traveling_bytes
 
     @property
     def stageable_bytes(self) -> int:
@@ -102,11 +98,7 @@ def shm_budget(batch: Any, num_workers: int, **others: int) -> ShmBudget:
 
 
 def unique_mb(pid: int) -> float:
-    """Return the MB of a process that no other process shares (USS), or 0.0 if it has ended.
-
-    The resident memory (RSS) also counts pages that a forked worker shares with its parent, so RSS
-    does not show how these pages are copied over time.
-    """
+    """Return the MB of a process that no other process shares (USS), or 0.0 if it has ended."""
     psutil = required("psutil")
     try:
         return float(psutil.Process(pid).memory_full_info().uss) / 1e6

@@ -14,6 +14,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,13 +22,14 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
+from keepfed.checks import stamp
 from keepfed.errors import required
 from keepfed.forks import keep_inherited
+from keepfed.reading import reading
 
 F = TypeVar("F")
 
-# Libraries read these variables when they are loaded or first used. They are the only limit for
-# libraries that a worker imports later.
+# Libraries read these when they are loaded. They are the only limit for libraries loaded later.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -52,6 +54,7 @@ _LIMITERS: dict[str, Callable[[Any], object]] = {
 
 _limits: list[Any] = []  # stored, because the limits end when they are deleted
 _rng: tuple[tuple[int, int], np.random.Generator] | None = None  # with its (process, seed)
+_STEP = "Check that it is complete, and that no process writes to it"
 _CODE = "utf-8", "surrogatepass"  # file names that are not valid UTF-8 contain surrogates
 
 
@@ -79,23 +82,19 @@ def worker_rng() -> np.random.Generator:
     Call this function each time you draw. A generator that is an attribute of the dataset is copied
     to every worker, and all workers then draw the same numbers.
 
-    A worker always gets the same generator. Its numbers differ between workers, between epochs and
-    between the ranks that torchrun starts. They repeat after the same `torch.manual_seed` in the
-    main process. In the main process (num_workers=0), each call returns a new generator, which is
-    seeded from torch, so `torch.manual_seed` works there as well.
+    A worker always gets the same generator. Its numbers differ between workers, epochs and ranks of
+    torchrun, and repeat after the same `torch.manual_seed` in the main process. With num_workers=0,
+    each call returns a new generator that is seeded from torch.
     """
     global _rng
+    rank = int(os.environ.get("RANK", 0))  # all ranks often use the same seed
     if get_worker_info() is None:
-        return _seeded(int(torch.randint(2**63 - 1, (), device="cpu")))
+        seed = int(torch.randint(2**63 - 1, (), device="cpu"))
+        return np.random.default_rng([seed, rank])
     key = os.getpid(), torch.initial_seed()
     if _rng is None or _rng[0] != key:
-        _rng = key, _seeded(key[1])
+        _rng = key, np.random.default_rng([key[1], rank])
     return _rng[1]
-
-
-def _seeded(seed: int) -> np.random.Generator:
-    rank = int(os.environ.get("RANK", 0))  # all ranks often use the same seed
-    return np.random.default_rng([seed, rank])
 
 
 class SharedEpoch:
@@ -139,13 +138,7 @@ class LazyFile(Generic[F]):
     _opened_by = -1
 
     def __init__(self, opener: Callable[..., F], /, *args: Any, **kwargs: Any):
-        """Store the arguments without opening the file.
-
-        Args:
-            opener: A function or class that can be imported, such as open, h5py.File,
-                sqlite3.connect or np.load.
-            *args: Positional arguments of `opener`.
-            **kwargs: Keyword arguments of `opener`.
+        """Store an opener that can be imported, such as h5py.File or np.load, and its arguments.
 
         Raises:
             TypeError: If `opener` is an open file, or a function that a worker cannot import.
@@ -167,17 +160,13 @@ class LazyFile(Generic[F]):
         return self._file
 
     def _open(self) -> F:
-        try:
+        path = next((arg for arg in self.args if isinstance(arg, str | os.PathLike)), "")
+        if not path:
             return self.opener(*self.args, **self.kwargs)
-        except (FileNotFoundError, PermissionError, TypeError, ImportError, RuntimeError):
-            raise
-        except Exception as error:  # each library has its own errors, often without the path
-            opener = getattr(self.opener, "__qualname__", "opener")
-            raise OSError(
-                f"{opener} cannot open {', '.join(map(str, self.args))}: {error}. Check that the "
-                "file is complete and that no process writes to it. `keepfed why` explains the "
-                "message."
-            ) from error
+        with reading(path, step=_STEP):
+            with suppress(FileNotFoundError):  # it may be a URL
+                stamp(path)
+            return self.opener(*self.args, **self.kwargs)
 
     def close(self) -> None:
         """Close the file in this process. The next access opens it again."""
@@ -204,9 +193,8 @@ class PackedStrings(Sequence[str]):
 
         paths = PackedStrings(paths)  # paths[i], paths[10:20], len(paths) as before
 
-    Each string in a list is an object with a reference count, and reading it changes the count. In
-    a forked worker, this copies all memory pages of the list over time. Two arrays avoid this. A
-    slice is a new `PackedStrings` object.
+    Reading a string of a list changes its reference count, which in a forked worker copies all
+    memory pages of the list over time. A slice is a new `PackedStrings` object.
     """
 
     def __init__(self, strings: Iterable[str]):
