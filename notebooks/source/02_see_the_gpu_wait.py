@@ -160,7 +160,7 @@ cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 # ## See it
 #
 # Now let's run a training loop twice, first with a page cache that has space for all the data, and then with one that
-# has space for a tenth of them.
+# has space for a tenth of them. A request to this storage system takes 10 ms, and a step 15. <!-- given -->
 
 # %%
 from itertools import islice
@@ -195,7 +195,7 @@ filling = train(gpu, events_on(roomy), steps=125)  # the first epoch fills the c
 
 # %%
 cu.predict(
-    "02b", "How many times longer is a step when the data do not fit in the cache?", unit="times"
+    "02b", "Ada had 10. How many times longer is a step when the data do not fit?", unit="times"
 )
 
 # %%
@@ -210,7 +210,8 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 
 # %% [markdown]
 # In `fits`, the GPU's row is mostly full, but in `does not fit` it's mostly hatched, because the GPU waits while the
-# main process *reads*. This is the cliff that Ada's training fell off.
+# main process *reads*. Ada's training went the same way, whether it read in order, off the cliff, or down the slope of
+# a shuffle.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -228,9 +229,8 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 # %% [markdown]
 # ## What nvidia-smi measures
 #
-# Could `nvidia-smi` have warned her? Its *GPU-Util* is the percentage of the last sample period, a second at most, in
-# which **one or more kernels** were running. An RTX 3090 has 82 multiprocessors. On an emulated card, let's keep one of
-# them busy.
+# Could `nvidia-smi` have warned her? Its *GPU-Util* is a percentage, but of what? An RTX 3090 has 82 multiprocessors. On
+# an emulated card, let's keep one of them busy.
 
 # %%
 cu.predict("02c", "One of 82 multiprocessors works, 81 rest. What is GPU-Util?", unit="%")
@@ -256,6 +256,7 @@ print(lonely)
 cu.reveal("02c", lonely.gpu_util)
 
 # %% [markdown]
+# *GPU-Util* is the percentage of the last sample period, a second at most, in which **one or more kernels** were running.
 # *Perf* is the performance state: P0 is the fastest, higher numbers save power, many idle cards are in P8, and one busy
 # multiprocessor is enough to leave it. Now compare with a GPU at full load, and with one that waits for data:
 
@@ -280,7 +281,7 @@ print(starving_gpu.smi())
 # - **L**: the time in which one worker loads a batch, which is everything before the transfer;
 # - **C**: the time to compute a step;
 # - **W**: the number of workers;
-# - **P**: how many batches can load at the same time. If loading computes, P is the number of cores. If loading waits
+# - **P**: how many batches can load at the same time. If loading computes, P is the number of cores. If it mostly waits
 #   for storage, P is the number of requests that the storage system serves at once.
 #
 # Without workers, a loop that reads its loss in every step first loads and then computes, so a step takes **T = L +
@@ -321,7 +322,8 @@ Timeline({f"W = {w}": trace for w, trace in measured.items()})
 cu.reveal("02d", rate(measured[2]))
 
 # %% [markdown]
-# A third worker would change nothing, because with two of them, L / 2 is already less than C.
+# A third worker would change nothing, because with two of them, L / 2 is already less than C. (If a measured rate is
+# lower than predicted, other programs use your cores, too. Run the cell again when they are quiet.)
 #
 # <details><summary>Where do C and P come from on a real GPU?</summary>
 #
@@ -386,6 +388,7 @@ cu.predict("02e", "How many steps per second with one worker, 8 batches ahead?",
 from dataclasses import replace
 
 ahead = run_pipeline(replace(loops[1], prefetch_factor=8))
+print(f"2 batches ahead: {rate(measured[1]):.1f} it/s, 8 batches ahead: {rate(ahead):.1f} it/s")
 cu.reveal("02e", rate(ahead))
 
 # %% [markdown]

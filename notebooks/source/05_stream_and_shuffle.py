@@ -3,8 +3,7 @@
 #
 # {here: read}
 #
-# **You will do:** stream a file, find out why more workers serve the same lines again, mix a sorted file, and write a
-# prefetcher.
+# **You will do:** stream a file, break the stream with a second worker, mix a sorted file, and write a prefetcher.
 #
 # **You will learn:**
 #
@@ -82,7 +81,7 @@ print("batch_size=4:   ", *DataLoader(Lines(path), batch_size=4))
 print("batch_size=None:", *DataLoader(Lines(path), batch_size=None))
 
 # %% [markdown]
-# Six lines, and it works. The price of having no indices is that there's no sampler and no `shuffle=True`: *you*
+# A class of six lines, and it works. The price of having no indices is that there's no sampler and no `shuffle=True`: *you*
 # decide who reads what, and in which order. So use a map-style dataset if you can, and a stream if your data have no
 # indices or if single reads are too slow.
 #
@@ -311,7 +310,8 @@ figure
 
 # %% [markdown]
 # A batch from one spot has 32 events, and hardly more information than one, because all have nearly the same energy.
-# With 16 spots, the means scatter even less than at random, because each spot gives exactly two events to every batch.
+# (The shards come in random order, so its curve follows one shard and then jumps.) With 16 spots, the means scatter even
+# less than at random, because each spot gives exactly two events to every batch.
 # Long pieces take few requests and their means scatter little, so they'd be perfect if they didn't need memory.
 #
 # ## Four ways to shuffle
@@ -324,8 +324,8 @@ figure
 # `mixing` measures how good an order is. It takes the mean energy of each batch and divides the scatter of these means
 # by the scatter of a full shuffle, so 1 is ideal. It also counts how often two parts of the file share a batch, which
 # we'll draw as a picture: a row and a column are two parts of the file, with low energies at the top left, and a field
-# is yellow if their events often meet. A uniform green is ideal. Now bet on a buffer that holds a tenth of the sorted
-# file:
+# is yellow if their events often meet. A uniform green is ideal. In order, the scatter of the whole file is about 5 times
+# the ideal. Now bet on a buffer that holds a tenth of the sorted file: <!-- given -->
 
 # %%
 cu.predict("05c", "How many times the ideal is the scatter with this buffer?", unit="times")
@@ -446,16 +446,16 @@ cu.reveal("05d", alone.summary().total_s / ahead.summary().total_s)
 # %% [markdown]
 # ### Exercise 5.3 · 20 min · ●●●
 #
-# Write such a prefetcher. The easy version has ten lines, hangs in the second epoch or after an error, and leaves a
-# thread behind after a `break`. Yours must not, so the check wants:
+# (Exercise 5.2 is in *Extra*.) Write such a prefetcher. The easy version has ten lines, hangs in the second epoch or
+# after an error, and leaves a thread behind after a `break`. Yours must not, so the check wants:
 #
-# - The loop gets the items of `source`, in order and without copying them, in every epoch, even if one loop runs
-#   inside another. No item waits longer than necessary.
+# - The loop gets the items of `source` as they come, in order and without copying them. Each loop over it is a new
+#   epoch, even inside another loop.
 # - The queue holds at most `depth` items, at least 1, and the thread may hold one more.
-# - An error of the source, of any type, is raised in the loop after the items before it, however slow the loop or the
-#   source is.
-# - A `break` ends the loop at once, even while the source is silent. Soon after the source's next item, no thread is
-#   left, and your variables don't hold `iter(source)`, so that Python closes the source.
+# - An error of the source, even `SystemExit`, is raised in the loop after the items before it, however slow the loop or
+#   the source is.
+# - A `break` ends the loop at once, even while the source is silent, so the loop may not wait for its thread. When the
+#   source yields its next item, the thread ends, and nothing keeps the source open.
 # - The thread is a daemon, so it never keeps Python from exiting. `iter()` alone leaves no thread behind.
 #
 # <details><summary>Hint 1</summary>

@@ -125,7 +125,8 @@ print("pinned in the loop:      {:5.2f} {:5.2f}".format(*copies_ms["pinned in th
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# Pinning a tensor *copies* it, inside your loop. The driver would have made the same copy, so you've won nothing.
+# Pinning a tensor *copies* it, inside your loop. The driver would have made the same copy, too, but in pieces
+# that it sends while it copies the next. So you've lost.
 # [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) finds it up to
 # twice as slow as a plain `.to()`. PyTorch also keeps pinned memory for later batches, rounded up to a power of two,
 # here 32 MiB. <!-- given -->
@@ -248,9 +249,9 @@ cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
 # The results are right, but nothing overlaps. Copies and steps share one queue, so each of them waits for the one
-# before, however early you get in line.
+# before, however early you put it there.
 #
-# **Design 2** therefore opens a second counter: it copies on a separate stream.
+# **Design 2** therefore opens a second queue: it copies on a separate stream.
 
 
 # %%
@@ -265,7 +266,7 @@ def without_wait(batches):
 
 
 # %%
-cu.predict("09e", "Design 2: in how many of 20 epochs are all batches right?", unit="epochs")
+cu.predict("09e", "Design 2, emulated GPU: how many of 20 epochs are right?", unit="epochs")
 
 # %%
 epochs = [train(without_wait) for _ in range(20)]
@@ -279,8 +280,9 @@ Timeline({"1: default stream": one_queue, second: trace})
 cu.reveal("09e", right_epochs)
 
 # %% [markdown]
-# All copies overlap, and on an emulated GPU all results are wrong, because the steps don't wait for their data. It's a
-# very fast way to train on garbage. On a real GPU, the copy often wins this race, perhaps in all 20 epochs, and for
+# All copies overlap, and on an emulated GPU all results are wrong, even where a copy ends before its step begins: nothing
+# *orders* the step after the copy, so what it reads is luck, and the emulated GPU has none. It's a very fast way to
+# train on garbage. On a real GPU, the copy often wins this race, perhaps in all 20 epochs, and for
 # weeks, until you buy a faster GPU. You get no error unless you ask for one. PyTorch's sanitizer is a prototype that
 # should report this race and then end the program. Run `TORCH_CUDA_SANITIZER=1 python train.py` in a terminal, or with a
 # `!` before it in a cell on Colab.
@@ -321,7 +323,8 @@ cu.reveal("09f", right_late)
 # What has happened? PyTorch's **caching allocator** manages device memory. When Python drops a batch, the allocator gives
 # its memory at once to the next tensor of the same stream. Within one stream this is safe, because the stream writes the
 # next tensor only after it has read the old one. But our step reads the batch on *another* stream, and the program runs
-# ahead, so it drops batches whose steps have not begun. The next copy then overwrites such a batch.
+# ahead, so it drops batches whose steps have not begun. The next copy then overwrites such a batch, and the copy after
+# it gets the other memory, because two batches exist at a time. So about half of them are read too late.
 #
 # **Design 4** tells the allocator which other stream uses the memory:
 
@@ -361,7 +364,7 @@ for read_late in False, True:
 # | `arrived.synchronize()`, `loss.item()` | the program, for the mark, or for the step |
 # | `torch.cuda.synchronize()` | the program, for everything |
 #
-# And here is design 4 on one page, for your own loop. Cover it, and try to type it from the table.
+# And here is design 4 on one page, for a loader of single tensors. Cover it, and try to type it from the table.
 
 
 # %%
@@ -389,6 +392,9 @@ for read_late in False, True:
     print(f"{right} of {len(wanted)} right, {100 * hidden_share(trace.spans):.0f} % overlap")
 
 # %% [markdown]
+# If your batch is a list or a dict, copy and record each of its tensors, as in exercise 9.2. And if the loader raises an
+# error, this page loses the batch that it has already copied, which 9.2 repairs, too.
+#
 # `CudaPrefetcher` is the same for nested batches, and for objects with a method `.to()`. It blocks when the program is
 # more than two steps ahead, so that memory can't run out. On devices other than CUDA, it moves the batches without
 # prefetching.
@@ -439,11 +445,12 @@ print(inspect.getsource(QueuePrefetcher))
 # ### Exercise 9.1 · 5 min · ●○○
 #
 # Each of the ten defects has a symptom, and in real life the symptom is all you see. For each symptom, write its cause,
-# a key of `CAUSES`. One cause is left over. In (h), (i) and (j) the previous defect was repaired.
+# a key of `CAUSES`. One cause is left over. Somebody then repairs (d), which gives (h). The repair of (h) gives (i), and
+# the repair of (i) gives (j).
 #
 # <details><summary>Hint</summary>
 #
-# Print, for example, `CAUSES["no event"]`, which says how this cause shows. Four symptoms belong to the thread.
+# Four symptoms belong to the thread.
 #
 # </details>
 
@@ -452,7 +459,7 @@ from course_utils.exercises.nb09.problem import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
-print("\nCAUSES:", *CAUSES, sep="\n  ")
+print("\nCAUSES:", *(f"{cause}: {shows}" for cause, shows in CAUSES.items()), sep="\n  ")
 
 # %%
 a = "thread in __init__"  ### SOLUTION
@@ -489,7 +496,7 @@ Markdown("\n".join(head + rows))
 # - All checksums are right, in loops that read each loss and in loops that read the losses late.
 # - 80 % of the copying overlaps, for batches of any structure and a loader without `len()`. <!-- given -->
 # - When the loop gets batch n, the copies of the next `depth` batches have been launched.
-# - If each loss is read, at most `depth + 1` batches are on the device.
+# - If each loss is read, at most `depth + 1` batches are on the device, so no variable of yours may keep one.
 # - Each loop over it is a new epoch, even after an error, a `break`, or inside another loop.
 
 # %%
@@ -515,7 +522,7 @@ class Copies:
 # %% [markdown]
 # <details><summary>Hint 1: safe to use</summary>
 #
-# Use design 4. `leaves(batch)` lists all values of a nested batch. Only tensors have `record_stream`.
+# Use design 4. `leaves(batch)` lists all values of a nested batch, of which only tensors have `record_stream`.
 #
 # </details>
 # <details><summary>Hint 2: how many</summary>
@@ -540,7 +547,7 @@ class Prefetcher(Copies):
         user = torch.cuda.current_stream()
         user.wait_event(arrived)
         for leaf in leaves(batch):
-            if hasattr(leaf, "record_stream"):
+            if isinstance(leaf, torch.Tensor):
                 leaf.record_stream(user)
         return batch
         ### END SOLUTION

@@ -141,7 +141,7 @@ steps_s = 0.020 * len(jets) / 64  # in an epoch
 cu.reveal("14a", alone.seconds / steps_s)
 
 # %% [markdown]
-# You'd need a whole cluster of computers to avoid reading clusters. Each jet costs a request, and for each one the
+# Each jet costs a request, and for each one the
 # storage system sends a whole cluster, of which you use one row. Reading by cluster saves a factor that is the number
 # of jets in a cluster, and in real files that's often thousands.
 #
@@ -153,8 +153,8 @@ cu.reveal("14a", alone.seconds / steps_s)
 # %%
 cu.predict(
     "14b",
-    "Read cluster by cluster, 64 jets come from one or two clusters, each all signal or all background. The share "
-    "of signal in a batch varies as if you had drawn how many jets singly?",
+    "Read cluster by cluster, 64 jets come from one or two clusters, each all signal or all background. How many "
+    "independent jets would tell you as much about the share of signal?",
     unit="jets",
 )
 
@@ -170,9 +170,10 @@ cu.reveal("14b", one.mixing.worth)
 # - *which of their jets* you draw: about p(1 − p)/B, and a full shuffle has only this one.
 #
 # Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much
-# as in a full shuffle. So keep many clusters in memory. A shuffle buffer mixes even better, like twice as many clusters
-# as it can hold, because it still contains jets of older clusters. Let's test this, and not with one epoch, because
-# chance moves its scatter by 10 to 25 %. We draw twenty epochs, without reading anything.
+# as in a full shuffle. For 64 jets from 16 of 64 clusters, this is √(1 + 4 · 3/4) = 2. So keep many clusters in memory.
+# A shuffle buffer of 1,000 jets has space for 8 clusters of 125. But the jets that it holds come from about 16, because
+# each new jet takes the place of a random one, so some old ones stay. Is it so? Don't ask one epoch, because chance moves
+# its scatter by 10 to 25 %. We draw twenty, without reading anything. <!-- given -->
 
 # %%
 from keepfed.loaders.stream import buffer_shuffle
@@ -292,7 +293,8 @@ with drawing(9, 3.4, columns=2) as (figure, (left, right)):
         key, epochs = f"{name} ({way.mixing.memory:,} jets in memory)", np.arange(5)
         (dot,) = left.plot(way.seconds, way.mixing.ratio, mark, label=key)
         total = once_s * (name == "converted") + epochs * max(way.seconds, steps_s)
-        right.plot(epochs, total, f"{mark}-", color=dot.get_color(), markersize=4)
+        if name in ("buffer of 2,000", "converted"):
+            right.plot(epochs, total, f"{mark}-", color=dot.get_color(), markersize=4)
     left.set(xscale="log", xlabel="seconds of reading in an epoch (log)", ylim=0)
     left.set(ylabel="scatter of the signal share\n(1 = full shuffle)")
     left.legend()
@@ -314,7 +316,7 @@ cu.reveal("14c", break_even(1))
 # %% [markdown]
 # Look at the left panel first. Random jets mix ideally and take forever, clusters are quick and mix better with more
 # memory, and the converted file has both. The price is in the right panel: the converted line starts higher, by about
-# one epoch of reading, and crosses the clusters during the second epoch. (Random jets are the line at the left edge.)
+# one epoch of reading, and crosses the buffer's line during the second epoch.
 #
 # With four workers, all reading overlaps with the steps, so the lines never cross and conversion doesn't pay by this
 # clock. But your cores then decompress the same jets in every epoch, the site and the network carry them every time,
@@ -323,7 +325,7 @@ cu.reveal("14c", break_even(1))
 #
 # ## Weights
 #
-# The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw.
+# (If you're no physicist, read on at the exercise.) The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw.
 # Here w is the generator's weight, and Σw the sum over *all generated* events of the process. If you sum only over the
 # events that passed your selection, each process comes out too large. Event generators that calculate beyond the
 # leading order of perturbation theory also produce negative weights, [up to 40 % of

@@ -42,7 +42,7 @@ _LEFT: dict[str, Any] = {"threads left": 0, "the source is open": False}
 _LOOPS = {
     "a loop in a loop": [0, 0, 1, 2, 1, 2],
     "iter(source) raises an error": ["TypeError"],
-    "a slow loop": [0, 1, 2, "SystemExit"],
+    "a slow loop, and a source that ends with SystemExit": [0, 1, 2, "SystemExit"],
     "a silent source": [0, 1, 2],
     "an epoch with an error": [0, 1, 2, "DiskError"],
     "the epoch after it": [0, 1, 2],
@@ -105,10 +105,10 @@ SLIPS = (
     ),
     Slip(
         lambda _, got, __: "the source is open" in got and got["threads left"],
-        "After {case}, the thread never ends. It waits for space in the queue, and keeps the "
-        "source and its files open.",
+        "After {case}, the thread never ends. It waits for space in the queue, or reads on, and "
+        "keeps the source and its files open.",
         "Put the loop into try ... finally, and set an Event there. In the thread, repeat "
-        "put(..., timeout=0.1) until there is space or the Event is set, even for the end.",
+        "put(..., timeout=0.1) until there is space or the Event is set, and then stop reading.",
     ),
 )
 
@@ -244,7 +244,7 @@ def _loops(make: Make, source: Any, depth: int) -> Iterator[tuple[str, Any]]:
     pause = SPEED * PAUSE_S
     sources = {
         "iter(source) raises an error": None,
-        "a slow loop": _numbers(error=SystemExit),
+        "a slow loop, and a source that ends with SystemExit": _numbers(error=SystemExit),
         "a silent source": _numbers(pause),  # the other loops wait for it
     }
     for row in zip_longest(*(_with_error(make(each, depth)) for each in sources.values())):

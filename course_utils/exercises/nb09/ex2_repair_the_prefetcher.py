@@ -35,8 +35,8 @@ SLIPS = (
         "{got[epochs with wrong checksums]} of 20 epochs are wrong, all with losses that are read "
         "late. When Python drops a batch, the next copy reuses its memory while a step still reads "
         "it.",
-        "In hand_over, call leaf.record_stream(torch.cuda.current_stream()) for every leaf that "
-        "has this method. Do not pass the copy stream.",
+        "In hand_over, call leaf.record_stream(torch.cuda.current_stream()) for every tensor in "
+        "leaves(batch). Do not pass the copy stream.",
     ),
 )
 

@@ -60,7 +60,7 @@ SLIPS = (
         "The signal share of a batch scatters {got[scatter]:.1f} times as much as in a full "
         "shuffle, because neighbors in a file stay together.",
         "Read the clusters in a random order, and permute all events in memory after each read. "
-        "Read the next one as soon as it fits.",
+        "Yield only until the next cluster fits, so that the memory stays full.",
     ),
 )
 

@@ -13,6 +13,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 import weakref
 from collections import deque
@@ -312,6 +313,14 @@ class DeviceTensor(Handle):
     """A tensor on the emulated device, for `gpu.step`, `gpu.launch` and `cpu()`."""
 
     is_cuda = True
+    as_torch = False  # whether torch's own names act on emulated devices now
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """`torch.Tensor` for learners in `emulated_cuda`, because isinstance is True on CUDA."""
+        asker = str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0]
+        is_ours = asker in ("course_utils", "keepfed")
+        return type(self) if is_ours or not self.as_torch else torch.Tensor
 
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
         self.content, self.gpu = content, gpu

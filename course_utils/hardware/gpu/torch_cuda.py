@@ -21,6 +21,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from course_utils.hardware.gpu.emulated import DeviceTensor
 from course_utils.hardware.gpu.memory import is_marked
 from keepfed.device.cuda import batch_number, numbered
 
@@ -64,6 +65,7 @@ def _emulated(gpu: Any) -> Iterator[tuple[Any, str, Any]]:
         kept = {"dtype": dtype or tensor.dtype, "memory_format": layout or torch.preserve_format}
         return gpu.upload(TO(tensor, **kept), non_blocking=non_blocking)
 
+    yield DeviceTensor, "as_torch", True
     yield torch, "cuda", EmulatedCuda(gpu)
     yield CUDA, "_lazy_init", _no_tensors
 

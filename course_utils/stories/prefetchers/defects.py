@@ -126,9 +126,8 @@ def _try(name: str, make: Make = QUEUE, **changes: Any) -> tuple[bool, str, str]
         with closing(TrialRun(OURS, trial, OUR_TIMEOUTS)) as kept:
             ours = clause.facts(kept)
     wrong = [fact for fact, value in clause.wanted.items() if theirs[fact] != value]
-    notes, mine = (
-        ", ".join(f"{fact}: {facts[fact]}" for fact in wrong) for facts in (theirs, ours)
-    )
+    first = wrong[0] if wrong else ""
+    notes, mine = (f"{first}: {facts.get(first)}" for facts in (theirs, ours))
     return bool(wrong) and ours == clause.wanted, notes, mine
 
 
@@ -169,5 +168,6 @@ def prove_all() -> list[Defect]:
     defects = []
     for number, (title, tries) in enumerate(PROOFS.items(), 1):
         proven, theirs, ours = zip(*(run() for run in tries), strict=True)
-        defects.append(Defect(number, title, "; ".join(theirs), "; ".join(ours), all(proven)))
+        lost, kept = ("; ".join(dict.fromkeys(each)) for each in (theirs, ours))
+        defects.append(Defect(number, title, lost, kept, all(proven)))
     return defects

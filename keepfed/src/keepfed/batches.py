@@ -81,7 +81,7 @@ def _map_collection(function: Function, batch: Any) -> Any:
 def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
     """Return a batch of the same shape with `function` applied to its tensors."""
     return map_leaves(
-        lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, batch
+        lambda leaf: function(leaf) if isinstance(leaf, (torch.Tensor, Handle)) else leaf, batch
     )
 
 

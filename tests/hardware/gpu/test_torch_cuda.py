@@ -122,6 +122,7 @@ def test_what_is_not_emulated_is_named() -> None:
     with emulated_cuda(gpu):
         batch = torch.ones(2).to("cuda", torch.float64, non_blocking=True)
         assert (batch.dtype, batch.device.type, batch.is_cuda) == (torch.float64, "cuda", True)
+        assert torch.is_tensor(batch)
         for call, words in {
             lambda: torch.cuda.CUDAGraph(): "torch.cuda.CUDAGraph",
             lambda: torch.zeros(2, device="cuda"): "tensors that torch creates",
