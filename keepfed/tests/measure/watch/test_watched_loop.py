@@ -38,6 +38,11 @@ def test_measurements_match_recorded_times() -> None:
     assert m.fetching.collate_s == pytest.approx(0.5e-3)
     assert m.moving.receiving_s == pytest.approx(0.05e-3)
     assert (m.setting.workers, m.setting.worker_cores, m.paces.epoch) == (2, 4, 100)
+    one = loop()  # the sampler takes 40 of the 50 µs of CPU time in next()
+    totals = replace(one.totals, sampled_ns=100 * 40_000, sampler_calls=100)
+    m = watched_loops([replace(one, totals=totals)])[0].measurements
+    assert m is not None
+    assert (m.paces.sampling_s, m.moving.receiving_s) == pytest.approx((40e-6, 10e-6))
     m = watched_loops([loop(main_cores=1)])[
         0
     ].measurements  # the container has one of the four cores

@@ -24,5 +24,5 @@ from keepfed.measure.advice.estimates import (
     steady,
 )
 from keepfed.measure.advice.finding import Finding, paragraphs
-from keepfed.measure.advice.rules import Cause, has_idle_workers, judge, waits_for_cores
+from keepfed.measure.advice.rules import Cause, judge
 from keepfed.measure.advice.sentences import busy_machine

@@ -163,15 +163,6 @@ class Measurements:
         return self.fetching.computing_s * max(1.0, self.setting.workers / cores)
 
     @property
-    def pace_s(self) -> float:
-        """Time per batch of the workers if no other program uses their cores."""
-        moving, setting = self.moving, self.setting
-        computing = self.fetching.computing_s + max(0.0, moving.sending_s - moving.receiving_s)
-        at_once = max(1, min(setting.workers, setting.worker_cores, setting.cores))
-        fetching = (self.fetching.computing_s + self.waiting_s) / max(1, setting.workers)
-        return max(computing / at_once, fetching, moving.receiving_s)
-
-    @property
     def start_up_share_s(self) -> float:
         """Start and end of an epoch, divided by its number of batches."""
         return self.paces.start_up_s / self.paces.epoch if self.paces.epoch else 0.0
@@ -191,17 +182,6 @@ class Measurements:
         """Memory of the queued batches when the step is slow."""
         in_queue = self.setting.workers * self.setting.prefetch_factor
         return self.moving.batch_bytes * (in_queue + 1)
-
-    @property
-    def grown_to_the_end_bytes(self) -> float:
-        """Growth of the workers at the end of the epoch, extrapolated from the second half."""
-        memory, epoch = self.memory, self.paces.epoch
-        if memory is None:
-            return 0.0
-        if not memory.watched or not epoch:
-            return memory.grown_bytes
-        left = max(0, epoch - memory.watched)
-        return memory.grown_bytes + memory.grown_late_bytes * left / (memory.watched / 2)
 
 
 def ms(seconds: float) -> str:

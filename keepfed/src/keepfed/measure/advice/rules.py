@@ -66,8 +66,8 @@ Cause = Literal[
 
 def judge(m: Measurements) -> Cause:
     """Return the cause of the largest loss."""
-    free_bytes, used_bytes = m.setting.free_bytes, max(m.in_flight_bytes, m.grown_to_the_end_bytes)
-    if free_bytes is not None and used_bytes > TOO_MUCH_MEMORY * free_bytes:
+    free_bytes = m.setting.free_bytes
+    if free_bytes is not None and _used_bytes(m) > TOO_MUCH_MEMORY * free_bytes:
         return "memory"
     lost = losses(m)
     computed = m.quiet_step_s - m.transfer_s - m.host_s
@@ -77,6 +77,15 @@ def judge(m: Measurements) -> Cause:
     if family == "loader":
         return _loader_cause(m)
     return family
+
+
+def _used_bytes(m: Measurements) -> float:
+    """Return the bytes in flight, or the growth of the workers until the end of the epoch."""
+    grown_bytes, memory = 0.0, m.memory
+    if memory is not None and memory.watched:
+        left = max(0, (m.paces.epoch or 0) - memory.watched)
+        grown_bytes = memory.grown_bytes + memory.grown_late_bytes * left / (memory.watched / 2)
+    return max(m.in_flight_bytes, grown_bytes)
 
 
 Family = Literal["start-up", "loader", "transfer", "main process"]
@@ -98,7 +107,14 @@ def losses(m: Measurements) -> dict[Family, float]:
 
 def loader_has_slack(m: Measurements) -> bool:
     """Return whether the workers are so fast that only other programs can delay them."""
-    return bool(m.setting.workers) and m.pace_s < SLACK * m.quiet_step_s and not is_uneven(m)
+    moving, setting, computing_s = m.moving, m.setting, m.fetching.computing_s
+    if not setting.workers or is_uneven(m):
+        return False
+    sending_s = max(0.0, moving.sending_s - moving.receiving_s)
+    at_once = min(setting.workers, setting.worker_cores, setting.cores)
+    computes_s = (computing_s + sending_s) / max(1, at_once)
+    fetches_s = (computing_s + m.waiting_s) / setting.workers
+    return max(computes_s, fetches_s, moving.receiving_s) < SLACK * m.quiet_step_s
 
 
 def waits_for_cores(m: Measurements) -> bool:

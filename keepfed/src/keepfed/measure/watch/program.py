@@ -79,18 +79,15 @@ def run_watched(
             return code
     finally:
         shutil.rmtree(record, ignore_errors=True)
-    lost_share = report.get("lost_share", 0.0)
-    too_much = fail_above is not None and lost_share > fail_above / 100
+    lost_share = report.get("lost_share")  # None if no loader was watched
+    too_much = ""
+    if fail_above is not None and lost_share is not None and lost_share > fail_above / 100:
+        too_much = f"{percent(lost_share)} of the time was lost, more than {fail_above:g} %"
     with suppress(OSError):  # nobody may read the output any more
         _print(report, as_json=as_json)
         if too_much:
-            print(
-                f"keepfed watch: {percent(lost_share)} of the time was lost, which is more than "
-                f"the {fail_above:g} % of --fail-above.",
-                file=sys.stderr,
-                flush=True,
-            )
-    return code or int(too_much)
+            print(f"keepfed watch: {too_much}.", file=sys.stderr, flush=True)
+    return code or int(bool(too_much))
 
 
 def _print(report: Mapping[str, Any], *, as_json: bool) -> None:

@@ -167,7 +167,7 @@ class WatchedLoop:
             fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
             started_s = together_s - fetch_s + ended_s
             together_s = wait_s = fetch_s
-        calls, seen_ns = totals.sampler_calls, totals.step_seen_ns
+        seen_ns = totals.step_seen_ns
         return Paces(
             loader_s=None,
             step_s=max(0.0, together_s - wait_s),
@@ -175,7 +175,7 @@ class WatchedLoop:
             together_s=together_s,
             wait_s=wait_s,
             waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns]),
-            sampling_s=totals.sampled_ns / calls / 1e9 if calls else 0.0,
+            sampling_s=self._sampling_s,
             start_up_s=started_s,
             filling_s=filling_s(self._fetches),
             epoch=self.epoch,
@@ -227,8 +227,15 @@ class WatchedLoop:
         sending_s = sent_s(self._fetches) + received_s
         return replace(moving, receiving_s=received_s, sending_s=sending_s)
 
+    @property
+    def _sampling_s(self) -> float:
+        totals = self.observation.totals
+        return totals.sampled_ns / max(1, totals.sampler_calls) / 1e9
+
     def _receiving_s(self) -> float:
-        return mean_s([e.receiving_ns for e in self.steady if e.receiving_ns != UNKNOWN])
+        """Return the CPU time in next() without that of the sampler, which runs there too."""
+        known = [each.receiving_ns for each in self.steady if each.receiving_ns != UNKNOWN]
+        return max(0.0, mean_s(known) - self._sampling_s)
 
     def _lines(self) -> Lines:
         """Return the sampled lines: samples from the workers, the rest from this process."""
