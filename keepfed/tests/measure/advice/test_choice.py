@@ -201,4 +201,4 @@ def test_untried_workers_leave_cores_to_a_multi_threaded_step() -> None:
 def test_custom_loader_may_wait_for_its_own_threads() -> None:
     found = recommend(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
     assert found.measured.startswith("Storage, or the loader's own threads or processes: of the")
-    assert found.change.startswith("run `diagnose(loader, step)` to find out which, and if it is")
+    assert found.change.startswith("if it is storage, copy the data to a local disk")

@@ -11,22 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keepfed.measure.advice.rules as rules
 from keepfed.formatting import plural, size
 from keepfed.measure.advice.change import Change, with_arguments
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.gains import even_gain, gain, gain_of_less_work, pipeline
-from keepfed.measure.advice.rules import (
-    Cause,
-    competes_for_cores,
-    has_idle_workers,
-    is_serialized,
-    moves_bytes,
-    sampler_takes_most,
-    shares_too_few_cores,
-    slowest_stage,
-    waits_for_cores,
-    waits_for_start,
-)
+from keepfed.measure.advice.rules import Cause
 from keepfed.measure.advice.thresholds import (
     FILLING_SHARE,
     LISTED_SAMPLE_S,
@@ -69,19 +59,9 @@ class Advice:
     entry: str = ""  # entry of the field guide
     changes: Callable[[Measurements, Cause], Sequence[Change]] | None = None
 
-    def text(self, m: Measurements, cause: Cause) -> str:
-        """Return the wording of this advice for the loop `m`."""
-        words = self.words(m) if callable(self.words) else self.words
-        return words or self.tries(m, cause)[0].words
-
     def tries(self, m: Measurements, cause: Cause) -> Sequence[Change]:
         """Return the changes to try, or none if only the user can change the code."""
         return self.changes(m, cause) if self.changes else ()
-
-    @property
-    def removes(self) -> bool:
-        """Whether the change is known to remove the cause, without a trial."""
-        return self.gain is not None or self.changes is None
 
 
 def applicable(m: Measurements, cause: Cause) -> Iterator[Advice]:
@@ -111,12 +91,12 @@ def _is_data_loader(m: Measurements) -> bool:
 
 
 def _has_free_cores(m: Measurements) -> bool:
-    return not shares_too_few_cores(m) and not competes_for_cores(m)
+    return not rules.shares_too_few_cores(m) and not rules.competes_for_cores(m)
 
 
 def _workers_can_help(m: Measurements) -> bool:
     moves = m.setting.workers and m.moving.sending_s > m.making_s
-    blocked = is_serialized(m) or has_idle_workers(m)
+    blocked = rules.is_serialized(m) or rules.has_idle_workers(m)
     return _is_data_loader(m) and _has_free_cores(m) and not moves and not blocked
 
 
@@ -144,7 +124,7 @@ def _opens_each_sample(m: Measurements) -> bool:
 
     Many readers take a dozen reads for a file, so the number of reads alone is no proof.
     """
-    waits = m.waiting_s > m.occupied_s
+    waits = m.waiting_s > m.occupied_s and not _reads_much_more(m)
     many = (m.fetching.read_calls or 0.0) > READS_PER_SAMPLE * max(1, m.setting.batch_size)
     return (waits and many) or hot_line(m, OPENS) is not None
 
@@ -235,7 +215,9 @@ def _gain_without_reading(m: Measurements) -> float:
 def _gain_of_smaller_batches(m: Measurements, left: float) -> float:
     """Return the gain if a batch keeps only the share `left` of its bytes or objects."""
     fetching, moving = m.fetching, m.moving
-    collating_s = min(fetching.collate_s, fetching.computing_s) * (left if moves_bytes(m) else 1.0)
+    collating_s = min(fetching.collate_s, fetching.computing_s) * (
+        left if rules.moves_bytes(m) else 1.0
+    )
     sent_s = left * max(0.0, moving.sending_s - moving.receiving_s)
     return gain_of_less_work(
         m,
@@ -264,9 +246,9 @@ def _gain_of_busy_workers(m: Measurements) -> float:
 
 
 def _leave_it(m: Measurements) -> str:
-    if waits_for_cores(m):
+    if rules.waits_for_cores(m):
         return "measure again while no other program computes"
-    if waits_for_start(m):
+    if rules.waits_for_start(m):
         return "look at the start of the first epoch, and leave the rest of the loader alone"
     return "leave the loader alone and work on the step"
 
@@ -278,7 +260,7 @@ def _at(m: Measurements, called: Sequence[str]) -> str:
 
 
 def _precompute(m: Measurements) -> str:
-    what = f"the part of the stage {stage!r} that" if (stage := slowest_stage(m)) else "what"
+    what = f"the part of the stage {stage!r} that" if (stage := rules.slowest_stage(m)) else "what"
     return (
         f"precompute before training {what} is the same in every epoch, and do the rest on the GPU "
         "or on more cores"
@@ -293,10 +275,12 @@ CATALOG: tuple[Advice, ...] = (
     # The loader, in the order of the rules
     Advice("thread-ahead", LOADER, lambda m: not _is_data_loader(m), "",
         changes=lambda m, cause: [THREAD_AHEAD]),
-    Advice("all-cores", ("CPU",), lambda m: _is_data_loader(m) and shares_too_few_cores(m), "",
+    Advice("all-cores", ("CPU",),
+        lambda m: _is_data_loader(m) and rules.shares_too_few_cores(m), "",
         lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
         changes=lambda m, cause: [_all_cores(m)]),
-    Advice("one-thread", ("CPU",), lambda m: _is_data_loader(m) and competes_for_cores(m), "",
+    Advice("one-thread", ("CPU",),
+        lambda m: _is_data_loader(m) and rules.competes_for_cores(m), "",
         _gain_of_one_thread, "threads", lambda m, cause: [_one_thread(m)]),
     Advice("whole-batches", ("storage", "CPU", "collate or IPC"),
         lambda m: m.setting.kind == "batches of samples" and _has_free_cores(m), "",
@@ -307,10 +291,10 @@ CATALOG: tuple[Advice, ...] = (
         lambda m: m.setting.has_in_order and m.setting.workers > 1, "",
         entry="straggler", changes=lambda m, cause: [with_arguments(in_order=False)]),
     Advice("more-workers", LOADER, _workers_can_help, "", changes=more_workers),
-    Advice("more-shards", LOADER, has_idle_workers,
+    Advice("more-shards", LOADER, rules.has_idle_workers,
         lambda m: f"split the data into at least {plural(m.setting.workers, 'shard')}, so that "
         "each worker gets one", _gain_of_busy_workers, "one_shard"),
-    Advice("one-at-a-time", ("storage",), is_serialized,
+    Advice("one-at-a-time", ("storage",), rules.is_serialized,
         "let each worker open its own file or connection instead of sharing one behind a lock",
         lambda m: min(m.headroom, m.setting.workers), "shared_lock"),
     Advice("wait-less", ("storage",), only_waits,
@@ -325,15 +309,16 @@ CATALOG: tuple[Advice, ...] = (
     Advice("decompress-less", FETCH, _spends_time_in(ARCHIVES),
         lambda m: "read only the arrays that you use, or store them uncompressed"
         + _at(m, ARCHIVES), _gain_of_less_computing, "whole_file_for_a_crop"),
+    Advice("open-once", FETCH, _opens_each_sample,
+        "open each file once per worker instead of once per sample (if each sample has its own "
+        "file, pack many samples into one)", _gain_without_reading, "opened_per_sample"),
     Advice("read-less", FETCH, _reads_much_more,
         lambda m: "read only what a sample needs (memory map, smaller chunks, only the arrays you "
         f"use): a batch of {size(m.moving.batch_bytes)} now reads "
         f"{size(m.fetching.asked_bytes or 0)}", _gain_without_reading, "whole_file_for_a_crop"),
-    Advice("open-once", FETCH, _opens_each_sample,
-        "open each file once per worker instead of once per sample (if each sample has its own "
-        "file, pack many samples into one)", _gain_without_reading, "opened_per_sample"),
     Advice("local-copy", ("storage",), _always,
-        "copy the data to a local disk, or pack many samples into one file",
+        lambda m: f"{'' if _is_data_loader(m) else 'if it is storage, '}copy the data to a local "
+        "disk, or pack many samples into one file",
         _less_work(read_ms=0.0), "waiting_gpu"),
     Advice("whole-batches-by-hand", ("CPU",),
         lambda m: _reads_samples_one_by_one(m) and _listing_takes_long(m),
@@ -345,7 +330,7 @@ CATALOG: tuple[Advice, ...] = (
         "small_samples"),
     Advice("precompute", ("CPU",), _always, _precompute, _gain_of_less_computing, "work_per_epoch"),
     Advice("collate-arrays", ("collate or IPC",),
-        lambda m: _collating_is_most(m) and not moves_bytes(m),
+        lambda m: _collating_is_most(m) and not rules.moves_bytes(m),
         "collate each field with one operation (torch.stack, padding, or torch.cat with offsets "
         "for graphs) instead of a Python loop", _less_work(collate_ms=0.0), "slow_collate"),
     Advice("one-array-per-field", ("collate or IPC",), _many_objects,
@@ -365,7 +350,7 @@ CATALOG: tuple[Advice, ...] = (
     Advice("copy-ahead", ("transfer",), _always,
         "set pin_memory=True, and copy with non_blocking=True one batch ahead of the step",
         lambda m: gain(m, pinned=True, overlap=True)),
-    Advice("plan-batches", ("main process",), sampler_takes_most,
+    Advice("plan-batches", ("main process",), rules.sampler_takes_most,
         "let the sampler plan all batches of an epoch at once, because next() waits for it",
         _gain_without_sampling, "slow_sampler"),
     Advice("rare-loss", ("main process",), _always,

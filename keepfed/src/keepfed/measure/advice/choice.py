@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from keepfed.measure.advice.catalog import ROWS, Advice, applicable
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
@@ -55,98 +54,74 @@ def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = No
     """Return the recommended change for `cause`: the best trial, if it gains enough.
 
     A trial takes precedence over the model. If reading whole batches brought no gain, reading
-    samples with `__getitems__` is not recommended either.
-
-    Without trials (`trials` is None), recommend more workers if free cores exist and the predicted
-    gain exceeds the cost of moving batches between processes. Recommend `num_workers=0` if moving
-    a batch costs more than loading it in the main process.
+    samples with `__getitems__` is not recommended either. Without trials (`trials` is None), the
+    model predicts what fewer or more workers would bring.
     """
-    advised = _advised(m, cause)
-    if trials is None:
-        return _untried(m, cause, advised)
+    advised, tried = _advised(m, cause), trials is not None
+    trials = _predicted(m, cause) if trials is None else trials
     if not trials:
         return advised
     shortest_s = min(trial.iteration_s for trial in trials)
     best = next(trial for trial in trials if trial.iteration_s <= NEARLY_BEST * shortest_s)
     now_s = m.iteration_s
+    # One run with competing threads can be ten times slower than the next.
     if competes_for_cores(m) and m.paces.loader_s is not None:
         now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
     gains = now_s / best.iteration_s
     # The trial of whole batches has measured the gain that the model can only bound.
     refutes = advised.id in WHOLE_BATCHES and any(t.advice == "whole-batches" for t in trials)
-    enough = WORTHWHILE_GAIN if refutes else _least_gain(advised)
-    if gains >= enough or best.advice == advised.id:
-        how = best.change if best.applicable else None
-        return _with(m, advised, ROWS[best.advice], best.change, gains, how=how)
-    if refutes:
-        return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None)
-    return advised
+    # A change of the code must promise much more than one of the arguments.
+    code_gain = 0.0 if refutes else (advised.gain or 1.0) / CODE_CHANGE_FACTOR
+    if gains < max(WORTHWHILE_GAIN, code_gain) and best.advice != advised.id:
+        return _refuted(advised) if refutes else advised
+    return replace(
+        advised,
+        id=best.advice,
+        change=_words(m, best.change),
+        how=best.change if best.applicable else None,
+        gain=max(1.0, gains),
+        at_most=not tried,
+        entry=ROWS[best.advice].entry,
+    )
 
 
 def _advised(m: Measurements, cause: Cause) -> Finding:
-    """Return the preferred row that removes `cause` completely."""
-    row = next(row for row in applicable(m, cause) if row.removes)
+    """Return the preferred row that removes `cause` completely, as far as the model knows."""
+    row = next(row for row in applicable(m, cause) if row.gain or not row.changes)
+    change = row.changes(m, cause)[0] if row.changes else None
+    words = row.words(m) if callable(row.words) else row.words
     return Finding(
         id=row.id,
         cause=cause,
         measured=sentence(m, cause),
         lines=lines_of(m, cause),
-        change=row.text(m, cause),
-        how=next(iter(row.tries(m, cause)), None),
+        change=change.words if change else words,
+        how=change,
         gain=row.gain(m) if row.gain else None,
-        at_most=row.changes is None,
+        at_most=change is None,
         entry=row.entry,
     )
 
 
-def _with(
-    m: Measurements, advised: Finding, row: Advice, change: Change, gain: float, **more: Any
-) -> Finding:
-    """Return `advised` with a change of another row."""
-    values = {"how": change, "gain": max(1.0, gain), "at_most": False, **more}
-    return replace(advised, id=row.id, change=_words(m, change), entry=row.entry, **values)
+def _refuted(advised: Finding) -> Finding:
+    return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None, entry="")
 
 
-def _least_gain(advised: Finding) -> float:
-    """Return the gain that a change without code must have to be preferred to `advised`."""
-    return max(WORTHWHILE_GAIN, (advised.gain or 1.0) / CODE_CHANGE_FACTOR)
-
-
-def _untried(m: Measurements, cause: Cause, advised: Finding) -> Finding:
-    if m.setting.kind == "no DataLoader" and cause == "storage":
-        which = "run `diagnose(loader, step)` to find out which, and if it is storage"
-        return replace(advised, change=f"{which}, {advised.change}")
-    gains = m.iteration_s / _without_workers_s(m)
-    if m.setting.workers and cause == "collate or IPC" and gains > WORTHWHILE_GAIN:
-        return _with(m, advised, ROWS["no-workers"], with_arguments(num_workers=0), gains)
-    if not m.setting.workers and m.making_s < QUICK_BATCH_S:
-        return advised
-    return _more_workers(m, cause, advised)
-
-
-def _without_workers_s(m: Measurements) -> float:
-    """Return the time per batch if the main process loads it."""
-    return m.making_s + m.paces.step_s
-
-
-def _more_workers(m: Measurements, cause: Cause, advised: Finding) -> Finding:
-    """Recommend more workers if they have cores and gain enough, else return `advised`.
-
-    The result is the smallest number of workers that is nearly as fast as the best.
-    """
+def _predicted(m: Measurements, cause: Cause) -> list[Trial]:
+    """Return what the model predicts for no workers, if moving batches costs much, or for more."""
+    setting = m.setting
+    alone_s = m.making_s + m.paces.step_s  # per batch, if the main process loads it
+    if setting.workers and cause == "collate or IPC" and m.iteration_s > WORTHWHILE_GAIN * alone_s:
+        return [Trial("no-workers", with_arguments(num_workers=0), alone_s)]
     row = ROWS["more-workers"]
-    if row not in applicable(m, cause):
-        return advised
-    counts = [change.arguments["num_workers"] for change in row.tries(m, cause)]
+    quick = not setting.workers and m.making_s < QUICK_BATCH_S
+    if quick or row not in applicable(m, cause):
+        return []
+    counts = {change.arguments["num_workers"] for change in row.tries(m, cause)}
     if m.fetching.computing_s > m.waiting_s:
-        counts = sorted({min(count, _cores_left(m)) for count in counts})
-    changes = [_change_to_workers(m, n) for n in counts if n > m.setting.workers]
-    tried = [(_gain_of_workers(m, change), change) for change in changes]
-    most = max((gains for gains, _ in tried), default=1.0)
-    gains, change = next((t for t in tried if NEARLY_BEST * t[0] >= most), (1.0, None))
-    if change is None or gains < _least_gain(advised):
-        return advised
-    return _with(m, advised, row, change, gains, at_most=True)
+        counts = {min(count, _cores_left(m)) for count in counts}
+    changes = [_change_to_workers(m, count) for count in sorted(counts) if count > setting.workers]
+    return [Trial(row.id, change, _with_workers_s(m, change)) for change in changes]
 
 
 def _words(m: Measurements, change: Change) -> str:
@@ -163,8 +138,8 @@ def _change_to_workers(m: Measurements, count: int) -> Change:
     return with_persistent_workers(change) if again else change
 
 
-def _gain_of_workers(m: Measurements, change: Change) -> float:
-    """Return the predicted gain of more workers, with default costs for moving batches."""
+def _with_workers_s(m: Measurements, change: Change) -> float:
+    """Return the predicted time per batch with more workers, with default costs of moving."""
     count, moved = change.arguments["num_workers"], dict[str, float]()
     if not m.setting.workers:
         now, mb = pipeline(m), m.moving.batch_bytes / 1e6
@@ -176,7 +151,7 @@ def _gain_of_workers(m: Measurements, change: Change) -> float:
         if change.arguments.get("persistent_workers"):
             starts = count / m.paces.epochs if m.paces.epochs else 0.0
         iteration_s += (starts - m.setting.workers) * _worker_start_s(m) / epoch
-    return m.iteration_s / iteration_s if iteration_s > 0 else 1.0
+    return max(iteration_s, 1e-9)
 
 
 def _worker_start_s(m: Measurements) -> float:

@@ -211,12 +211,13 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
     slow_ns = [wall_ns for wall_ns in walls_ns if wall_ns > SLOW_FETCH * usual_ns]
     lost_ns = sum(wall_ns - usual_ns for wall_ns in slow_ns)
     known = [f.process_cpu_ns - f.cpu_ns for f in fetches if f.process_cpu_ns != UNKNOWN]
+    stages = {name: _part_s(fetches, attrgetter(f"{name}_ns")) for name in DATASET_STAGES}
     return Fetching(
         fetch_s=mean_s([fetch.wall_ns for fetch in fetches]),
         computing_s=mean_s(_of_each(fetches, attrgetter("computing_ns"))),
         delay_s=mean_s(_of_each(fetches, attrgetter("delay_ns"))),
         collate_s=_part_s(fetches, attrgetter("collate_ns")),
-        stages=_stages(fetches),
+        stages={name: part_s for name, part_s in stages.items() if part_s},
         slow_share=len(slow_ns) / len(walls_ns),
         slow_time=lost_ns / max(sum(walls_ns), 1),
         slowest_s=max(walls_ns) / 1e9,
@@ -231,17 +232,17 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
 def sent_s(fetches: Sequence[Fetch]) -> float:
     """Return the CPU time that a worker spends on a batch outside its fetch."""
     fetches = steady(fetches)
-    besides, count = 0.0, 0
-    fetching_ns = _of_each(fetches, attrgetter("process_cpu_ns"))
+    besides_ns, count = 0.0, 0
+    costs_ns = _of_each(fetches, attrgetter("process_cpu_ns"))
     for worker in {fetch.worker for fetch in fetches}:
-        own = [both for both in zip(fetches, fetching_ns, strict=True) if both[0].worker == worker]
-        read = [place for place, (fetch, _) in enumerate(own) if fetch.total_cpu_ns != UNKNOWN]
-        for first, last in pairwise(read):
-            spent_ns = own[last][0].total_cpu_ns - own[first][0].total_cpu_ns
+        pairs = [p for p in zip(fetches, costs_ns, strict=True) if p[0].worker == worker]
+        known = [n for n, (fetch, _) in enumerate(pairs) if fetch.total_cpu_ns != UNKNOWN]
+        for first, last in pairwise(known):
+            spent_ns = pairs[last][0].total_cpu_ns - pairs[first][0].total_cpu_ns
             if spent_ns >= 0:  # a negative time belongs to the new process of another epoch
-                besides += spent_ns - sum(cpu_ns for _, cpu_ns in own[first + 1 : last + 1])
+                besides_ns += spent_ns - sum(cost_ns for _, cost_ns in pairs[first + 1 : last + 1])
                 count += last - first
-    return max(0.0, besides / max(1, count) / 1e9)
+    return max(0.0, besides_ns / max(1, count) / 1e9)
 
 
 def active_workers(kind: Kind, workers: int, fetches: Sequence[Fetch]) -> int | None:
@@ -319,11 +320,6 @@ def _part_s(fetches: Sequence[Fetch], part: Callable[[Fetch], float]) -> float:
     known = [fetch for fetch in fetches if fetch.collated_ns]
     share = sum(map(part, known)) / max(sum(fetch.wall_ns for fetch in known), 1)
     return share * mean_s([fetch.wall_ns for fetch in fetches])
-
-
-def _stages(fetches: Sequence[Fetch]) -> Mapping[str, float]:
-    parts = {name: _part_s(fetches, attrgetter(f"{name}_ns")) for name in DATASET_STAGES}
-    return {name: seconds for name, seconds in parts.items() if seconds}
 
 
 def _per_fetch(fetches: Sequence[Fetch], name: str) -> float | None:

@@ -19,10 +19,11 @@ def gain(m: Measurements, *, fetch_speedup: float = 1.0, **changes: Any) -> floa
 
     `fetch_speedup` is the speed-up of fetching alone. The start-up of an epoch does not change.
     """
-    return _gain(m, pipeline(m), fetch_speedup, changes)
+    now = pipeline(m)
+    return _ratio(m, iteration_ms(now), replace(_faster(now, fetch_speedup), **changes))
 
 
-def gain_of_less_work(m: Measurements, *, fetch_speedup: float = 1.0, **changes: Any) -> float:
+def gain_of_less_work(m: Measurements, **changes: float) -> float:
     """Return the gain if a fetch does less work, limited to the gain of an ideal loader.
 
     The measured loop may be slower than the model, because its workers and its step slow each
@@ -32,30 +33,20 @@ def gain_of_less_work(m: Measurements, *, fetch_speedup: float = 1.0, **changes:
     now, measured_ms = pipeline(m), 1e3 * m.paces.together_s
     at_least_ms = math.sqrt(measured_ms * iteration_ms(now))
     if m.setting.others_cores > BUSY_CORES:
-        slower, at_least_ms = slowdown(m), measured_ms
+        computing_s = m.fetching.computing_s
+        slower = 1 + m.fetching.delay_s / computing_s if computing_s else 1.0
         stretched = {name: slower * getattr(now, name) for name in ("transform_ms", "collate_ms")}
         now = replace(now, cores=max(now.cores or 1, now.num_workers), **stretched)
         changes = {k: slower * v if k in stretched else v for k, v in changes.items()}
-    return min(m.headroom, _gain(m, now, fetch_speedup, changes, at_least_ms=at_least_ms))
-
-
-def slowdown(m: Measurements) -> float:
-    """Return how many times longer computing takes because other programs use the cores."""
-    fetching = m.fetching
-    if not fetching.computing_s:
-        return 1.0
-    return 1 + fetching.delay_s / fetching.computing_s
+        at_least_ms = measured_ms
+    now_ms = max(iteration_ms(now), at_least_ms)
+    return min(m.headroom, _ratio(m, now_ms, replace(now, **changes)))  # type: ignore[arg-type]
 
 
 def even_gain(m: Measurements) -> float:
-    """Return the gain without unusually slow fetches.
-
-    The model has no slow samples, so the current speed is the measured one.
-    """
-    usual_s = m.fetching.fetch_s * (1 - m.fetching.slow_time)
-    even = _changed(pipeline(m), m.fetching.fetch_s / max(usual_s, 1e-9))
-    gains = m.iteration_s / (iteration_ms(even) / 1e3 + m.start_up_share_s)
-    return max(1.0, min(m.headroom, gains))
+    """Return the gain without unusually slow fetches, which the model does not have."""
+    even = _faster(pipeline(m), 1 / max(1 - m.fetching.slow_time, 1e-9))
+    return min(m.headroom, _ratio(m, 1e3 * m.paces.together_s, even))
 
 
 def pipeline(m: Measurements) -> Pipeline:
@@ -88,20 +79,12 @@ def iteration_ms(pipeline: Pipeline) -> float:
     return max((half[-1].end_ns - half[0].end_ns) / (len(half) - 1) / 1e6, 1e-6)
 
 
-def _gain(
-    m: Measurements,
-    now: Pipeline,
-    fetch_speedup: float,
-    changes: dict[str, Any],
-    at_least_ms: float = 0.0,
-) -> float:
+def _ratio(m: Measurements, now_ms: float, then: Pipeline) -> float:
+    """Return the speed-up from `now_ms` per batch to the pipeline `then`, at least 1."""
     start_ms = 1e3 * m.start_up_share_s
-    now_ms = max(iteration_ms(now), at_least_ms)
-    then_ms = iteration_ms(_changed(now, fetch_speedup, **changes))
-    return max(1.0, (now_ms + start_ms) / (then_ms + start_ms))
+    return max(1.0, (now_ms + start_ms) / (iteration_ms(then) + start_ms))
 
 
-def _changed(now: Pipeline, fetch_speedup: float, **changes: Any) -> Pipeline:
+def _faster(now: Pipeline, speedup: float) -> Pipeline:
     names = ("read_ms", "transform_ms", "collate_ms")
-    faster = {name: getattr(now, name) / fetch_speedup for name in names}
-    return replace(now, **{**faster, **changes})
+    return replace(now, **{name: getattr(now, name) / speedup for name in names})

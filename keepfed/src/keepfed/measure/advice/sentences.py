@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+import keepfed.measure.advice.rules as rules
 from keepfed.formatting import factor, percent, plural, size
 from keepfed.measure.advice.catalog import only_waits
 from keepfed.measure.advice.estimates import Measurements, Setting, ms
-from keepfed.measure.advice.rules import (
-    Cause,
-    competes_for_cores,
-    has_idle_workers,
-    is_serialized,
-    losses,
-    moves_bytes,
-    sampler_takes_most,
-    shares_too_few_cores,
-    slowest_stage,
-    waits_for_cores,
-    waits_for_start,
-)
+from keepfed.measure.advice.rules import Cause
 from keepfed.measure.advice.thresholds import BUSY_CORES, NO_GAIN
 
 
 def sentence(m: Measurements, cause: Cause) -> str:
     """Return what was measured, as one sentence."""
-    if has_idle_workers(m) and cause in ("storage", "CPU", "collate or IPC", "uneven"):
+    if rules.has_idle_workers(m) and cause in ("storage", "CPU", "collate or IPC", "uneven"):
         idle = m.setting.workers - (m.setting.active_workers or 0)
         return (
             f"Idle workers: {idle} of {plural(m.setting.workers, 'worker')} never sent a batch, so "
@@ -54,14 +43,14 @@ def busy_machine(setting: Setting) -> list[str]:
 
 def _step_bound(m: Measurements) -> str:
     who = "GPU-bound" if m.step.has_device else "Bound by the step"
-    step_s, lost = m.paces.step_s, losses(m)
-    if waits_for_cores(m):
+    step_s, lost = m.paces.step_s, rules.losses(m)
+    if rules.waits_for_cores(m):
         return (
             f"{who}, probably: the step takes {ms(step_s)} alone and {ms(m.iteration_s)} together "
             "with the loader, which is fast enough, but other programs or the workers used the "
             "cores that the step needs."
         )
-    if waits_for_start(m):
+    if rules.waits_for_start(m):
         return "The loader keeps up after the first batches, but most of the lost time is theirs."
     most = 1 + (lost["loader"] + lost["start-up"]) / step_s if step_s else 1.0
     faster = "no faster" if most < NO_GAIN else f"only {factor(most)} times as fast"
@@ -81,7 +70,7 @@ def _storage(m: Measurements) -> str:
     who = "a worker" if m.setting.workers else "the main process"
     has_a_core = " with a core to itself" if m.fetching.delay_s > m.fetching.fetch_s / 10 else ""
     times = f"of the {ms(m.making_s)} that a fetch takes{has_a_core}, {who} {waits}"
-    if is_serialized(m):
+    if rules.is_serialized(m):
         share = percent(m.fetching.locked_share or 0.0)
         return (
             f"Storage behind a lock: {times}, and in {share} of the checks it waited for a lock "
@@ -93,12 +82,12 @@ def _storage(m: Measurements) -> str:
 def _cpu(m: Measurements) -> str:
     fetching, setting = m.fetching, m.setting
     computes = f"a fetch computes for {ms(fetching.computing_s)} of its {ms(fetching.fetch_s)}"
-    if shares_too_few_cores(m):
+    if rules.shares_too_few_cores(m):
         return (
             f"CPU: {computes}, and the {setting.workers} workers may use only "
             f"{setting.worker_cores} of {plural(setting.cores, 'core')}."
         )
-    if competes_for_cores(m):
+    if rules.competes_for_cores(m):
         who = plural(max(setting.workers, 1), "worker" if setting.workers else "process")
         gain = fetching.one_thread_gain
         faster = f": with one thread each, loading is {gain:.1f} times as fast" if gain else ""
@@ -106,7 +95,7 @@ def _cpu(m: Measurements) -> str:
             f"CPU: {computes}, and {who} x {plural(fetching.pool_threads, 'thread')} compete for "
             f"the cores{faster}."
         )
-    if stage := slowest_stage(m):
+    if stage := rules.slowest_stage(m):
         whole_s = max(fetching.fetch_s, sum(fetching.stages.values()))
         part = percent(fetching.stages[stage] / whole_s)
         return f"CPU in the stage {stage}, which takes {part} of a fetch: {computes}."
@@ -122,7 +111,7 @@ def _moving(m: Measurements) -> str:
             "it."
         )
     what, does = "Collate", "the collate function"
-    if moves_bytes(m):
+    if rules.moves_bytes(m):
         what, does = "IPC", f"copying the batch of {size(moving.batch_bytes)} into shared memory"
     return (
         f"{what}: of the {ms(fetching.fetch_s)} that a fetch takes, {does} needs "
@@ -138,7 +127,7 @@ def _transfer(m: Measurements) -> str:
 
 
 def _main_process(m: Measurements) -> str:
-    if sampler_takes_most(m):
+    if rules.sampler_takes_most(m):
         return (
             f"Main process: the sampler computes for {ms(m.paces.sampling_s)} per batch in the "
             "training process, and next() waits for it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -82,16 +83,11 @@ def _as_page(loops: Sequence[WatchedLoop], run: ProgramRun, picture: Timeline) -
 
 
 def _facts(loop: WatchedLoop) -> dict[str, Any]:
-    """Return the figures and the finding of a loop. Times are in seconds."""
-    totals = loop.observation.totals
-    names = "kind", "dataset", "batch_size", "rank", "pid", "takes", "workers", "prefetch_factor"
+    """Return the description, the figures and the finding of a loop."""
     return {
+        **loop.observation.about,
+        **asdict(loop.observation.totals),
         "name": loop.name,
-        **{name: loop.observation.about[name] for name in names},
-        "batches": totals.iterations,
-        "epochs": totals.epochs,
-        "waited_s": totals.waited_ns / 1e9,
-        "worked_s": totals.worked_ns / 1e9,
         "lost_share": loop.lost_share,
         "finding": loop.finding.facts if loop.finding else None,
         "sentences": _sentences(loop),
@@ -117,15 +113,14 @@ def _by_name(loops: Sequence[WatchedLoop]) -> Iterator[tuple[str, list[WatchedLo
 
 def _first_advice(loops: Sequence[WatchedLoop]) -> str:
     """Return what to do first, about the loader that lost the most time."""
-    known = ((loop, loop.finding) for loop in loops if loop.finding)
-    for loop, finding in known:
-        if finding.cause == "GPU-bound":
-            first = f"{finding.change[0].upper()}{finding.change[1:]}"
-        elif finding.gain is not None and finding.gain < WORTHWHILE_GAIN:
-            first = "No change is known that makes this program much faster"
-        else:
+    for loop in loops:
+        if finding := loop.finding:
             first = f"Try first: {finding.change}"
-        return f"{first}. Loader: {loop.name}."
+            if finding.cause == "GPU-bound":
+                first = f"{finding.change[0].upper()}{finding.change[1:]}"
+            elif finding.gain is not None and finding.gain < WORTHWHILE_GAIN:
+                first = "Look first at this loader, but expect only a small gain"
+            return f"{first}. Loader: {loop.name}."
     return "The program took too few batches for a recommendation."
 
 
