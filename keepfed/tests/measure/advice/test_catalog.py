@@ -92,22 +92,6 @@ def test_the_called_function_selects_the_advice() -> None:
             assert "(data.py:1)" in finding.change, call
 
 
-def test_more_workers_are_not_advised_if_the_current_ones_wait() -> None:
-    for figures, advice in (
-        ({**WAITS, "locked_share": 0.8}, "one-at-a-time"),
-        ({**WAITS, **STREAM, "active_workers": 1}, "more-shards"),
-    ):
-        m = hungry(**figures)
-        assert recommend(m, judge(m)).id == advice, figures
-
-
-def test_smallest_number_of_workers_near_the_best_is_advised() -> None:
-    found = recommend(
-        hungry(workers=1, computing_s=0.01, compute_s=0.03, step_s=0.03, together_s=0.1), "storage"
-    )
-    assert found.change == "num_workers=4"  # with 8, the step would be the limit too
-
-
 def test_less_computing_also_saves_waiting_for_a_core() -> None:
     quiet = recommend(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
     busy = hungry(
