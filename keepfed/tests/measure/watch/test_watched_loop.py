@@ -17,7 +17,7 @@ def test_watched_loop_gets_cause() -> None:
         ({"wait": 0.2, "work": 20.0}, "GPU-bound"),
         ({"cpu": 9.5, "collate": 8.0}, "collate or IPC"),
         ({"slow": dict.fromkeys(range(7, 100, 20), 400.0)}, "uneven"),
-        ({"wait": 0.1, "work": 9.0, "first": 5000.0, "fetch": 4.0}, "start-up"),
+        ({"wait": 0.1, "work": 9.0, "first": 5000.0, "fetch": 4.0}, "GPU-bound"),  # starts once
         ({"wait": 9.0, "idle": 0.1}, "GPU-bound"),  # the device still had work during the wait
         ({"workers": 0, "takes": "no DataLoader"}, "storage"),
     ):

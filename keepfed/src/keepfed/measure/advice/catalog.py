@@ -246,10 +246,10 @@ def _gain_of_busy_workers(m: Measurements) -> float:
 
 
 def _leave_it(m: Measurements) -> str:
-    if rules.waits_for_cores(m):
-        return "measure again while no other program computes"
     if rules.waits_for_start(m):
         return "look at the start of the first epoch, and leave the rest of the loader alone"
+    if rules.waits_for_cores(m):
+        return "measure again while no other program computes"
     return "leave the loader alone and work on the step"
 
 

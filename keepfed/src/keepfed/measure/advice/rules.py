@@ -13,7 +13,8 @@ are applied in this order:
    they are not uneven, their only loss is the time in which the main process receives their
    batches. Other programs cause the rest of the wait.
 3. Otherwise, the largest loss decides: start-up, transfer, main process, or the loader. The time
-   that the sampler computes in next() is a loss of the main process.
+   that the sampler computes in next() is a loss of the main process. The only start of a run of
+   one epoch does not decide, because no change of the loader saves it.
 
 If the largest loss is the loader, the cause is:
 
@@ -70,6 +71,8 @@ def judge(m: Measurements) -> Cause:
     if free_bytes is not None and _used_bytes(m) > TOO_MUCH_MEMORY * free_bytes:
         return "memory"
     lost = losses(m)
+    if m.paces.epochs == 1 and max(lost.values()) == lost["start-up"]:
+        lost["start-up"] = 0.0  # no change of the loader saves the only start
     computed = m.quiet_step_s - m.transfer_s - m.host_s
     if sum(lost.values()) < ACCEPTABLE_LOSS * (computed + sum(lost.values())):
         return "memory" if memory_grows(m) else "GPU-bound"

@@ -44,14 +44,14 @@ def busy_machine(setting: Setting) -> list[str]:
 def _step_bound(m: Measurements) -> str:
     who = "GPU-bound" if m.step.has_device else "Bound by the step"
     step_s, lost = m.paces.step_s, rules.losses(m)
+    if rules.waits_for_start(m):
+        return "The loader keeps up after the first batches, but most of the lost time is theirs."
     if rules.waits_for_cores(m):
         return (
             f"{who}, probably: the step takes {ms(step_s)} alone and {ms(m.iteration_s)} together "
             "with the loader, which is fast enough, but other programs or the workers used the "
             "cores that the step needs."
         )
-    if rules.waits_for_start(m):
-        return "The loader keeps up after the first batches, but most of the lost time is theirs."
     most = 1 + (lost["loader"] + lost["start-up"]) / step_s if step_s else 1.0
     faster = "no faster" if most < NO_GAIN else f"only {factor(most)} times as fast"
     return (
