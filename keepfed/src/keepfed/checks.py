@@ -1,7 +1,7 @@
 """Check what would be read wrongly without an error, or never end.
 
-Examples are a pipe in place of a file, a file that changed while it was in use, and numbers that
-their new type cannot hold. `keepfed.reading` translates the errors that libraries do raise.
+Examples are a pipe in place of a file, and a file that changed while it was in use.
+`keepfed.reading` translates the errors that libraries do raise.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 from keepfed.errors import unreadable
-
-if TYPE_CHECKING:
-    import torch
 
 Path = str | os.PathLike[str]
 Stamp = tuple[int, int]  # bytes, and time of modification in nanoseconds
@@ -86,23 +83,3 @@ def position(index: int, length: int, name: object) -> int:
             f"There is no sample {index} in {name}, which has {length:,} samples. Check the "
             "length that the sampler uses."
         ) from None
-
-
-def to_tensor(values: Any, name: str, *, whole: bool = False) -> torch.Tensor:
-    """Return numbers as a tensor on the CPU, uncopied if possible.
-
-    Raises ValueError if torch has no type for them, or if they must be `whole` and are not.
-    """
-    import numpy as np
-    import torch
-
-    try:
-        tensor = torch.as_tensor(values, device="cpu")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} have the type {np.asarray(values).dtype}, which torch does not support. "
-            "Convert them to numbers of this machine, for example with .astype('float32')."
-        ) from error
-    if whole and tensor.numel() and (tensor.is_floating_point() or tensor.is_complex()):
-        raise ValueError(f"{name} must be whole numbers, but are {tensor.dtype}. Convert them.")
-    return tensor

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
-from keepfed.checks import require_unchanged, stamp, to_tensor
+from keepfed.checks import require_unchanged, stamp
 from keepfed.loaders.contract import WorkerSlot, epoch_rng
 from keepfed.loaders.resume import IndexBatches, Order, ResumableBatches
 from keepfed.loaders.workers import LazyFile
@@ -47,7 +47,7 @@ class Ragged(NamedTuple):
         Raises:
             ValueError: If samples are not numbers, or some are integers and others floats.
         """
-        parts = [to_tensor(sample, "Samples") for sample in samples]
+        parts = [_to_tensor(sample, "Samples") for sample in samples]
         full = [part for part in parts if part.numel()] or parts[:1]
         if not all(part.ndim for part in full) or len({p.is_floating_point() for p in full}) > 1:
             raise ValueError(
@@ -127,7 +127,7 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         self.path, self._values = str(path), LazyFile(map_rows, str(path))
         rows = len(self._values.file)
         self._stamp = stamp(path)
-        self.offsets = to_tensor(np.array(offsets), "Offsets", whole=True).long().reshape(-1)
+        self.offsets = _to_tensor(np.array(offsets), "Offsets", whole=True).long().reshape(-1)
         ends = self.offsets[[0, -1]].tolist() if len(self.offsets) else ["nothing"] * 2
         if ends != [0, rows] or (self.offsets.diff() < 0).any():
             raise ValueError(
@@ -137,7 +137,7 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         n_samples = len(self.offsets) - 1
         self.fields = dict[str, Tensor]()
         for name, values in (fields or {}).items():
-            field = self.fields[name] = to_tensor(np.array(values), f"Fields {name!r}")
+            field = self.fields[name] = _to_tensor(np.array(values), f"Fields {name!r}")
             if len(field) != n_samples:
                 raise ValueError(
                     f"The field {name!r} has {len(field):,} entries, but the offsets describe "
@@ -164,6 +164,23 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
             rows = torch.arange(len(shift), device="cpu") + shift
             ragged = Ragged(values.index_select(0, rows), offsets, int(lengths.max()))
             yield {"values": ragged, **{name: f[indices] for name, f in self.fields.items()}}
+
+
+def _to_tensor(values: Any, name: str, *, whole: bool = False) -> Tensor:
+    """Return numbers as a tensor on the CPU, uncopied if possible.
+
+    Raises ValueError if torch has no type for them, or if they must be `whole` and are not.
+    """
+    try:
+        tensor = torch.as_tensor(values, device="cpu")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} have the type {np.asarray(values).dtype}, which torch does not support. "
+            "Convert them to numbers of this machine, for example with .astype('float32')."
+        ) from error
+    if whole and tensor.numel() and (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(f"{name} must be whole numbers, but are {tensor.dtype}. Convert them.")
+    return tensor
 
 
 def map_rows(path: str) -> NDArray[Any]:
@@ -211,7 +228,7 @@ class LengthBuckets(ResumableBatches):
         Raises:
             ValueError: If a number is too small.
         """
-        self.lengths = to_tensor(np.array(lengths), "Lengths").numpy().reshape(-1)
+        self.lengths = _to_tensor(np.array(lengths), "Lengths").numpy().reshape(-1)
         super().__init__(len(self.lengths), batch_size, seed=seed, slot=slot, drop_last=drop_last)
         self.bucket = batch_size if bucket is None else bucket
         if self.bucket < 1:
