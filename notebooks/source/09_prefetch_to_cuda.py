@@ -27,11 +27,11 @@ cu.ready("09")
 # **Script.**
 #
 # - *8 min* **What a copy costs.** Get predictions 09a and 09b on the wall before anybody sees a time.
-# - *5 min* **Streams and events.** Three definitions, prediction 09c, and then stop. The theory is over.
-# - *16 min* **Four designs.** Draw each one before you run it. Predictions 09d, 09e and 09f.
+# - *6 min* **Streams and events.** Three definitions, prediction 09c, and then stop. The theory is over.
+# - *17 min* **Four designs.** Draw each one before you run it. Predictions 09d, 09e and 09f.
 # - *8 min* **Take it with you.** Read the table aloud, one arrow a row. Let them type the prefetcher.
-# - *10 min* **What is wrong with this prefetcher?** Let the room shout defects and count them. Then 9.1, then the proof.
-# - *18 min* **Exercise 9.2.** Read its two most likely messages aloud.
+# - *11 min* **What is wrong with this prefetcher?** Let the room shout defects and count them. Then 9.1, then the proof.
+# - *20 min* **Exercise 9.2.** Read its two most likely messages aloud.
 #
 # **Leave out.** Exercise 9.2. Read its two most likely messages aloud, and give it as homework.
 #
@@ -442,7 +442,7 @@ from course_utils.stories.prefetchers import QueuePrefetcher
 print(inspect.getsource(QueuePrefetcher))
 
 # %% [markdown]
-# ### Exercise 9.1 · 5 min · ●○○
+# ### Exercise 9.1 · 10 min · ●●○
 #
 # Each of the ten defects has a symptom, and in real life the symptom is all you see. For each symptom, write its cause,
 # a key of `CAUSES`. One cause is left over. Somebody then repairs (d), which gives (h). The repair of (h) gives (i), and
