@@ -70,15 +70,6 @@ def test_report_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -
     assert max(map(len, lines)) <= width
 
 
-def test_report_says_that_loading_slows_down() -> None:
-    slower = {number: 5 + number / 10 for number in range(200)}
-    text = said(loop(count=200, slow=slower))
-    assert "a fetch takes 7.5 ms early in the run, but 22 ms late in it" in text
-    uneven = {number: 5 + (number % 50) for number in range(200)}
-    for steady in (loop(count=200), loop(count=200, slow=uneven), loop(count=30, slow=slower)):
-        assert "slows down" not in said(steady)
-
-
 def test_page_text_and_facts_have_the_same_sentences(tmp_path: Path) -> None:
     run = RUN._replace(command="python -c '<img src=x>'", others_cores=1.9)
     facts = write([loop()], tmp_path, run)

@@ -62,4 +62,3 @@ READ_AMPLIFICATION = 4.0  # bytes that a fetch reads per byte of its batch (chos
 READS_PER_SAMPLE = 12  # read() calls per sample above which it opens a file (measured)
 FILLING_SHARE = 0.5  # share of the start-up that the first fetch takes (chosen)
 BUSY_CORES = 0.5  # cores used by other programs above which the machine is called busy (chosen)
-SLOWS_DOWN = 1.5  # ratio of late to early fetches above which loading slows down (chosen)

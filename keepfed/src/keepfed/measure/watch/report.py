@@ -158,14 +158,6 @@ def _sentences(loop: WatchedLoop) -> list[str]:
     m, finding = loop.measurements, loop.finding
     if m is None or finding is None:
         return []
-    sentences = [
-        f"One iteration takes {ms(m.paces.together_s)}, including a wait of {ms(m.paces.wait_s)}.",
-        *finding.sentences,
-    ]
-    if slowdown := loop.slowdown:
-        early, late = map(ms, slowdown)
-        sentences.append(
-            f"Loading slows down: a fetch takes {early} early in the run, but {late} late in it. "
-            "Look for a list or a cache that grows in the dataset."
-        )
-    return sentences
+    paces = m.paces
+    times = f"One iteration takes {ms(paces.together_s)}, including a wait of {ms(paces.wait_s)}."
+    return [times, *finding.sentences]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from statistics import fmean, median
 
 from keepfed.formatting import plural
@@ -30,16 +29,12 @@ from keepfed.measure.advice import (
 from keepfed.measure.advice.thresholds import (
     MANY_ITERATIONS,
     READY_NS,
-    SLOWS_DOWN,
     WATCHED_ITERATIONS,
     WATCHED_NS,
 )
 from keepfed.measure.records import UNKNOWN, Contents, Fetch, Iteration, warm_up_batches
 from keepfed.measure.stacks import Lines, read_lines
 from keepfed.measure.watch.timing.ring_file import Observation
-
-PARTS = 4  # number of parts of a run that are compared
-PART_FETCHES = 16  # minimum number of fetches in a part to compare their times
 
 
 @dataclass(frozen=True)
@@ -128,17 +123,6 @@ class WatchedLoop:
         cause: Cause = "start-up" if self.epoch == 1 else judge(m)
         known = m.fetching.fetch_s or cause in ("GPU-bound", "start-up")
         return recommend(m, cause) if known else None
-
-    @property
-    def slowdown(self) -> tuple[float, float] | None:
-        """Seconds of a fetch in the first and the last part, if loading becomes ever slower."""
-        times, length = [fetch.wall_ns for fetch in self._fetches], len(self._fetches) // PARTS
-        if length < PART_FETCHES:
-            return None
-        parts = [median(times[n * length : (n + 1) * length]) for n in range(PARTS)]
-        rises = all(earlier < later for earlier, later in pairwise(parts))
-        slower = rises and parts[-1] > SLOWS_DOWN * parts[0]
-        return (parts[0] / 1e9, parts[-1] / 1e9) if slower else None
 
     @cached_property
     def _fetches(self) -> list[Fetch]:
