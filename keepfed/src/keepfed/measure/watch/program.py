@@ -62,39 +62,26 @@ def run_watched(
     except OSError as error:
         give_up(error)
         return run_program(words, os.environ)
-    neighbors = Neighbors()
     try:
+        neighbors = Neighbors()
         code = run_program(words, environment)
-        run = ProgramRun(
-            join(program),
-            code,
-            neighbors.cores(),
-            machine=f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}",
-            ended=time.strftime("%d %B %Y, %H:%M"),
-        )
-        try:
-            report = _write_report(record, out, run)
-        except (Exception, KeyboardInterrupt) as error:
-            give_up(error, "Could not create the report")
-            return code
+        machine = f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}"
+        ended = time.strftime("%d %B %Y, %H:%M")
+        run = ProgramRun(join(program), code, neighbors.cores(), machine=machine, ended=ended)
+        report = _write_report(record, out, run)
     finally:
         shutil.rmtree(record, ignore_errors=True)
     lost_share = report.get("lost_share")  # None if no loader was watched
-    too_much = ""
-    if fail_above is not None and lost_share is not None and lost_share > fail_above / 100:
-        too_much = f"{percent(lost_share)} of the time was lost, more than {fail_above:g} %"
+    fails = fail_above is not None and lost_share is not None and lost_share > fail_above / 100
+    if fails:
+        lost = f"{percent(lost_share or 0)} of the time was lost, more than {fail_above:g} %."
+        report["text"] += f"\n\nkeepfed watch: {lost}"
     with suppress(OSError):  # nobody may read the output any more
-        _print(report, as_json=as_json)
-        if too_much:
-            print(f"keepfed watch: {too_much}.", file=sys.stderr, flush=True)
-    return code or int(bool(too_much))
-
-
-def _print(report: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(report), flush=True)
-    elif report["text"]:
-        print(f"\n{report['text']}", file=sys.stderr, flush=True)
+        if as_json:
+            print(json.dumps(report), flush=True)
+        elif report["text"]:
+            print(f"\n{report['text']}", file=sys.stderr, flush=True)
+    return code or int(fails)
 
 
 def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -118,13 +105,16 @@ def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _write_report(record: Path, out: Path, run: ProgramRun) -> dict[str, Any]:
     """Write the report of a record into a free folder like `out`, and return its facts."""
-    observations = read_all(record)
-    if not observations:
-        return {**run._asdict(), "text": _nothing_seen(record, run)}
-    # Imported only after the program has ended, because it takes a moment.
-    from keepfed.measure.watch.report import write
+    try:
+        if observations := read_all(record):
+            # Imported only after the program has ended, because it takes a moment.
+            from keepfed.measure.watch.report import write
 
-    return write(observations, claim_folder(out), run)
+            return write(observations, claim_folder(out), run)
+    except (Exception, KeyboardInterrupt) as error:
+        give_up(error, "Could not create the report")
+        return {**run._asdict(), "text": ""}
+    return {**run._asdict(), "text": _nothing_seen(record, run)}
 
 
 def claim_folder(out: Path) -> Path:
