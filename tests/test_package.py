@@ -141,7 +141,7 @@ def test_every_imported_package_is_declared() -> None:
     # torch is there and brings filelock and fsspec, and without tqdm there is no progress bar
     light = declared(keepfed["dependencies"]) | {"torch", "filelock", "fsspec", "tqdm"}
     allowed = {
-        "keepfed.measure.picture.widget": light | declared(extras["notebook"]),
+        "keepfed.measure.picture.timeline": light | declared(extras["notebook"]),
         "keepfed.loaders.images": light | declared(extras["images"]),
         "keepfed": light,
         "course": light.union(*(declared(extras[e]) for e in COURSE)),

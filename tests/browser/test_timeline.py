@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineGrid, key, states
 from keepfed.measure.picture.model import pack
-from keepfed.measure.picture.script import module_source
+from keepfed.measure.picture.timeline import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
 
@@ -95,7 +95,6 @@ def test_switch_updates_picture_sentence_figures_and_table(show, grid):
         trace = grid.pictures[f"run={name}|read=40"].traces[0]
         busy = trace.summary().utilization
         expect(timeline).to_have_attribute("data-state", f"run={name}|read=40")
-        expect(timeline).to_have_attribute("data-spans", str(len(trace.spans)))
         assert float(timeline.get_attribute("data-util")) == pytest.approx(busy, abs=2e-3)
         sentence = f"{name.title()}: the GPU computes {100 * busy:.0f} %"
         expect(timeline.get_by_role("status")).to_contain_text(sentence)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from keepfed.formatting import axis, duration, percent, plural
-from keepfed.measure.picture.model import columns
-from keepfed.measure.picture.script import module_source
+from keepfed.measure.picture import columns, module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import busy_shares, idle_gaps, lanes
 from tests.measure.handmade import MS, naive, span, trace_of
@@ -48,28 +47,25 @@ def test_busy_times_match_python(node):
     for trace, opened in zip(traces, out["all"], strict=True):
         busy = trace.summary().utilization if trace.spans else 0
         assert opened["utilization"] == pytest.approx(busy, abs=1e-4)
-        assert opened["spans"] == len(trace.spans)
+        assert sum(len(lane["start"]) for lane in opened["lanes"]) == len(trace.spans)
         np.testing.assert_allclose(opened["gaps"], np.array(idle_gaps(trace)) / MS, atol=0.01)
         lasted = [lane.busy_ns() / MS for lane in lanes(trace)]
         assert [lane["busy"] for lane in opened["lanes"]] == pytest.approx(lasted, abs=0.1)
-    expected = busy_shares(lanes(naive())[0], (20 * MS, 110 * MS), 50)
+    expected = busy_shares(lanes(naive())[0].placed, np.linspace(20 * MS, 110 * MS, 51))
     np.testing.assert_allclose(np.reshape(out["shares"], expected.shape), expected, atol=1e-3)
 
 
 def test_labels_axes_and_lane_order_match_python(node):
     shares, times, counts = [0, 0.001, 0.376, 0.999, 1], [0, 42e3, 7.5e6, 38e6, 2.41e9], [0, 1, 2]
     lengths = [0.03, 1, 7, 90, 400, 2_210, 61_000]
-    names = ["gpu", "worker 10", "main", "storage", "worker 9", "copy", "consumer"]
+    names = ["gpu", "worker 10", "other ranks", "main", "storage", "worker 9", "copy", "consumer"]
     script = """
     const [shares, times, counts, lengths, names] = given;
     out.percent = shares.map(m.percent);
     out.duration = times.map((ns) => m.duration(ns / 1e6));
     out.plural = counts.map((n) => m.plural(n, "gap"));
     out.names = m.sortLanes(names);
-    out.axes = lengths.map((length) => {
-        const { step, at } = m.ticks(0, length, 8);
-        return at.map((ms) => [ms, m.tickText(ms, step)]);
-    });
+    out.axes = lengths.map((length) => m.axis(0, length, 8));
     """
     out = node(script, [shares, times, counts, lengths, names])
     assert out["percent"] == [percent(share) for share in shares]

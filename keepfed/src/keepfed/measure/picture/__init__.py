@@ -1,6 +1,5 @@
 """Draw a trace as a widget, as SVG or as text, from the same model."""
 
 from keepfed.measure.picture.model import LOOKS, Control, Picture, columns, facts, key, states
-from keepfed.measure.picture.script import as_fragment, module_source, page_script
 from keepfed.measure.picture.static import as_svg, as_text
-from keepfed.measure.picture.timeline import Timeline, TimelineGrid
+from keepfed.measure.picture.timeline import Timeline, TimelineGrid, module_source, page_script

@@ -35,6 +35,7 @@ from keepfed.measure.spans import (
 NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the launch of a step
 TILE = 8  # width and height of a pattern tile in pixels
 
+WAITING = "wait (not busy)"  # label of the stage, because a lane full of it is 0 % busy
 MARK = 'with cu.stage("compute")'  # code that records a step without a `gpu`
 
 State = Mapping[str, str | int]
@@ -95,9 +96,31 @@ def looks() -> dict[str, dict[str, object]]:
             "ink": look.ink,
             "dots": look.dots,
             "edges": [look.edge(dark=False), look.edge(dark=True)],
+            "pattern": pattern(name, f"p-{name}"),
         }
         for name, look in {**LOOKS, "idle": IDLE}.items()
     }
+
+
+def pattern(name: str, key: str) -> str:
+    """Return the pattern of a stage or of `idle` as an SVG element with the ID `key`."""
+    look = IDLE if name == "idle" else LOOKS[name]
+    stroke = 'class="idle"' if name == "idle" else f'stroke="{look.ink}"'
+    ends = 'stroke-width="2.2" stroke-linecap="round"' if look.dots else 'stroke-width="1.2"'
+    return (
+        f'<pattern id="{key}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
+        f'<path d="M0 0h{TILE}v{TILE}h-{TILE}z" fill="{look.color}" fill-opacity="{look.opacity}"/>'
+        f'<path d="{look.tile}" {stroke} {ends}/></pattern>'
+    )
+
+
+def legend(traces: Sequence[SpanLog]) -> dict[str, str]:
+    """Return the labels of the stages in `traces` and of `idle`, in the order of the legend."""
+    used = {span.stage for trace in traces for span in trace.spans}
+    labels = {stage: stage for stage in STAGES if stage in used}
+    if "wait" in labels:
+        labels["wait"] = WAITING
+    return {**labels, "idle": gpu_label("idle", *traces)}
 
 
 @dataclass(frozen=True)

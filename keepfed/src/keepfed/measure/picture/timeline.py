@@ -6,24 +6,80 @@ needs no kernel. Python only receives the new `state`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from keepfed.measure.picture.model import Control, Picture, State, key, pack
-from keepfed.measure.picture.script import as_fragment, page_script
+from keepfed.measure.picture.model import TILE, WAITING, Control, Picture, State, key, looks, pack
 from keepfed.measure.picture.static import as_svg, as_text
-from keepfed.measure.spans import SpanLog
-from keepfed.palette import DARK
+from keepfed.measure.spans import STAGES, SpanLog
+from keepfed.palette import DARK, LIGHT
+
+
+@cache
+def module_source() -> str:
+    """Return the source of the ES module: constants, style and the hand-written parts."""
+    style, *parts = (
+        Path(__file__).with_name(f"timeline{part}").read_text("utf-8")
+        for part in (".css", "_model.js", "_draw.js", "_view.js", ".js")
+    )
+    constants = {
+        "CSS": f".tl{{{LIGHT.css()}}} .tl.dark{{{DARK.css()}}}\n{style}",
+        "STAGES": STAGES,
+        "LOOKS": looks(),
+        "PAGES": {"light": LIGHT._asdict(), "dark": DARK._asdict()},
+        "TILE": TILE,
+        "WAITING": WAITING,
+    }
+    return "\n".join([*(f"const {k} = {json.dumps(v)};" for k, v in constants.items()), *parts])
+
+
+def page_script() -> str:
+    """Return the code of one module script that starts every timeline of a page."""
+    return f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
+
 
 if TYPE_CHECKING or find_spec("anywidget") is not None:
-    from keepfed.measure.picture.widget import PictureWidget as TimelineBase
+    import anywidget
+    import traitlets
+
+    class _Base(anywidget.AnyWidget):
+        """A widget, whose state the notebook synchronizes with Python."""
+
+        _ipython_display_ = None  # with this method, ipywidgets 7 would omit the image
+        _esm = module_source()
+        payload = traitlets.Bytes().tag(sync=True)  # all pictures, packed
+        extra = traitlets.Bytes().tag(sync=True)  # pictures that `put` added later
+        state = traitlets.Dict().tag(sync=True)
+        complete_state: Callable[[State], dict[str, Any]]
+
+        @traitlets.validate("state")
+        def _checked(self, proposal: Any) -> dict[str, Any]:
+            return self.complete_state(proposal["value"])
+
 else:
-    from keepfed.measure.picture.page import PicturePage as TimelineBase
+
+    class _Base:
+        """HTML that works without a kernel. Python does not receive changes of the controls."""
+
+        state: ClassVar = {}
+
+        def __init__(self, *, payload, state):
+            self.payload, self.state = payload, state
+
+        def __setattr__(self, name, value):
+            super().__setattr__(name, self.complete_state(value) if name == "state" else value)
+
+        def _repr_mimebundle_(self, **options):
+            return {"text/html": self.to_fragment()}, {}
 
 
-class TimelineGrid(TimelineBase):
+class TimelineGrid(_Base):
     """Pictures of traces, one for each state of some controls."""
 
     ticks = 10_000  # ticks in the longest trace; few, because a grid stores many pictures
@@ -79,9 +135,13 @@ class TimelineGrid(TimelineBase):
         Args:
             module: Whether to include the script. Otherwise the page must run `page_script()`.
         """
-        packed = pack(self.controls, self.pictures, self.ticks)
-        fragment = as_fragment(as_svg(self.picture), self.state, payload=packed)
-        return f'{fragment}<script type="module">{page_script()}</script>' if module else fragment
+        packed = b64encode(pack(self.controls, self.pictures, self.ticks)).decode()
+        stored = json.dumps({"payload": packed, "state": self.state}).replace("</", "<\\/")
+        script = f'<script type="module">{page_script()}</script>' if module else ""
+        return (
+            f'<div><script type="application/json" class="course-timeline">{stored}</script>'
+            f"{as_svg(self.picture)}</div>{script}"
+        )
 
     def to_html(self, title: str = "Timeline", *, above: str = "", below: str = "") -> str:
         """Return a complete HTML page that works offline.
@@ -91,12 +151,11 @@ class TimelineGrid(TimelineBase):
             above: HTML above the picture.
             below: HTML below the picture.
         """
-        head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
-        look = '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-        dark = f"@media(prefers-color-scheme:dark){{body{{background:{DARK.bg}}}}}"
-        style = f"<style>body{{margin:2vw}}{dark}"
         return (
-            f'<!doctype html><html lang="en"><head>{head}{look}{style}</style></head>'
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            f'<title>{escape(title)}</title><meta name="viewport" content="width=device-width">'
+            '<link rel="icon" href="data:,"><style>body{margin:2vw}'
+            f"@media(prefers-color-scheme:dark){{body{{background:{DARK.bg}}}}}</style></head>"
             f"<body>{above}{self.to_fragment()}{below}</body></html>"
         )
 

@@ -1,6 +1,4 @@
-// The timeline: it shows the picture of a state in an interval of time.
-// `store` is { get(name), set(name, value), save(), on(name, f), off(name, f) } with `payload`, `extra`
-// (packed bytes) and `state`. It is an anywidget model or, in a static page, a plain object.
+// The timeline: it shows the picture of a state in an interval of time, with controls, figures, legend and table.
 
 const SKELETON = `<div class="top"><form class="controls" aria-label="Display options"></form><dl class="facts"></dl></div>
 <p class="printed"></p><p class="sentence" aria-hidden="true"></p><p class="spoken" role="status" aria-live="polite"></p>
@@ -12,6 +10,14 @@ const KEYS = "Press the arrow keys to move, plus and minus to zoom, 0 to show th
 const HINT = "Point at a batch or press N to follow it. Drag to move. Use Ctrl + wheel to zoom.";
 const BINNED = "Zoomed out. Each column shows how its time is divided among the stages. Zoom in to see single batches.";
 
+const element = (tag, props = {}, ...children) => {
+  const node = Object.assign(document.createElement(tag), props);
+  node.append(...children);
+  return node;
+};
+
+// `store` has `payload`, `extra` (packed bytes) and `state`. It is a model of anywidget or, in a static page, an
+// object with the same methods.
 export class View {
   constructor(el, store) {
     Object.assign(this, { store, view: { from: 0, to: 1, dark: false, batch: -1 }, traces: [], opened: new WeakMap(), packed: {}, unpacked: {}, frame: 0, domain: 1 });
@@ -19,11 +25,10 @@ export class View {
     const shadow = this.host.attachShadow({ mode: "open" });
     this.root = element("div", { className: "tl", innerHTML: SKELETON });
     shadow.append(element("style", { textContent: CSS }), this.root);
-    for (const name of ["form", "sentence", "spoken", "printed", "facts", "legend", "stage", "tip", "hint", "tables"])
-      this[name] = this.root.querySelector(name === "form" ? name : `.${name}`);
-    this.canvas = this.root.querySelector("canvas");
-    this.details = this.root.querySelector("details");
-    this.root.timeline = this; // for tests and benchmarks
+    for (const name of ["form", "canvas", "details"]) this[name] = this.root.querySelector(name);
+    for (const name of ["sentence", "spoken", "printed", "facts", "legend", "stage", "tip", "hint", "tables"])
+      this[name] = this.root.querySelector(`.${name}`);
+    this.root.timeline = this; // for slides, tests and benchmarks
     this.ready = this.load();
   }
 
@@ -33,9 +38,9 @@ export class View {
     if (turn !== this.turn || !grid) return; // a newer payload has already loaded
     const rebuilt = JSON.stringify(this.grid?.controls) !== JSON.stringify(grid.controls);
     Object.assign(this, { grid, extra });
-    if (rebuilt) buildControls(this.form, grid.controls, (name, value) => this.choose(name, value));
-    const names = STAGES.filter((_, i) => [grid, extra].some((data) => data?.traces.some((t) => t.lanes.some((l) => l.stage.includes(i)))));
-    this.stages = [...names, "idle"];
+    if (rebuilt) this.form.replaceChildren(...grid.controls.map((control) => this.radios(control)));
+    const lanes = [grid, extra].flatMap((data) => data?.traces ?? []).flatMap((trace) => trace.lanes);
+    this.stages = [...STAGES.filter((_, i) => lanes.some((lane) => lane.stage.includes(i))), "idle"];
     this.show();
   }
 
@@ -49,9 +54,16 @@ export class View {
     return this.unpacked[name];
   }
 
-  choose(name, value) {
-    this.store.set("state", { ...this.store.get("state"), [name]: value });
-    this.store.save();
+  // Return a switch of native radio buttons, which support keyboards and screen readers.
+  radios({ name, label, options }) {
+    return element("fieldset", {}, element("legend", { textContent: label }), ...options.map((option) => {
+      const input = element("input", { type: "radio", name, value: String(option) });
+      input.addEventListener("change", () => {
+        this.store.set("state", { ...this.store.get("state"), [name]: option });
+        this.store.save_changes();
+      });
+      return element("label", { className: "choice" }, input, element("span", { textContent: String(option) }));
+    }));
   }
 
   // Return the picture of a state, with traces that are not unpacked yet.
@@ -70,34 +82,30 @@ export class View {
   show() {
     if (!this.grid) return;
     const { controls } = this.grid, state = this.store.get("state"), picture = this.find(state);
-    syncControls(this.form, state);
-    this.root.dataset.state = keyOf(controls, state);
+    // Set the controls without rebuilding them, so that the focus stays.
+    for (const input of this.form.querySelectorAll("input")) input.checked = input.value === String(state[input.name]);
     const whole = this.view.from === 0 && this.view.to === this.domain;
     this.traces = picture.traces.map((raw, i) => ({ ...this.open(raw), label: picture.names[i] }));
-    const alternatives = this.alternatives(controls[0], state);
-    // The slowest alternative sets the axis, so faster runs end before the axis does.
-    this.domain = Math.max(1e-3, ...alternatives.flatMap((alternative) => alternative.traces).map((raw) => raw.end * raw.tick));
-    const alone = alternatives.filter((alternative) => alternative.traces.length === 1).flatMap((alternative) => alternative.traces[0].lanes);
+    // The slowest option of the first control sets the axis, so faster runs end before the axis does.
+    const [first] = controls, states = first?.options.map((option) => ({ ...state, [first.name]: option })) ?? [state];
+    const alternatives = states.map((other) => this.find(other).traces);
+    this.domain = Math.max(1e-3, ...alternatives.flat().map((raw) => raw.end * raw.tick));
+    const alone = alternatives.filter((traces) => traces.length === 1).flatMap(([trace]) => trace.lanes);
     this.lanes = this.traces.length === 1 ? sortLanes(alone.map((lane) => lane.name)) : undefined;
     this.view.batch = -1;
     this.tip.hidden = true; // it described the previous picture
     fillLegend(this.legend, this.stages, this.traces.some((trace) => trace.gpu));
-    fillSentence(this.sentence, picture.sentence);
     fillFacts(this.facts, picture.facts);
-    this.printed.textContent = stateText(controls, state);
-    this.root.dataset.util = this.traces.map((trace) => trace.utilization.toFixed(4)).join(",");
-    this.root.dataset.spans = this.traces.reduce((sum, trace) => sum + trace.spans, 0);
+    // Percentages are bold.
+    this.sentence.replaceChildren(...picture.sentence.split(/([<>]? ?\b\d[\d.,]* ?%)/)
+      .map((part, i) => (i % 2 ? element("b", { textContent: part }) : part)));
+    this.printed.textContent = controls.map((control) => `${control.label}: ${state[control.name]}`).join(" · ");
+    Object.assign(this.root.dataset, { state: keyOf(controls, state), util: this.traces.map((trace) => trace.utilization.toFixed(4)) });
     this.announce(picture.sentence, this.spoken.textContent ? 400 : 0);
     if (this.details.open) fillTable(this.tables, this.traces);
     whole ? this.look(0, (!this.shown && picture.until_ms) || this.domain) : this.look(this.view.from, this.view.to);
     this.shown = true;
     this.resize();
-  }
-
-  // Return the pictures of all options of the first control, which share axis and lanes.
-  alternatives(control, state) {
-    const states = control ? control.options.map((value) => ({ ...state, [control.name]: value })) : [state];
-    return states.map((alternative) => this.find(alternative));
   }
 
   // Announce a sentence to screen readers. After several quick changes, only the last sentence is read.
@@ -164,14 +172,13 @@ export class View {
   // Follow the next batch (`by` 1) or the previous one through all lanes, scroll to it and describe it.
   // Start with the first or the last batch that begins in the view.
   follow(by) {
-    const spans = this.traces.flatMap((trace) => trace.lanes.flatMap((lane) =>
-      [...lane.batch].map((number, i) => ({ number, start: lane.start[i], end: lane.end[i] }))));
-    const last = spans.reduce((most, span) => Math.max(most, span.number), -1);
-    if (last < 0) return;
-    const { from, to, batch } = this.view, shown = spans.filter((span) => span.number >= 0 && span.start >= from && span.start < to);
-    const first = (by > 0 ? Math.min : Math.max)(...(shown.length ? shown : [{ number: 0 }]).map((span) => span.number));
-    this.view.batch = batch < 0 ? first : Math.min(Math.max(0, batch + by), last);
-    const mine = spans.filter((span) => span.number === this.view.batch);
+    const spans = spansOf(this.traces.flatMap((trace) => trace.lanes)).filter((span) => span.batch >= 0);
+    if (!spans.length) return;
+    const { from, to, batch } = this.view, shown = spans.filter((span) => from <= span.start && span.start < to);
+    const [batches, inside] = [spans, shown].map((some) => [...new Set(some.map((span) => span.batch))].sort((a, b) => a - b));
+    const next = Math.min(Math.max(0, batches.indexOf(batch) + by), batches.length - 1);
+    this.view.batch = batch >= 0 ? batches[next] : inside.at(by > 0 ? 0 : -1) ?? batches[0];
+    const mine = spans.filter((span) => span.batch === this.view.batch);
     const start = Math.min(...mine.map((span) => span.start)), end = Math.max(...mine.map((span) => span.end));
     const width = Math.max(to - from, end - start);
     if (start < from || end > to) this.look(start - width / 8, start + (width * 7) / 8);
@@ -185,4 +192,46 @@ export class View {
     cancelAnimationFrame(this.frame);
     this.host.remove();
   }
+}
+
+// Show the cards. A card with a percentage, such as "62 %", also gets a bar.
+function fillFacts(list, facts) {
+  list.replaceChildren(...Object.entries(facts).map(([name, value]) => {
+    const card = element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }));
+    const share = /^[<>]? ?(\d+) %$/.exec(value);
+    card.classList.toggle("share", Boolean(share));
+    if (share) card.style.setProperty("--share", `${share[1]}%`);
+    return card;
+  }));
+}
+
+// Show a swatch for each stage in the picture, including idle time.
+function fillLegend(list, names, gpu) {
+  const texts = { wait: WAITING, idle: gpuLabel(gpu, "idle") };
+  list.replaceChildren(...names.map((name) => {
+    const item = element("li"), { pattern, edges: [light, dark] } = LOOKS[name];
+    item.innerHTML = `<svg width="26" height="14" aria-hidden="true">${pattern}
+      <rect style="--light:${light};--dark:${dark}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
+    item.append(texts[name] ?? name);
+    return item;
+  }));
+}
+
+// Show the picture as a table with one row per lane, for screen readers.
+function fillTable(holder, traces) {
+  const cell = (tag, text, scope = "") => element(tag, { textContent: text, ...(scope && { scope }) });
+  holder.replaceChildren(...traces.map(({ label, note, gpu, utilization, gaps, lanes, end, stepsEnd }) => {
+    const rows = lanes.map((lane) => element("tr", {}, cell("th", lane.name, "row"), cell("td", lane.start.length.toLocaleString("en")),
+      cell("td", duration(lane.busy)), cell("td", percent(lane.busy / (end || 1))), cell("td", stageText(lane, end))));
+    const idle = `idle ${duration(stepsEnd * (1 - utilization))} in ${plural(gaps.length, "gap")}`;
+    const caption = `${label || "This run"}${note ? ` (${note})` : ""}: ${gpuLabel(gpu, "busy")} ${percent(utilization)}, ${idle}.`;
+    const head = ["Lane", "Spans", "Busy", "Share", "Stages"].map((text) => cell("th", text, "col"));
+    return element("table", {}, cell("caption", caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  }));
+}
+
+function stageText(lane, end) {
+  const sums = STAGES.map(() => 0);
+  for (const { start, end: until, stage } of spansOf([lane])) sums[stage] += until - start;
+  return STAGES.flatMap((stage, i) => (sums[i] ? [`${stage} ${percent(sums[i] / end)}`] : [])).join(", ");
 }

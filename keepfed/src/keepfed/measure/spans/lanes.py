@@ -107,31 +107,26 @@ def idle_gaps(trace: SpanLog) -> list[Interval]:
     return [(end, start) for end, start in gaps if start > end]
 
 
-def busy_shares(lane: Lane, window: Interval, columns: int) -> NDArray[np.float64]:
-    """Return the share of time of each stage in `columns` equal parts of `window`.
+def busy_shares(placed: Sequence[PlacedSpan], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of time of each stage between each pair of neighboring `edges`, in ns.
 
     The time of a nested span is subtracted from the span around it.
 
     Returns:
-        Array of shares. Shape (rows, stages, columns).
+        Array of shares. Shape (stages, edges - 1).
     """
-    edges = np.linspace(*window, columns + 1)
-    shares = np.zeros((lane.rows, len(STAGES), columns))
-    for row in range(lane.rows):
-        here = [p for p in lane.placed if p.row == row]
-        for number, stage in enumerate(STAGES):
-            own = _covered([p.span for p in here if p.span.stage == stage], edges)
-            inner = _covered([p.span for p in here if p.under == stage], edges)
-            shares[row, number] = (own - inner) / np.diff(edges)
-    return shares.clip(0, 1)
+    times = [
+        _covered([p.span for p in placed if p.span.stage == stage], edges)
+        - _covered([p.span for p in placed if p.under == stage], edges)
+        for stage in STAGES
+    ]
+    return (np.array(times) / np.diff(edges)).clip(min=0)
 
 
 def _covered(spans: Sequence[Span], edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the time of `spans` between each pair of neighboring `edges`."""
     times = np.array([[s.start_ns for s in spans], [s.end_ns for s in spans]], float).ravel()
     order = times.argsort()
-    running = np.repeat([1, -1], len(spans))[
-        order
-    ].cumsum()  # number of open spans after each of `times`
+    running = np.repeat([1, -1], len(spans))[order].cumsum()  # open spans after each of `times`
     done = np.append(0, (running[:-1] * np.diff(times[order])).cumsum())
     return np.diff(np.interp(edges, times[order], done)) if spans else np.zeros(len(edges) - 1)
