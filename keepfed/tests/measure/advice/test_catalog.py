@@ -74,6 +74,7 @@ def test_the_called_function_selects_the_advice() -> None:
         ("os.listdir", "", 0.2, {}, "precompute"),
         ('self.names["listdir"]', "", 0.8, {}, "precompute"),  # text of a line is no call
         ('self.table["run"] == run', "pandas", 0.8, {}, "filter-once"),
+        ("pandas.read_csv", "pandas", 0.8, {"kind": "stream"}, "precompute"),  # once per shard
         ("np.load", "zipfile", 0.9, {}, "decompress-less"),
         ("h5py.File", "h5py", 0.5, {}, "open-once"),
         ("h5py.File", "h5py", 0.4, {"asked_bytes": 6e6}, "open-once"),  # of the file's headers

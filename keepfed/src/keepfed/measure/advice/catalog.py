@@ -82,8 +82,9 @@ def _always(m: Measurements) -> bool:
     return True
 
 
-def _spends_time_in(called: Sequence[str]) -> Condition:
-    return lambda m: hot_line(m, called) is not None
+def _per_sample(m: Measurements, called: Sequence[str]) -> bool:
+    """Return whether samples, not the shards of a stream, take their time in one of `called`."""
+    return m.setting.kind != "stream" and hot_line(m, called) is not None
 
 
 def _is_data_loader(m: Measurements) -> bool:
@@ -126,7 +127,7 @@ def _opens_each_sample(m: Measurements) -> bool:
     """
     waits = m.waiting_s > m.occupied_s and not _reads_much_more(m)
     many = (m.fetching.read_calls or 0.0) > READS_PER_SAMPLE * max(1, m.setting.batch_size)
-    return (waits and many) or hot_line(m, OPENS) is not None
+    return (waits and many) or _per_sample(m, OPENS)
 
 
 def _collating_is_most(m: Measurements) -> bool:
@@ -299,14 +300,14 @@ CATALOG: tuple[Advice, ...] = (
         lambda m: min(m.headroom, m.setting.workers), "shared_lock"),
     Advice("wait-less", ("storage",), only_waits,
         lambda m: "do not wait in the dataset" + _at(m, WAITS), _less_work(read_ms=0.0)),
-    Advice("list-once", FETCH, _spends_time_in(LISTS),
+    Advice("list-once", FETCH, lambda m: _per_sample(m, LISTS),
         lambda m: "list the folder once, in __init__, instead of for each sample" + _at(m, LISTS),
         _gain_without_reading, "folder_listed"),
-    Advice("filter-once", FETCH, _spends_time_in(TABLES),
+    Advice("filter-once", FETCH, lambda m: _per_sample(m, TABLES),
         lambda m: "take what you need out of the table once, in __init__ (arrays, or a dict from "
         "key to rows), instead of a table operation for each sample" + _at(m, TABLES),
         _gain_of_less_computing, "folder_listed"),
-    Advice("decompress-less", FETCH, _spends_time_in(ARCHIVES),
+    Advice("decompress-less", FETCH, lambda m: hot_line(m, ARCHIVES) is not None,
         lambda m: "read only the arrays that you use, or store them uncompressed"
         + _at(m, ARCHIVES), _gain_of_less_computing, "whole_file_for_a_crop"),
     Advice("open-once", FETCH, _opens_each_sample,
