@@ -2,11 +2,9 @@
 
 from itertools import combinations
 
-from keepfed.measure.picture.model import IDLE, LOOKS
+from keepfed.measure.picture.model import ALL_LOOKS, LOOKS
 from keepfed.measure.spans import STAGES
 from keepfed.palette import DARK, LIGHT
-
-EVERY = {**LOOKS, "idle": IDLE}
 
 
 def contrast(*colors: str) -> float:
@@ -22,8 +20,7 @@ def luminance(color: str) -> float:
 
 
 def test_outlines_and_numbers_have_enough_contrast() -> None:
-    for name in EVERY:
-        look = EVERY[name]
+    for name, look in ALL_LOOKS.items():
         assert contrast(look.edge(dark=False), LIGHT.bg) >= 3, name
         assert contrast(look.edge(dark=True), DARK.bg) >= 3, name
         assert name == "idle" or contrast(look.text, look.color) >= 4.5, name
@@ -31,7 +28,7 @@ def test_outlines_and_numbers_have_enough_contrast() -> None:
 
 def test_stages_differ_in_color_pattern_and_letter() -> None:
     assert tuple(LOOKS) == STAGES
-    for one, other in combinations(EVERY.values(), 2):
+    for one, other in combinations(ALL_LOOKS.values(), 2):
         assert one.color != other.color
         assert (one.tile, one.opacity) != (other.tile, other.opacity)
         assert one.letter != other.letter

@@ -23,7 +23,7 @@ def test_stage_records_a_span_and_checks_its_name() -> None:
         with pytest.raises(ValueError, match="read, decode, transform"):
             stage("loading")
     assert trace.spans == [Span("storage", "read", 10, 20)]
-    assert (trace.begins_ns, trace.last_ns, trace.count) == (10, 20, 1)
+    assert (trace.begins_ns, trace.last_ns) == (10, 20)
 
 
 def test_stage_of_another_thread_has_its_own_lane() -> None:

@@ -7,6 +7,7 @@ Profilers write such events too.
 
 from __future__ import annotations
 
+import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping
@@ -31,28 +32,25 @@ class Event(NamedTuple):
     args: Mapping[str, Any]
 
 
-def event_of(record: Mapping[str, Any], unit_ns: int = 1_000) -> Event:
-    """Return `record` as an event. Its times have units of `unit_ns` nanoseconds."""
-    start = round(record["ts"] * unit_ns)
-    end = start + round(record.get("dur", 0) * unit_ns)
+def event_of(record: Mapping[str, Any]) -> Event:
+    """Return `record` of a file as an event."""
+    start = round(record["ts"] * 1e3)
+    end = start + round(record.get("dur", 0) * 1e3)
     place = record["pid"], record["tid"]
     return Event(record["name"], record["cat"], *place, start, end, record.get("args") or {})
 
 
 def content_of(file: Path) -> bytes:
-    """Return the contents of `file`, or the readable part of a truncated gzip file."""
+    """Return the contents of `file`, which may be compressed with gzip.
+
+    Raises:
+        ValueError: If the compressed file is damaged.
+    """
     content = file.read_bytes()
-    if content[:2] != b"\x1f\x8b":
-        return content
-    text = b""
-    while content:  # a gzip file consists of one or more members
-        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            text += member.decompress(content)
-        except zlib.error:
-            break
-        content = member.unused_data
-    return text
+    try:
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{file} is damaged: {error}. Write it again.") from error
 
 
 def trace_of(
@@ -62,10 +60,9 @@ def trace_of(
     trace = Trace(clock=lambda: 0, label=label)
     spans = list(spans)
     origin = min((span.start_ns for span in spans), default=0) - begins_ns
-    for span in spans:
-        moved = span.start_ns - origin, span.end_ns - origin
-        trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
-    trace.end_ns = max((span.end_ns for span in trace.spans), default=0)
+    for lane, stage, start_ns, end_ns, batch in spans:
+        trace.add(Span(lane, stage, start_ns - origin, end_ns - origin, batch))
+    trace.end_ns = trace.last_ns
     trace.note, trace.served, trace.sample_ids = note, batches, None
     return trace
 
@@ -84,15 +81,13 @@ def chrome_trace(trace: Trace, **about: Any) -> dict[str, Any]:
     """Return `trace` as the object of its JSON file. Times begin at 0."""
     origin, _ = reach(trace)
     events = [_metadata("process_name", 0, {"name": trace.label or "training loop"})]
-    thread = 0
-    for lane in lanes(trace):
-        # Perfetto drops events that partly overlap in one thread, so each row becomes a thread.
-        for row in range(lane.rows):
-            thread += 1
-            events.append(_metadata("thread_name", thread, {"name": lane.name}))
-            events.append(_metadata("thread_sort_index", thread, {"sort_index": thread}))
-            spans = (placed.span for placed in lane.placed if placed.row == row)
-            events += (_event(span, thread, origin) for span in spans)
+    # Perfetto drops events that partly overlap in one thread, so each row becomes a thread.
+    rows = [(lane, row) for lane in lanes(trace) for row in range(lane.rows)]
+    for thread, (lane, row) in enumerate(rows, 1):
+        events.append(_metadata("thread_name", thread, {"name": lane.name}))
+        events.append(_metadata("thread_sort_index", thread, {"sort_index": thread}))
+        spans = (placed.span for placed in lane.placed if placed.row == row)
+        events += (_event(span, thread, origin) for span in spans)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",

@@ -86,10 +86,11 @@ LOOKS = {
 }
 
 IDLE = Look(palette.IDLE, palette.BLACK, _BACKSLASH, ".", opacity=0.1)
+ALL_LOOKS = {**LOOKS, "idle": IDLE}
 
 
 def looks() -> dict[str, dict[str, object]]:
-    """Return the looks of all stages and of `idle` as plain data, including outlines."""
+    """Return all looks as plain data, including outlines."""
     return {
         name: {
             **asdict(look),
@@ -98,13 +99,13 @@ def looks() -> dict[str, dict[str, object]]:
             "edges": [look.edge(dark=False), look.edge(dark=True)],
             "pattern": pattern(name, f"p-{name}"),
         }
-        for name, look in {**LOOKS, "idle": IDLE}.items()
+        for name, look in ALL_LOOKS.items()
     }
 
 
 def pattern(name: str, key: str) -> str:
     """Return the pattern of a stage or of `idle` as an SVG element with the ID `key`."""
-    look = IDLE if name == "idle" else LOOKS[name]
+    look = ALL_LOOKS[name]
     stroke = 'class="idle"' if name == "idle" else f'stroke="{look.ink}"'
     ends = 'stroke-width="2.2" stroke-linecap="round"' if look.dots else 'stroke-width="1.2"'
     return (

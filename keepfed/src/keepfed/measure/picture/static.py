@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.formatting import axis, duration, percent
-from keepfed.measure.picture.model import IDLE, LOOKS, Picture, gpu_label, legend, pattern
+from keepfed.measure.picture.model import ALL_LOOKS, Picture, gpu_label, legend, pattern
 from keepfed.measure.spans import (
     STAGES,
     Lane,
@@ -76,7 +76,7 @@ def _x(ns: float | NDArray[np.float64], longest: int) -> NDArray[np.float64]:
 
 
 def _definitions(mark: str) -> Iterator[str]:
-    patterns = "".join(pattern(name, f"{mark}{name}") for name in (*LOOKS, "idle"))
+    patterns = "".join(pattern(name, f"{mark}{name}") for name in ALL_LOOKS)
     yield f"<style>{STYLE}</style><defs>{patterns}</defs>"
     yield f'<rect class="paper" width="{WIDTH}" height="100%" rx="8"/>'
 
@@ -162,7 +162,7 @@ def _box(x: NDArray[np.float64], top: float, bottom: float) -> str:
 
 
 def _paint(mark: str, name: str, *, outlined: bool = True) -> str:
-    look = IDLE if name == "idle" else LOOKS[name]
+    look = ALL_LOOKS[name]
     if not outlined:  # spans are too narrow for lines and patterns
         return f'fill="{look.color}" fill-opacity="{look.opacity}"'
     edge = 'class="idle"' if name == "idle" else f'stroke="{look.edge(dark=False)}"'
@@ -187,8 +187,7 @@ def as_text(picture: Picture) -> str:
         lines += ["", " · ".join(part for part in (name, trace.note) if part)]
         lines += [f"{'0':>{MARGIN + 1}}{duration(longest):>{LETTERS - 1}}"]
         lines += [_text_row(trace, lane, longest) for lane in lanes(trace)]
-    letters = {**{name: look.letter for name, look in LOOKS.items()}, "idle": IDLE.letter}
-    labels = [f"{letters[name]} {label}" for name, label in legend(picture.traces).items()]
+    labels = [f"{ALL_LOOKS[name].letter} {label}" for name, label in legend(picture.traces).items()]
     return "\n".join([*lines, "", "   ".join(labels)])
 
 
@@ -198,6 +197,6 @@ def _text_row(trace: SpanLog, lane: Lane, longest: int) -> str:
     row = ""
     for column, share in enumerate(shares.T):
         idle = lane.name == "gpu" and column * longest < (end - origin) * LETTERS
-        empty = IDLE.letter if idle else " "
-        row += LOOKS[STAGES[share.argmax()]].letter if share.sum() >= 0.5 else empty
+        empty = ALL_LOOKS["idle"].letter if idle else " "
+        row += ALL_LOOKS[STAGES[share.argmax()]].letter if share.sum() >= 0.5 else empty
     return f"{lane.name:<9} {percent(busy_share(trace, lane)):>6} {row.rstrip()}"

@@ -38,9 +38,9 @@ class Straggler:
     def rank(self) -> int | None:
         """Rank that delays the others, or None."""
         most = max(self.waited_for, default=0.0)
-        rank = list(self.waited_for).index(most) if self.waited_for else 0
         if most < max(NOTICED, DOMINANT_SHARE * sum(self.waited_for)):
             return None
+        rank = list(self.waited_for).index(most)
         return rank if self.last[rank] > DOMINANT_SHARE * self.meetings else None
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ def find_straggler(traces: Sequence[SpanLog]) -> Straggler:
     if meetings < 1:
         nobody = [0.0] * len(traces)
         return Straggler(0, [0] * len(traces), nobody, nobody, "", 0, 0)
-    came = np.array([own[: meetings + 1] for own in arrivals], float)  # (ranks, meetings)
+    came = np.array([times[: meetings + 1] for times in arrivals], float)  # (ranks, meetings)
     waits = (came.max(0) - came)[:, 1:]
     latest = came.argmax(0)[1:]
     whole = max(reach(trace)[1] for trace in traces) - came[:, 0].max()
@@ -88,19 +88,17 @@ def find_straggler(traces: Sequence[SpanLog]) -> Straggler:
 
 def _slow_stage(traces: Sequence[SpanLog], late: int) -> tuple[str, float, float]:
     """Return the stage in which rank `late` loses most, its time, and that of the others."""
-    taken = [_per_batch(trace) for trace in traces]
-    others = {
-        stage: median([own[stage] for rank, own in enumerate(taken) if rank != late] or [0.0])
-        for stage in taken[late]
-    }
-    stage = max(others, key=lambda name: taken[late][name] - others[name])
-    return stage, taken[late][stage], others[stage]
+    late_ns = _per_batch(traces[late])
+    rest = [_per_batch(trace) for rank, trace in enumerate(traces) if rank != late]
+    others_ns = {stage: median([times[stage] for times in rest] or [0.0]) for stage in late_ns}
+    stage = max(others_ns, key=lambda name: late_ns[name] - others_ns[name])
+    return stage, late_ns[stage], others_ns[stage]
 
 
 def _per_batch(trace: SpanLog) -> dict[str, float]:
     """Return the time of each stage per batch, in ns."""
-    spans = [span for span in trace.spans if span.stage in LOADING]
-    taken = dict.fromkeys((*LOADING, "compute"), 0.0)
-    for span in (*spans, *compute_spans(trace.spans)):
-        taken[span.stage] += span.duration_ns / max(trace.served, 1)
-    return taken
+    loading = [span for span in trace.spans if span.stage in LOADING]
+    times = dict.fromkeys((*LOADING, "compute"), 0.0)
+    for span in (*loading, *compute_spans(trace.spans)):
+        times[span.stage] += span.duration_ns / max(trace.served, 1)
+    return times

@@ -16,8 +16,9 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
@@ -45,7 +46,7 @@ class RankTraces:
     def served(self) -> Counter[object]:
         """Number of times each sample was served on all ranks, empty if it is unknown."""
         ids = [trace.sample_ids for trace in self.traces]
-        return Counter() if None in ids else Counter(one for own in ids for one in own or ())
+        return Counter() if None in ids else Counter(chain.from_iterable(filter(None, ids)))
 
     def timeline(self) -> Timeline:
         """Return the timeline of all ranks on one time axis."""
@@ -81,32 +82,29 @@ def save_rank(trace: Trace, folder: str | Path) -> Path:
     )
 
 
-def _number(path: Path) -> int:
-    return int(path.stem.removeprefix("rank-"))
-
-
 def load_ranks(folder: str | Path) -> RankTraces:
     """Load the traces that the ranks of one run saved in `folder`.
 
     Raises:
         KeepfedError: If the trace of a rank is missing.
     """
-    told = {
-        path: json.loads(path.read_text("utf-8"))["otherData"]
-        for path in sorted(Path(folder).glob("rank-*.json"), key=_number)
+    paths = {
+        int(path.stem.removeprefix("rank-")): path for path in Path(folder).glob("rank-*.json")
     }
-    run = next(iter(told.values()))["run"] if told else []
-    told = {path: about for path, about in told.items() if about["run"] == run}
-    _, size = run or ("", 1)
-    if missing := set(range(size)).difference(map(_number, told)):
+    facts = {
+        rank: json.loads(paths[rank].read_text("utf-8"))["otherData"] for rank in sorted(paths)
+    }
+    run: list[Any] = next((about["run"] for about in facts.values()), ["", 1])
+    facts = {rank: about for rank, about in facts.items() if about["run"] == run}
+    if missing := set(range(run[1])).difference(facts):
         raise KeepfedError(
             f"The trace of rank {min(missing)} is missing in {folder}. End the script with "
             "`save_rank(trace, folder)`, and check that every rank reaches this line."
         )
-    first = min(about["origin_ns"] for about in told.values())
+    first = min(about["origin_ns"] for about in facts.values())
     traces = []
-    for path, about in told.items():
-        trace = load_chrome(path, begins_ns=about["origin_ns"] - first)
+    for rank, about in facts.items():
+        trace = load_chrome(paths[rank], begins_ns=about["origin_ns"] - first)
         trace.origin_ns = 0
         trace.served, trace.samples = about["served"], about["samples"]
         trace.sample_ids = about["sample_ids"]

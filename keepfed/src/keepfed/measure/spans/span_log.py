@@ -83,11 +83,6 @@ class SpanLog:
         """Names of the lanes in drawing order: storage, workers, main, other ranks, copy, gpu."""
         return sorted({lane for lane, *_ in self.rows}, key=_lane_order)
 
-    @property
-    def count(self) -> int:
-        """Number of spans."""
-        return len(self.rows)
-
     def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
         """Add a batch of `count` samples to the ledger, with `ids=None` if they are unknown."""
         self.samples += count
