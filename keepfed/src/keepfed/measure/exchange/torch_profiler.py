@@ -25,6 +25,7 @@ _STEP = "ProfilerStep"
 _GPU = ("kernel", "gpu_memset", "gpu_memcpy")
 _HOST = ("cpu_op", "user_annotation")
 _CALLS = ("cuda_runtime", "cuda_driver")
+_Work = tuple[str, str, int, int, Event]  # lane, stage, gap, start of the call and event
 # Events with shorter gaps between them are drawn and counted as one span.
 _KERNEL_GAP_NS = 10_000  # time in which the GPU starts the next kernel
 _CALL_GAP_NS = 100_000  # time in which Python starts the next operation
@@ -57,11 +58,11 @@ def load_profile(path: str | Path) -> Trace:
     # A step begins with the call for its batch, or, without a DataLoader, with the profiler's mark.
     begins = sorted(e.start_ns for e in waits or mine if e.name.startswith((_NEXT, _STEP)))
     on_gpu = [e for e in events if e.category in _GPU]
-    work = _gpu_spans(events, on_gpu, begins) if on_gpu else _cpu_spans(mine, waits, begins)
+    work = _gpu_work(events, on_gpu) if on_gpu else _cpu_work(mine, waits)
     spans = [Span("main", "wait", e.start_ns, e.end_ns, _batch(e.start_ns, begins)) for e in waits]
     note = "recorded by torch.profiler, without workers"
     trace = trace_of(
-        [*spans, *work],
+        [*spans, *_joined(work, begins)],
         label=path.name.split(".")[0],
         note=note if on_gpu else f"{note}, no GPU: cpu is the main thread",
         batches=len(begins),
@@ -86,38 +87,31 @@ def _batch(moment: int, begins: Sequence[int]) -> int:
     return bisect_right(begins, moment) - 1
 
 
-def _gpu_spans(
-    events: Iterable[Event], on_gpu: Sequence[Event], begins: Sequence[int]
-) -> Iterator[Span]:
-    """Yield kernels and copies, each with the batch of the step that launched it."""
+def _gpu_work(events: Iterable[Event], on_gpu: Sequence[Event]) -> Iterator[_Work]:
+    """Yield kernels and copies, which belong to the step that launched them."""
     launched = {e.args.get("correlation"): e.start_ns for e in events if e.category in _CALLS}
-    pieces: dict[tuple[str, str, int], list[Event]] = {}
     for event in on_gpu:
-        call = launched.get(event.args.get("correlation"), event.start_ns)
         over_bus = event.category == "gpu_memcpy" and "DtoD" not in event.name
-        place = ("copy", "transfer") if over_bus else ("gpu", "compute")
-        pieces.setdefault((*place, _batch(call, begins)), []).append(event)
-    for (lane, stage, batch), of_batch in pieces.items():
-        yield from _joined(lane, stage, of_batch, batch, _KERNEL_GAP_NS)
+        lane, stage = ("copy", "transfer") if over_bus else ("gpu", "compute")
+        call_ns = launched.get(event.args.get("correlation"), event.start_ns)
+        yield lane, stage, _KERNEL_GAP_NS, call_ns, event
 
 
-def _cpu_spans(
-    mine: Iterable[Event], waits: Sequence[Event], begins: Sequence[int]
-) -> Iterator[Span]:
+def _cpu_work(mine: Iterable[Event], waits: Sequence[Event]) -> Iterator[_Work]:
     """Yield the computations of the main thread: all its named events except steps and waits."""
     waits = sorted(waits, key=lambda e: e.start_ns)
-    pieces: dict[int, list[Event]] = {}
     for event in mine:
         last = bisect_right(waits, event.start_ns, key=lambda e: e.start_ns) - 1
         inside = last >= 0 and event.start_ns < waits[last].end_ns
         if event.category in _HOST and not inside and not event.name.startswith(_STEP):
-            pieces.setdefault(_batch(event.start_ns, begins), []).append(event)
-    for batch, of_batch in pieces.items():
-        yield from _joined("cpu", "compute", of_batch, batch, _CALL_GAP_NS)
+            yield "cpu", "compute", _CALL_GAP_NS, event.start_ns, event
 
 
-def _joined(
-    lane: str, stage: str, events: Iterable[Event], batch: int, gap_ns: int
-) -> Iterator[Span]:
-    for start, end in union((e.start_ns, e.end_ns + gap_ns) for e in events):
-        yield Span(lane, stage, start, end - gap_ns, batch)
+def _joined(work: Iterable[_Work], begins: Sequence[int]) -> Iterator[Span]:
+    """Yield events of the same lane, stage and batch with short gaps between them as one span."""
+    pieces: dict[tuple[str, str, int, int], list[Event]] = {}
+    for lane, stage, gap_ns, begun_ns, event in work:
+        pieces.setdefault((lane, stage, gap_ns, _batch(begun_ns, begins)), []).append(event)
+    for (lane, stage, gap_ns, batch), events in pieces.items():
+        for start, end in union((e.start_ns, e.end_ns + gap_ns) for e in events):
+            yield Span(lane, stage, start, end - gap_ns, batch)

@@ -85,10 +85,9 @@ def _fits(around: list[Span], span: Span) -> bool:
 
 def reach(trace: SpanLog) -> Interval:
     """Return the start of the trace and the end of its last span, in ns."""
-    spans = trace.spans
-    if not spans:
+    if not trace.rows:
         return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
-    return trace.begins_ns, max(span.end_ns for span in spans)
+    return trace.begins_ns, trace.last_ns
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:
