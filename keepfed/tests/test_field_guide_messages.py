@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from keepfed.auditing.report import KINDS
+from keepfed.auditing.report import kinds
 from keepfed.field_guide import answer, elsewhere, entries, explain, look_up
 
 MESSAGES = tomllib.loads(Path(__file__).with_name("field_guide_messages.toml").read_text("utf-8"))
@@ -76,5 +76,7 @@ def test_plain_words_are_answered_by_a_question() -> None:
         assert len(names(words)) <= 3, words
     asked = "Is it one of these?\n  - The GPU waits for data: `keepfed why waiting_gpu`"
     assert explain("my gpu is at 20 % since May").startswith(asked)
-    assert [kind for kind in KINDS.values() if kind.entry and not answer(kind.entry).entries] == []
+    assert [
+        kind for kind in kinds().values() if kind.entry and not answer(kind.entry).entries
+    ] == []
     assert [words for words in MESSAGES["asked_elsewhere"]["says"] if look_up(words)] == []

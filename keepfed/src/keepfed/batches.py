@@ -78,7 +78,7 @@ def _map_collection(function: Function, batch: Any) -> Any:
     return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
 
 
-def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
+def map_tensors(function: Function, batch: Any) -> Any:
     """Return a batch of the same shape with `function` applied to its tensors."""
     return map_leaves(
         lambda leaf: function(leaf) if isinstance(leaf, (torch.Tensor, Handle)) else leaf, batch
