@@ -10,6 +10,7 @@ from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineG
 from keepfed.measure.picture.model import pack
 from keepfed.measure.picture.timeline import module_source
 from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.spans import Span
 from keepfed.measure.trace import Trace
 
 pytestmark = pytest.mark.browser
@@ -200,6 +201,18 @@ def test_picture_keys_do_not_reach_the_page(show, grid):
     timeline.locator(".stage").focus()
     keys.press("x")
     assert timeline.evaluate("() => heard") == ["x"]
+
+
+def test_n_and_p_follow_the_batches_that_were_recorded(show):
+    trace = Trace(clock=lambda: 0)
+    for batch in (0, 8, 16):
+        trace.add(Span("gpu", "compute", batch * 1_000_000, (batch + 1) * 1_000_000, batch))
+    timeline = show(Timeline(trace).to_html())
+    timeline.locator(".stage").focus()
+    for key_name, batch in (("n", 0), ("n", 8), ("n", 16), ("n", 16), ("p", 8)):
+        timeline.page.keyboard.press(key_name)
+        expect(timeline).to_have_attribute("data-batch", str(batch))
+    assert view(timeline) == pytest.approx([0, 17], abs=1e-3)
 
 
 def test_mouse_zooms_drags_and_finds_batches_on_scaled_slide(show):

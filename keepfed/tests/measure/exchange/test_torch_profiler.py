@@ -83,9 +83,8 @@ def test_events_become_lanes_with_batch_indices(tmp_path: Path) -> None:
     ):
         (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
         trace = load_profile(tmp_path / "profile.json")
-        assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans, (
-            events
-        )
+        found = [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans]
+        assert found == spans, events
         assert trace.note.startswith("recorded by torch.profiler, without workers"), events
         assert ("no GPU" in trace.note) == (events is not TWO_STEPS), events
         # A schedule skipped the earlier steps, so the first wait is not a start-up.

@@ -34,9 +34,7 @@ def test_time_begins_with_the_first_rank(tmp_path: Path) -> None:
         save(tmp_path, rank, start_ms, [], ranks=4)
     ranks = load_ranks(tmp_path)
     assert [trace.spans[0].start_ns for trace in ranks.traces] == [7e6, 0, 1e6, 100e6]
-    assert [reach(trace) for trace in ranks.traces] == [
-        (0, 47e6), (0, 40e6), (0, 41e6), (0, 140e6)
-    ]  # fmt: skip
+    assert [reach(trace) for trace in ranks.traces] == [(0, ms * 1e6) for ms in (47, 40, 41, 140)]
     text = as_text(ranks.timeline().picture)
     assert OTHERS in text
     assert "rank 3" in text
