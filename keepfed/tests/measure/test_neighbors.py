@@ -15,9 +15,7 @@ _BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot start an orphan process")
-@pytest.mark.skipif(
-    usable_cores() < all_cores(), reason="this process may use only some of the cores"
-)
+@pytest.mark.skipif(usable_cores() < all_cores(), reason="this process may not use all cores")
 def test_unrelated_program_is_counted() -> None:
     counter = Neighbors()
     begun = subprocess.run(

@@ -29,8 +29,7 @@ def test_overlapping_spans_get_threads_and_load_as_one_lane(tmp_path):
         span("main", "decode", 1, 2),
     )
     events = [e for e in chrome_trace(trace)["traceEvents"] if e["ph"] == "X"]
-    threads = [(e["name"], e["tid"], e["ts"], e["dur"]) for e in events]
-    assert threads == [
+    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in events] == [
         ("read", 1, 0, 5_000),
         ("read", 2, 3_000, 5_000),
         ("wait", 3, 0, 8_000),

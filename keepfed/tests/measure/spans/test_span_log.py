@@ -52,7 +52,7 @@ def test_actions_on_close_run_once_and_may_add_spans() -> None:
     with record() as trace:
         trace.on_close(lambda: trace.add(Span("gpu", "compute", 0, 1)))
     trace.close()
-    assert len(trace.spans) == 1
+    assert len(trace.rows) == 1
 
 
 def test_lanes_and_enclosing_spans_are_sorted() -> None:
