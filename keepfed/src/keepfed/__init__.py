@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the same names, for readers and type checkers
     from keepfed.loaders.prefetch import ThreadPrefetcher as ThreadPrefetcher
     from keepfed.loaders.staging import stage_to_shm as stage_to_shm
     from keepfed.measure.diagnosis import diagnose as diagnose
+    from keepfed.measure.diagnosis import headroom as headroom
     from keepfed.measure.simulate import Pipeline as Pipeline
     from keepfed.measure.simulate import simulate as simulate
     from keepfed.measure.spans import stage as stage
@@ -25,7 +26,7 @@ _NAMES = {
     "auditing.api": ["audit"],
     "loaders.prefetch": ["CudaPrefetcher", "ThreadPrefetcher"],
     "loaders.staging": ["stage_to_shm"],
-    "measure.diagnosis": ["diagnose"],
+    "measure.diagnosis": ["diagnose", "headroom"],
     "measure.simulate": ["Pipeline", "simulate"],
     "measure.spans": ["stage"],
     "measure.trace": ["record"],

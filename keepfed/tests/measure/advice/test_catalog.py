@@ -47,7 +47,6 @@ def test_measurements_select_the_advice() -> None:
         ("CPU", {"pool_threads": 4, "pool_s": 0.3, "one_thread_gain": 1.1}, "precompute"),
         ("CPU", {"read_calls": 32.0, "batch_size": 32}, "precompute"),
         (IPC, {"sending_s": 0.2, "objects": 2000, "batch_size": 32}, "one-array-per-field"),
-        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "one-array-per-field"),
         (IPC, {"sending_s": 0.2, "narrower": "uint8", "narrower_share": 0.25}, "narrow-dtype"),
         (IPC, {"sending_s": 0.2, "batch_bytes": 10**7}, "send-less"),
         (IPC, {"collate_s": 0.09}, "collate-arrays"),

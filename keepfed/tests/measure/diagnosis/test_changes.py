@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from keepfed.limits import affinity
 from keepfed.measure.advice import Change, with_arguments, with_persistent_workers
-from keepfed.measure.diagnosis.changes import OneAhead, applied, same
+from keepfed.measure.diagnosis.changes import applied, same
 from tests.measure.datasets import Numbers
 
 ONE_THREAD = Change("", "one thread")
@@ -94,11 +94,11 @@ def test_pinned_workers_use_all_cores_temporarily() -> None:
 
 
 def test_prefetch_thread_yields_equal_batches_and_ends() -> None:
-    ahead = OneAhead([1, 2, 3])
-    assert (list(ahead), len(ahead)) == ([1, 2, 3], 3)
-    batches = iter(ahead)
-    assert next(batches) == 1
-    batches.close()
+    with applied([1, 2, 3], Change("", "thread ahead")) as ahead:
+        assert list(ahead) == [1, 2, 3]
+        batches = iter(ahead)
+        assert next(batches) == 1
+        batches.close()  # type: ignore[attr-defined]
 
 
 def test_batches_are_equal_if_their_contents_are() -> None:
@@ -106,7 +106,7 @@ def test_batches_are_equal_if_their_contents_are() -> None:
         (torch.ones(2), torch.ones(2), True),
         (torch.ones(2), torch.ones(2).double(), False),
         ({"x": [torch.ones(1), 2]}, {"x": [torch.ones(1), 2]}, True),
-        ({"x": 1}, {"y": 1}, False),
+        ({"x": 1}, {"x": 1, "y": 1}, False),
         ([1], (1,), False),
         (np.ones(2), np.ones(2), False),  # arrays are not compared,
     ):

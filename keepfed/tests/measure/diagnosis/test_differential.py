@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from keepfed.errors import KeepfedError
 from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
-from keepfed.measure.diagnosis.differential import preserved
+from keepfed.measure.diagnosis.loop import preserved
 from keepfed.measure.hook import end
 from tests.measure import datasets as data
 from tests.measure.diagnosis import parallel_kernels
@@ -75,7 +76,7 @@ def test_errors_are_raised_and_the_loader_is_restored() -> None:
     ("loader", "step", "says"),
     [
         (iter([torch.zeros(4)]), print, "instead of `iter"),
-        (3, print, "`loader` has type int, which cannot be iterated"),
+        (3, print, "`loader` has type int, which cannot be iterated several times"),
         ([], print, "yields no batch"),
         ([torch.zeros(4)], print, "too short for a diagnosis"),
         ([torch.zeros(4)] * 9, "step", "`step` has type str, but must be a function"),
@@ -154,3 +155,92 @@ def test_multi_threaded_workers_do_not_hang() -> None:
         [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
     )
     assert (run.stdout, run.returncode) == ("1\n", 0), run.stderr
+
+
+class Endless:
+    """A sampler that repeats another one."""
+
+    def __init__(self, sampler: Any):
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from self.sampler
+
+
+class KeepsIterator(DataLoader[Any]):
+    """A loader that makes its only iterator in `__init__`, as in ultralytics."""
+
+    def __init__(self, **options: Any):
+        super().__init__(data.Numbers(320), 8, **options)
+        object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler.sampler)  # type: ignore[union-attr, attr-defined]
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+class SamplesInOrder(KeepsIterator):
+    """The same with samples as its batches, as in timm."""
+
+    def __init__(self, **options: Any):
+        DataLoader.__init__(self, data.Numbers(320), None, **options)
+        vars(self)["sampler"] = Endless(self.sampler)
+        self.iterator = DataLoader.__iter__(self)
+
+    def __len__(self) -> int:
+        return len(self.sampler.sampler)  # type: ignore[attr-defined]
+
+
+def test_loader_that_keeps_its_iterator_is_diagnosed_or_refused() -> None:
+    for kind, workers in ((KeepsIterator, 0), (KeepsIterator, 1), (SamplesInOrder, 1)):
+        loader = kind(num_workers=workers)
+        before = dict(vars(loader))
+        found = quick(loader, seconds=1).measurements
+        assert (found.setting.workers, found.paces.epoch) == (workers, len(loader)), kind
+        assert vars(loader) == before, kind
+        assert len(list(loader)) == len(loader), kind
+        end(loader.iterator, orderly=False)
+    with pytest.raises(KeepfedError, match="keeps an iterator that has ended"):
+        quick(Ended(data.Numbers(40), 2))
+
+
+class Ended(Wrapped):
+    """A loader whose generator ends with StopIteration in the second epoch."""
+
+    def __init__(self, dataset: Any, batch_size: int):
+        self.batches = map(torch.tensor, range(20))
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(20):
+            yield next(self.batches)
+
+
+def test_progress_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for terminal, count in ((True, 1), (False, 0)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
+        quick([torch.zeros(1)] * 40)
+        shown = capsys.readouterr().err
+        assert shown.count("the step alone") == count
+        assert shown.endswith("\r\x1b[K" * count)
+        assert "\n" not in shown
+
+
+def test_diagnosis_keeps_its_time_if_workers_start_slowly() -> None:
+    loader = DataLoader(
+        data.Numbers(4000), 8, num_workers=2, worker_init_fn=start_slowly, timeout=30
+    )
+    begun = time.perf_counter()
+    found = quick(loader, prove=True, seconds=4)
+    assert time.perf_counter() - begun < 2 * 1.5 * 4
+    assert found.measurements.paces.start_up_s > 0.8
+
+
+def start_slowly(worker_id: int) -> None:
+    time.sleep(1)

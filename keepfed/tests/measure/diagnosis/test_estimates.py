@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from keepfed.measure.advice import Measurements
-from keepfed.measure.diagnosis.batch_cost import ACCELERATOR
+from keepfed.measure.diagnosis.accelerator import ACCELERATOR
+from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.replay import Replay
 from keepfed.measure.diagnosis.run import Run
-from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed
+from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed, one_thread_gain
+from keepfed.measure.diagnosis.three_runs import ThreeRuns
 from keepfed.measure.records import Fetch, Iteration
 from keepfed.measure.trace import Trace
 from tests.measure.handmade import figure, span, trace_of
@@ -32,7 +35,8 @@ def fetches(count: int = 5, **changes: int) -> list[Fetch]:
 
 def run(*, iteration_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: Any) -> Run:
     """Return epochs with a first batch after `first_s` and further ones every `iteration_s`."""
-    made = Run(more.pop("trace", Trace(clock=lambda: 0)), dropped=1, **more)
+    pids = list(range(more.pop("workers", 0)))
+    made = Run(more.pop("trace", Trace(clock=lambda: 0)), dropped=1, pids=pids, **more)
     start_ns, iteration_ns = 0, round(iteration_s * 1e9)
     for epoch in range(epochs):
         made.starts_ns.append(start_ns)
@@ -50,8 +54,12 @@ def run(*, iteration_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **m
     return made
 
 
+def estimated(alone: Run, step: Run, together: Run) -> Measurements:
+    return estimate([], ThreeRuns(alone, step, together, Replay(Loop([], print)), 0.0))
+
+
 def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurements:
-    return estimate([], run(workers=2, fetches=list(found)), step or run(), run())
+    return estimated(run(workers=2, fetches=list(found)), step or run(), run())
 
 
 def test_fetches_give_the_measurements() -> None:
@@ -78,11 +86,9 @@ def test_fetches_give_the_measurements() -> None:
 
 
 def test_child_processes_busy_during_the_step_are_not_loaders() -> None:
-    alone, step = run(children=0.9), run(children=0.5)  # cores
-    assert estimate([], alone, step, run()).fetching.computing_s == pytest.approx(
-        0.001 + 0.4 * 0.05
-    )
-    assert estimate([], step, alone, run()).fetching.computing_s == pytest.approx(0.001)
+    alone, step = run(children_cores=0.9), run(children_cores=0.5)  # cores
+    assert estimated(alone, step, run()).fetching.computing_s == pytest.approx(0.001 + 0.4 * 0.05)
+    assert estimated(step, alone, run()).fetching.computing_s == pytest.approx(0.001)
 
 
 def test_limits_of_a_container_count(emulate_cgroup: Callable[..., None]) -> None:
@@ -90,7 +96,7 @@ def test_limits_of_a_container_count(emulate_cgroup: Callable[..., None]) -> Non
         {"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"}
     )
     alone = run(workers=4, cores=set(range(8)), fetches=fetches())
-    found = estimate([], alone, run(), run())
+    found = estimated(alone, run(), run())
     assert (found.setting.cores, found.setting.worker_cores, found.setting.free_bytes) == (
         2,
         2,
@@ -100,7 +106,7 @@ def test_limits_of_a_container_count(emulate_cgroup: Callable[..., None]) -> Non
 
 def test_start_up_is_the_first_wait_without_the_fetch() -> None:
     alone = run(first_s=2.1, epochs=2, workers=2, fetches=fetches())
-    found = estimate([], alone, run(), run(first_s=3.1))
+    found = estimated(alone, run(), run(first_s=3.1))
     assert (found.paces.start_up_s, found.paces.epoch) == (pytest.approx(2.0), 10)
     assert found.start_up_share_s == pytest.approx(0.2)
 
@@ -134,5 +140,4 @@ def test_busy_thread_pools_are_tried_with_one_thread() -> None:
     alone = run(workers=2, fetches=fetches(process_cpu_ns=40 * MS))
     for process_cpu, gain in ((40, 1.0), (4, 2.5)):
         trial = run(iteration_s=0.02, fetches=fetches(process_cpu_ns=process_cpu * MS))
-        found = estimate([], alone, run(), run(), trial)
-        assert found.fetching.one_thread_gain == pytest.approx(gain)
+        assert one_thread_gain(alone, trial) == pytest.approx(gain)

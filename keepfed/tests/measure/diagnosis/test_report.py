@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from keepfed.measure.advice import Measurements, recommend, with_arguments
 from keepfed.measure.advice.rules import judge
-from keepfed.measure.diagnosis.proof import Proof
+from keepfed.measure.diagnosis.compare import Comparison
 from keepfed.measure.diagnosis.report import Diagnosis, evidence
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 
-def concluded(m: Measurements, proof: Proof | None = None, **asked: bool) -> Diagnosis:
+def concluded(m: Measurements, proof: Comparison | None = None, **asked: bool) -> Diagnosis:
     cause = judge(m)
     return Diagnosis(recommend(m, cause, []), m, naive(), proof, **asked)
 
@@ -42,11 +42,11 @@ def test_report_limits_the_gain_and_mentions_existing_workers() -> None:
     assert evidence(HUNGRY)["workers"].startswith("2 by ")
     found = evidence(hungry(workers=0))
     assert found["workers"].startswith("none")
-    assert "moving a batch" not in found
+    assert "moved" not in found["batch"]
 
 
 def test_report_prints_the_proof_or_why_there_is_none() -> None:
-    proof = Proof(0.09, 0.03, (2.8, 3.0, 3.1))
+    proof = Comparison(with_arguments(num_workers=4), (0.084, 0.09, 0.093), (0.03, 0.03, 0.03))
     said = repr(concluded(HUNGRY, proof, asked_to_prove=True))
     assert "Proved: 30 ms per batch with the change and 90 ms without, so it is 3.0 times" in said
     assert "(2.8 to 3.1 in 3 rounds)" in said

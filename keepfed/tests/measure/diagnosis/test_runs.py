@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from keepfed.measure.diagnosis import batch_cost, runs
-from keepfed.measure.diagnosis.batch_cost import measure_batch
-from keepfed.measure.diagnosis.runs import run_loop, run_step
+from keepfed.measure.diagnosis import accelerator, runs
+from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.replay import nbytes
+from keepfed.measure.diagnosis.runs import run_loop
+from keepfed.measure.diagnosis.three_runs import three_runs
 
 
 @dataclass
@@ -26,9 +28,7 @@ def test_batch_bytes_are_those_of_tensors_and_pickled_rest() -> None:
         (np.zeros(1000), 8000),
         ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled,
     ):
-        tensors, nbytes, _ = measure_batch(batch)
-        assert least <= nbytes < least + 2000, batch
-        assert not any(tensor.is_shared() for tensor in tensors), batch  # the batch is unchanged
+        assert least <= nbytes(batch) < least + 2000, batch
 
 
 class Accelerator:
@@ -55,12 +55,11 @@ class Accelerator:
 
 def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
-    for module in (runs, batch_cost):
-        monkeypatch.setattr(module, "ACCELERATOR", device)
+    monkeypatch.setattr(accelerator, "ACCELERATOR", device)
 
     def used_and_weighed(step: Any) -> tuple[bool, bool]:
-        run = run_step(step, [torch.zeros(1000)], seconds=0.01, synchronize=None)
-        return run.used_device, run.copy_s > 0
+        found = three_runs(Loop([torch.zeros(1000)] * 9, step), seconds=0.05)
+        return found.step.used_device, found.replay.copy_s is not None
 
     assert used_and_weighed(device.step) == (True, True)
     assert used_and_weighed(torch.numel) == (False, False)
@@ -69,24 +68,24 @@ def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.Monk
         torch.OutOfMemoryError("CUDA out of memory"),
     ):
 
-        def refuse(tensors: Any, device: Any, error: Exception = error) -> float:
+        def refuse(batch: Any, error: Exception = error) -> float:
             raise error
 
-        monkeypatch.setattr(runs, "copy_s", refuse)
+        monkeypatch.setattr(accelerator, "tensors", refuse)
         assert used_and_weighed(device.step) == (True, False)
 
 
 def test_diagnosis_does_not_initialize_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
-    monkeypatch.setattr(runs, "ACCELERATOR", device)
+    monkeypatch.setattr(accelerator, "ACCELERATOR", device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for started in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda started=started: started)
-        run_step(torch.numel, [torch.zeros(1000)], seconds=0.01, synchronize=None)
+        run_loop([torch.zeros(1000)] * 9, torch.numel, seconds=0.01)
         assert bool(device.waits) is started
 
 
-class Loop:
+class Timed:
     """A loader, a step and a device with a fake clock."""
 
     def __init__(self, batches: int):
@@ -129,13 +128,13 @@ class Loop:
 def test_last_iteration_includes_device_but_not_loader_end(
     monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    loop = Loop(batches)
+    loop = Timed(batches)
     monkeypatch.setattr(runs, "time", loop)
-    run = run_loop(loop, loop.step, seconds=0.5, synchronize=loop.synchronize)
+    run = run_loop(loop, loop.step, loop.synchronize, seconds=0.5)
     steps_s = [(one.left_ns - one.got_ns) / 1e9 for one in run.iterations[-2:]]
     assert steps_s == pytest.approx([0.02, 100.02])
     if batches == 10:
-        assert (run.lengths, run.ending_s) == ([10], pytest.approx(5.0))
+        assert (run.lengths, run.endings_ns) == ([10], [pytest.approx(5e9)])
     else:  # the epoch is incomplete, so the time of its end is unknown
-        assert (run.lengths, run.ending_s) == ([], 0.0)
+        assert (run.lengths, run.endings_ns) == ([], [])
         assert loop.seen == ["the device has finished", "the loader has ended"]

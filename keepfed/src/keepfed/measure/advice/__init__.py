@@ -13,7 +13,6 @@ from keepfed.measure.advice.estimates import (
     StepParts,
     WorkerMemory,
     active_workers,
-    cpu_per_batch_s,
     fetching_of,
     filling_s,
     mean_s,

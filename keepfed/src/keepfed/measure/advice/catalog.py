@@ -23,7 +23,6 @@ from keepfed.measure.advice.thresholds import (
     MANY_OBJECTS,
     MAX_WORKERS,
     MOVING_SHARE,
-    OBJECTS_COST,
     READ_AMPLIFICATION,
     READ_BYTES,
     READS_PER_SAMPLE,
@@ -142,9 +141,7 @@ def _moving_costs_much(m: Measurements) -> bool:
 
 
 def _many_objects(m: Measurements) -> bool:
-    moving = m.moving
-    costly = (moving.pickle_s or 0.0) > OBJECTS_COST * moving.sending_s
-    return costly or (moving.objects or 0) > MANY_OBJECTS * max(1, m.setting.batch_size)
+    return (m.moving.objects or 0) > MANY_OBJECTS * max(1, m.setting.batch_size)
 
 
 def _refills_each_epoch(m: Measurements) -> bool:

@@ -97,7 +97,6 @@ class Moving:
     batch_bytes: int = 0
     sending_s: float = 0.0  # CPU time of the worker and the main process after the fetch
     receiving_s: float = 0.0  # part of sending_s in the main process
-    pickle_s: float | None = None  # CPU time to pickle and unpickle a batch without its tensors
     objects: int | None = None  # Python objects in a batch that are pickled one by one
     narrower: str = ""  # smaller dtype that can hold the largest tensor; "" if there is none
     narrower_share: float = 1.0  # share of the bytes that remain with the smaller dtypes
@@ -249,11 +248,6 @@ def active_workers(kind: Kind, workers: int, fetches: Sequence[Fetch]) -> int | 
     """Return how many workers of a stream sent a batch, or None if too few batches came."""
     known = kind == "stream" and len(fetches) >= ENOUGH_TO_SHARE * workers
     return len({fetch.worker for fetch in fetches}) if known else None
-
-
-def cpu_per_batch_s(fetches: Sequence[Fetch]) -> float:
-    """Return the CPU time of all threads of a worker, per batch."""
-    return (_per_fetch(steady(fetches), "total_cpu_ns") or 0.0) / 1e9
 
 
 def memory_of(fetches: Sequence[Fetch]) -> WorkerMemory:

@@ -35,7 +35,6 @@ WORTHWHILE_GAIN = 1.15  # minimum speed-up for a change to be recommended (chose
 CODE_CHANGE_FACTOR = 4.0  # a code change must promise this multiple of an easy change (chosen)
 NEARLY_BEST = 1.1  # a simpler change may be this much slower than the best (chosen)
 NO_GAIN = 1.05  # speed-up below which the report calls the gain negligible (chosen)
-DOUBTFUL = 1.1, 1.5  # speed-ups between which a single run is not conclusive (39 loops)
 NOTICED = 0.1  # share of an epoch above which the start-up is mentioned (chosen)
 
 # Advice
@@ -56,7 +55,6 @@ STARTING_S = {"fork": 0.1, "forkserver": 0.9, "spawn": 1.2}  # s to start and en
 LOCKED_SHARE = 0.5  # share of the checks that found a worker waiting for a lock (chosen)
 MOVING_SHARE = 0.5  # moving time per fetch time above which a trial without workers pays (chosen)
 MANY_OBJECTS = 10  # Python objects per sample that are pickled one by one (chosen)
-OBJECTS_COST = 0.25  # share of sending a batch that goes into pickling its objects (39 loops)
 READ_BYTES = 64e3  # bytes per batch that a worker reads even without any file (measured)
 READ_AMPLIFICATION = 4.0  # bytes that a fetch reads per byte of its batch (chosen)
 READS_PER_SAMPLE = 12  # read() calls per sample above which it opens a file (measured)

@@ -3,3 +3,4 @@
 from keepfed.measure.diagnosis.changes import applied
 from keepfed.measure.diagnosis.differential import diagnose
 from keepfed.measure.diagnosis.report import Diagnosis
+from keepfed.measure.diagnosis.three_runs import headroom

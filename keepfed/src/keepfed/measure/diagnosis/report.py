@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from statistics import median
 from typing import Any
 
 from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice import (
-    Cause,
-    Finding,
-    Measurements,
-    busy_machine,
-    ms,
-    paragraphs,
-)
-from keepfed.measure.diagnosis.proof import Proof
+from keepfed.measure.advice import Cause, Finding, Measurements, busy_machine, ms, paragraphs
+from keepfed.measure.diagnosis.compare import Comparison
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
-from keepfed.measure.stacks import HotLine
 from keepfed.measure.trace import Trace
 
 LETTERS = 40  # characters of the longest text bar
@@ -31,9 +23,6 @@ _STYLE = """
 vertical-align:top;font-weight:normal;background:none}.cd tr{background:none}
 .cd table{border-collapse:collapse;margin:.5em 0}.cd .bar{display:block;height:14px;min-width:2px;
 box-sizing:border-box;border:1px solid gray;print-color-adjust:exact}.cd .wide{width:24em}
-.cd .strip{display:flex;max-width:40em;border:1px solid gray;margin:.3em 0}
-.cd .strip span{overflow:hidden;white-space:nowrap;font-size:.85em;color:white;padding:1px 0}
-.cd .soft{opacity:.75}.cd details{margin:.5em 0}
 """
 
 
@@ -44,7 +33,7 @@ class Diagnosis:
     finding: Finding
     measurements: Measurements
     trace: Trace  # loader and step together
-    proof: Proof | None = None  # measured gain of the change
+    proof: Comparison | None = None  # measured gain of the change
     asked_to_prove: bool = False
 
     @property
@@ -58,16 +47,18 @@ class Diagnosis:
             f"  {name:<13} {'#' * max(1, round(LETTERS * share))} {time} per batch"
             for name, share, time, _ in _bars(self.measurements)
         ]
-        found = evidence(self.measurements)
-        width = max(map(len, found))
-        rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
-        head = [
-            *busy_machine(self.measurements.setting),
-            *self.finding.sentences,
-            *_figures(self),
-        ]
-        picture = as_text(Picture([self.trace]))
-        return "\n".join([*head, "", *bars, "", "Evidence", *rows, "", picture])
+        rows = evidence(self.measurements)
+        width = max(map(len, rows))
+        return "\n".join(
+            [
+                *busy_machine(self.measurements.setting),
+                *self.finding.sentences,
+                *_figures(self),
+                *("", *bars, "", "Evidence"),
+                *(f"  {name:<{width}}  {figure}" for name, figure in rows.items()),
+                *("", as_text(Picture([self.trace]))),
+            ]
+        )
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": _page(self)}
@@ -75,36 +66,23 @@ class Diagnosis:
 
 def _page(diagnosis: Diagnosis) -> str:
     """Return the report as HTML that adopts the colors of the page around it."""
+    m, finding = diagnosis.measurements, diagnosis.finding
     bars = "".join(
         f'<tr><th>{name}</th><td class="wide"><span class="bar" style="width:'
         f'{share:.1%};background:{color}"></span></td><td>{time} per batch</td></tr>'
-        for name, share, time, color in _bars(diagnosis.measurements)
+        for name, share, time, color in _bars(m)
     )
     rows = "".join(
-        f'<tr><th class="soft">{escape(name)}</th><td>{escape(figure)}</td></tr>'
-        for name, figure in evidence(diagnosis.measurements).items()
+        f"<tr><th>{escape(name)}</th><td>{escape(figure)}</td></tr>"
+        for name, figure in evidence(m).items()
     )
-    said = paragraphs([*diagnosis.finding.sentences[1:], *_figures(diagnosis)])
-    warning = paragraphs(busy_machine(diagnosis.measurements.setting))
     return (
-        f'<style>{_STYLE}</style><div class="cd">{warning}'
-        f"<h4>{escape(diagnosis.finding.measured)}</h4>"
-        f"{_strip(diagnosis.finding.lines)}{said}<table>{bars}</table>"
+        f'<style>{_STYLE}</style><div class="cd">{paragraphs(busy_machine(m.setting))}'
+        f"<h4>{escape(finding.measured)}</h4>"
+        f"{paragraphs([*finding.sentences[1:], *_figures(diagnosis)])}<table>{bars}</table>"
         f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{as_svg(Picture([diagnosis.trace]))}</div>"
     )
-
-
-def _strip(lines: Sequence[HotLine]) -> str:
-    """Return the lines as a strip of bars in proportion to their shares."""
-    if not lines:
-        return ""
-    bars = "".join(
-        f'<span style="width:{line.share:.1%};background:{look.color}" '
-        f'title="{escape(str(line))}">{escape(line.place)}</span>'
-        for line, look in zip(lines, LOOKS.values(), strict=False)
-    )
-    return f'<div class="strip">{bars}</div>'
 
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
@@ -112,8 +90,8 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     runs = {
         "loader alone": (m.paces.loader_s or 0.0, "read"),
         "step alone": (m.paces.step_s, "compute"),
+        "together": (m.iteration_s, "wait"),
     }
-    runs["together"] = (m.iteration_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].color) for name, (s, look) in runs.items()]
 
@@ -138,16 +116,16 @@ def _proof(diagnosis: Diagnosis) -> str:
         return f"Not proved: {why}."
     low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
     return (
-        f"Proved: {ms(proof.changed_s)} per batch with the change and {ms(proof.now_s)} without, "
-        f"so it is {factor(proof.gain)} times as fast ({low} to {high} in {len(proof.gains)} "
-        "rounds)."
+        f"Proved: {ms(median(proof.changed_s))} per batch with the change and "
+        f"{ms(median(proof.now_s))} without, so it is {factor(proof.gain)} times as fast ({low} to "
+        f"{high} in {plural(len(proof.gains), 'round')})."
     )
 
 
 def evidence(m: Measurements) -> dict[str, str]:
     """Return the measurements as text, by name."""
     paces, setting, fetching, moving, memory = m.paces, m.setting, m.fetching, m.moving, m.memory
-    found = {
+    rows = {
         "parts of a step": _step(m),
         "next() found no batch ready": f"in {percent(paces.waited_share)} of the calls, and waited "
         f"{ms(paces.wait_s)} on average",
@@ -157,39 +135,38 @@ def evidence(m: Measurements) -> dict[str, str]:
         "collate, part of a fetch": ms(fetching.collate_s),
     }
     if fetching.stages:
-        stages = ", ".join(f"{name} {ms(s)}" for name, s in fetching.stages.items())
-        found["stages of a fetch"] = stages
+        stages = (f"{name} {ms(s)}" for name, s in fetching.stages.items())
+        rows["stages of a fetch"] = ", ".join(stages)
+    rows["workers"] = f"none, {plural(setting.cores, 'core')} available"
+    rows["batch"] = size(moving.batch_bytes)
     if setting.workers:
-        found["workers"] = (
+        rows["workers"] = (
             f"{setting.workers} by {setting.start_method}, "
             f"prefetch_factor={setting.prefetch_factor}, may use {setting.worker_cores} of "
             f"{plural(setting.cores, 'core')}, pools of {plural(fetching.pool_threads, 'thread')}"
         )
-        found["moving a batch"] = (
-            f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of CPU time, "
-            f"{ms(moving.receiving_s)} of it in the main process"
+        rows["batch"] += (
+            f", moved in {ms(moving.sending_s)} of CPU time, {ms(moving.receiving_s)} of it in the "
+            "main process"
         )
-        assert memory is not None
-        found["memory of the workers"] = (
+    if setting.workers and memory is not None:
+        rows["memory of the workers"] = (
             f"grew by {size(memory.grown_bytes)} in {memory.watched} batches, up to "
             f"{size(m.in_flight_bytes)} in flight"
         )
-    else:
-        found["workers"] = f"none, {plural(setting.cores, 'core')} available"
-        found["batch"] = size(moving.batch_bytes)
     if fetching.asked_bytes is not None:
-        found["read per batch"] = (
+        rows["read per batch"] = (
             f"{size(fetching.asked_bytes)} in {plural(round(fetching.read_calls or 0), 'call')}, "
             f"{size(fetching.disk_bytes or 0)} of it from a disk"
         )
-    found["slow fetches"] = (
+    rows["slow fetches"] = (
         f"{percent(fetching.slow_share)} of the fetches, the slowest {ms(fetching.slowest_s)} with "
         "a core to itself"
     )
-    found["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
+    rows["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
     if paces.epoch:
-        found["start and end of an epoch"] += f", with {plural(paces.epoch, 'batch')}"
-    return found
+        rows["start and end of an epoch"] += f", with {plural(paces.epoch, 'batch')}"
+    return rows
 
 
 def _step(m: Measurements) -> str:
@@ -197,12 +174,7 @@ def _step(m: Measurements) -> str:
     if step.compute_s is None:
         copies = f"copies {ms(step.transfer_s)} if run alone, " if step.transfer_s else ""
         return f"{copies}the rest of {ms(paces.step_s)} is unknown, because it records no spans"
-    parts = ", ".join(
-        f"{name} {ms(seconds)}"
-        for name, seconds in (
-            ("computing", step.compute_s),
-            ("copies", m.transfer_s),
-            ("the rest", m.host_s),
-        )
+    return (
+        f"computing {ms(step.compute_s)}, copies {ms(m.transfer_s)}, the rest {ms(m.host_s)}, "
+        f"without a core {ms(paces.step_delay_s or 0.0)}"
     )
-    return f"{parts}, without a core {ms(paces.step_delay_s)}" if paces.step_delay_s else parts

@@ -10,7 +10,6 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from keepfed.errors import KeepfedError
 from keepfed.limits import memory_free, usable_cores
 from keepfed.measure.advice import (
     Fetching,
@@ -20,9 +19,7 @@ from keepfed.measure.advice import (
     Paces,
     Setting,
     StepParts,
-    WorkerMemory,
     active_workers,
-    cpu_per_batch_s,
     fetching_of,
     filling_s,
     mean_s,
@@ -33,61 +30,25 @@ from keepfed.measure.advice import (
 )
 from keepfed.measure.advice.thresholds import POOL_CPU_SHARE, READY_NS
 from keepfed.measure.diagnosis.run import Run
+from keepfed.measure.diagnosis.three_runs import ThreeRuns
 from keepfed.measure.hook import data_loader_in, reads_whole_batches
 from keepfed.measure.spans import Span, compute_spans, union
 from keepfed.measure.throughput import length
 
 
-def estimate(
-    loader: Any, alone: Run, step: Run, together: Run, trial: Run | None = None
-) -> Measurements:
-    """Return the measurements of these runs.
-
-    `trial` is a run of the loader with thread pools limited to one thread.
-    """
+def estimate(loader: Any, runs: ThreeRuns) -> Measurements:
+    """Return the measurements of a loop."""
+    alone, step, together = runs[:3]
+    memories = [memory_of(run.fetches) for run in (alone, together)]
     inner = data_loader_in(loader)
-    memories: list[WorkerMemory] = [memory_of(run.fetches) for run in (alone, together)]
-    fetching = _fetching(alone, step)
-    if trial is not None:
-        fetching = replace(fetching, one_thread_gain=_one_thread_gain(alone, trial))
     return Measurements(
-        paces=_paces(loader, alone, step, together),
-        step=_parts_of(step),
-        setting=_setting(loader, inner, alone),
-        fetching=fetching,
-        moving=_moving(inner, alone),
+        paces=_paces(loader, runs),
+        step=_parts_of(step, runs.replay.copy_s),
+        setting=_setting(loader, inner, runs),
+        fetching=_fetching(alone, step),
+        moving=_moving(runs, has_workers=inner is not None and alone.workers > 0),
         memory=max(memories, key=lambda memory: memory.grown_bytes),
     )
-
-
-def check_batches(run: Run, seconds: float) -> None:
-    """Raise an error if a run is too short for a diagnosis."""
-    if not run.iterations:
-        raise KeepfedError(
-            "The loader yields no batch. Check `len(loader)`, and `drop_last` if the dataset is "
-            "small."
-        )
-    if run.steady:
-        return
-    if run.lengths:
-        raise KeepfedError(
-            f"An epoch has only {max(run.lengths)} batches, which is too short for a diagnosis. "
-            "Use a smaller `batch_size` or more samples."
-        )
-    raise KeepfedError(
-        f"Measured only {len(run.iterations)} batches, which is too few for a diagnosis. "
-        f"Increase the time: `diagnose(loader, step, seconds={3 * seconds:g})`."
-    )
-
-
-def cpu_s(run: Run) -> float:
-    """Return the CPU time per batch in the main process and the workers."""
-    return (cpu_per_batch_s(run.fetches) if run.workers else 0.0) + run.cpu_s
-
-
-def starting_s(run: Run) -> float:
-    """Return the seconds to the first batch without the time of loading it."""
-    return start_up_s(run.first_s, run.fetches, run.batch_s)
 
 
 def may_be_oversubscribed(run: Run) -> bool:
@@ -98,9 +59,41 @@ def may_be_oversubscribed(run: Run) -> bool:
     return pools and others_s > POOL_CPU_SHARE * mean_s([fetch.cpu_ns for fetch in fetches])
 
 
-def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
-    waits_ns = [one.wait_ns for _, one in together.steady]
-    epochs = [*alone.lengths, *together.lengths]
+def one_thread_gain(alone: Run, trial: Run) -> float | None:
+    """Return the gain in time or in CPU time with one thread, whichever is smaller.
+
+    Threads that help save time, but cost as much CPU time as one thread.
+    """
+    runs = alone, trial
+    before, after = (mean_s([f.process_cpu_ns for f in steady(run.fetches)]) for run in runs)
+    return min(alone.batch_s / trial.batch_s, before / after) if after and trial.batch_s else None
+
+
+def has_persistent_workers(loader: Any) -> bool:
+    """Return whether the workers of a loader are persistent."""
+    return bool(getattr(data_loader_in(loader), "persistent_workers", False))
+
+
+def start_up_of(runs: Sequence[Run], persistent: bool) -> float | None:
+    """Return the seconds per epoch in which nothing is loaded, or None if they are unknown.
+
+    Workers that are not persistent start and end in each epoch. For others, a later epoch shows the
+    remaining delay.
+    """
+    firsts_s = [run.first_s(since_epoch=int(persistent)) for run in runs]
+    known_s = [first_s for first_s in firsts_s if first_s is not None]
+    if not known_s:
+        return None
+    endings_ns = [ns for run in runs if not persistent for ns in run.endings_ns]
+    started_s = start_up_s(min(known_s), runs[0].fetches, runs[0].batch_s)
+    return started_s + min(endings_ns, default=0) / 1e9
+
+
+def _paces(loader: Any, runs: ThreeRuns) -> Paces:
+    alone, step, together = runs[:3]
+    waits_ns = [iteration.wait_ns for _, iteration in together.steady]
+    sampler_calls = sum(sampler.count for sampler in together.samplers)
+    sampled_ns = sum(sampler.spent_ns for sampler in together.samplers)
     return Paces(
         loader_s=alone.batch_s,
         step_s=step.whole_s,
@@ -109,24 +102,11 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
         together_s=together.batch_s,
         wait_s=mean_s(waits_ns),
         waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns] or [0.0]),
-        sampling_s=together.sampling_s,
-        start_up_s=_start_up(loader, alone, together),
+        sampling_s=sampled_ns / sampler_calls / 1e9 if sampler_calls else 0.0,
+        start_up_s=start_up_of([alone, together], has_persistent_workers(loader)) or 0.0,
         filling_s=filling_s(alone.fetches),
-        epoch=max(epochs) if epochs else length(loader),
+        epoch=max([*alone.lengths, *together.lengths], default=length(loader)),
     )
-
-
-def _start_up(loader: Any, alone: Run, together: Run) -> float:
-    """Return the seconds per epoch in which nothing is loaded.
-
-    Persistent workers start only once, so the later epochs count.
-    """
-    if getattr(data_loader_in(loader), "persistent_workers", False):
-        again = [run.first_again_s for run in (alone, together) if len(run.starts_ns) > 1]
-        return start_up_s(min(again), alone.fetches, alone.batch_s) if again else 0.0
-    endings_s = [run.ending_s for run in (alone, together) if run.endings_ns]
-    first_s = min(run.first_s for run in (alone, together) if run.starts_ns)
-    return start_up_s(first_s, alone.fetches, alone.batch_s) + min(endings_s, default=0.0)
 
 
 def _kind(loader: Any) -> Kind:
@@ -139,7 +119,7 @@ def _kind(loader: Any) -> Kind:
     return "batches of samples" if inner is loader and inner.batch_sampler else "samples"
 
 
-def _parts_of(step: Run) -> StepParts:
+def _parts_of(step: Run, copy_s: float | None) -> StepParts:
     """Divide the step into computing, copying without computing, and the host alone.
 
     If a step records no spans, only the copy is known, from a separate copy of the same batch.
@@ -147,8 +127,8 @@ def _parts_of(step: Run) -> StepParts:
     spans, count = step.trace.spans, len(step.iterations)
     compute = compute_spans(spans)
     if not compute:
-        copy_s = min(step.copy_s, step.whole_s)
-        return StepParts(has_device=step.used_device, transfer_s=copy_s)
+        transfer_s = None if copy_s is None else min(copy_s, step.whole_s)
+        return StepParts(has_device=step.used_device, transfer_s=transfer_s)
     copies = [span for span in spans if span.stage == "transfer"]
     computing = _length(compute) / count
     copying = _length([*compute, *copies]) / count - computing
@@ -156,7 +136,8 @@ def _parts_of(step: Run) -> StepParts:
     return StepParts(has_device=True, compute_s=computing, transfer_s=copying, host_s=host)
 
 
-def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
+def _setting(loader: Any, inner: DataLoader[Any] | None, runs: ThreeRuns) -> Setting:
+    alone = runs.alone
     cores = usable_cores()
     context = getattr(inner, "multiprocessing_context", None) or multiprocessing
     return Setting(
@@ -171,41 +152,29 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         cores=cores,
         worker_cores=min(len(alone.cores) or cores, cores),
         free_bytes=float(memory_free()),
-        others_cores=alone.others_cores,
+        others_cores=runs.others_cores,
     )
 
 
 def _fetching(alone: Run, step: Run) -> Fetching:
     if alone.fetches:
-        locked = alone.lock_waits / alone.lock_checks if alone.lock_checks else None
-        return replace(fetching_of(alone.fetches), locked_share=locked)
-    # Only the total is known for a loader that is not a DataLoader.
-    loading = max(0.0, alone.children - step.children)  # without processes that are always busy
-    computing_s = min(alone.batch_s, alone.cpu_s + loading * alone.batch_s)
+        locked_share = fmean(alone.lock_checks) if alone.lock_checks else None
+        return replace(fetching_of(alone.fetches), locked_share=locked_share)
+    # Only the total is known for a loader that is not a DataLoader. Processes that are always busy
+    # do not load.
+    loading_cores = max(0.0, alone.children_cores - step.children_cores)
+    computing_s = min(alone.batch_s, alone.cpu_s + loading_cores * alone.batch_s)
     delay_s = min(alone.delay_s, alone.batch_s - computing_s)
     return Fetching(fetch_s=alone.batch_s, computing_s=computing_s, delay_s=delay_s)
 
 
-def _moving(loader: DataLoader[Any] | None, alone: Run) -> Moving:
-    moving = Moving(batch_bytes=alone.batch_bytes, pickle_s=alone.pickle_s)
-    if alone.contents is not None:
-        moving = replace(moving, **alone.contents._asdict())
-    if loader is None or not alone.workers:
+def _moving(runs: ThreeRuns, *, has_workers: bool) -> Moving:
+    alone, replay = runs.alone, runs.replay
+    moving = Moving(batch_bytes=replay.nbytes, **replay.contents._asdict())
+    if not has_workers:
         return moving
-    sent = sent_s(alone.fetches) + alone.cpu_s if alone.fetches else 0.0
-    return replace(moving, receiving_s=alone.cpu_s, sending_s=sent)
-
-
-def _one_thread_gain(alone: Run, trial: Run) -> float:
-    """Return the gain in time or in CPU time with one thread, whichever is smaller.
-
-    Threads that help save time, but cost as much CPU time as one thread.
-    """
-    runs = alone, trial
-    before, after = (mean_s([f.process_cpu_ns for f in steady(run.fetches)]) for run in runs)
-    if not (after and trial.batch_s):
-        return 1.0
-    return min(alone.batch_s / trial.batch_s, before / after)
+    sending_s = sent_s(alone.fetches) + alone.cpu_s if alone.fetches else 0.0
+    return replace(moving, receiving_s=alone.cpu_s, sending_s=sending_s)
 
 
 def _length(spans: Sequence[Span]) -> float:
