@@ -40,6 +40,7 @@ from keepfed.measure.trace import record
 
 Step = Callable[[Any], Any]
 
+DRAIN_S = 3.0  # s that a run may take to read the batches in flight; otherwise its workers stop
 CHECK_AGAIN = 1.1  # growth of the run between two checks, because a check delays the loop
 
 
@@ -152,7 +153,8 @@ def _run_epoch(
                 run.lengths.append(index + 1)
                 run.endings_ns.append(time.perf_counter_ns() - asked_ns)
             _wait_for_device(run, result, synchronize)
-            orderly = True
+            batch_s = (asked_ns - run.starts_ns[0]) / 1e9 / max(1, len(run.iterations))
+            orderly = batch_s * prefetched(loader) < DRAIN_S
         finally:
             if stacks is not None:
                 stacks.stop()
