@@ -307,7 +307,7 @@ def draw(project: Mapping[str, Module]) -> str:
         y += height + 4
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="imports" viewBox="0 0 {WIDTH} {y + 6}" '
-        f'width="{WIDTH}" height="{y + 6}" role="img" aria-labeledby="imports-t imports-d">'
+        f'width="{WIDTH}" height="{y + 6}" role="img" aria-labelledby="imports-t imports-d">'
         f'<title id="imports-t">Layers and packages of the project</title>'
         f'<desc id="imports-d">{escape(_in_words(project))}</desc><style>{STYLE}</style><defs>'
         '<marker id="imports-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '

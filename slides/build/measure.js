@@ -68,7 +68,7 @@ async () => {
       if (shown < LABEL - 0.5) found.add(`a figure has letters of ${shown.toFixed(0)} pixels, at least 21.3 (16 pt)`);
     }
     for (const image of slide.querySelectorAll('img, [role="img"]')) {
-      if (!(image.alt || image.getAttribute("aria-label") || image.getAttribute("aria-labeledby"))) found.add("an image has no alternative text");
+      if (!(image.alt || image.getAttribute("aria-label") || image.getAttribute("aria-labelledby"))) found.add("an image has no alternative text");
     }
     for (const { attributes: { href: { value } } } of slide.querySelectorAll("a[href]")) {
       if (value.startsWith("#") ? !document.getElementById(value.slice(1)) : !/^https:/.test(value)) found.add(`the link ${value} has no target`);

@@ -90,7 +90,7 @@ function ask(question, answer) {
   const asked = question.querySelector(".question"), choices = [...asked.querySelectorAll("li")];
   const form = document.createElement("form");
   form.className = "guess";
-  form.innerHTML = `<fieldset aria-labeledby="asked-${question.dataset.key}"></fieldset><button>Compare</button>
+  form.innerHTML = `<fieldset aria-labelledby="asked-${question.dataset.key}"></fieldset><button>Compare</button>
     <button type="button">Show the answer</button><p role="status"></p>`;
   const [fields, , shows, status] = form.children;
   if (choices.length) fields.setAttribute("role", "radiogroup");
