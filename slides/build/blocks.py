@@ -137,7 +137,7 @@ def _as_svg(figure: Figure, name: str) -> str:
 
 def _with_own_ids(svg: str, prefix: str) -> str:
     """Return `svg` with ids that are unique on the page and without its own labels."""
-    svg = re.sub(r' aria-(labeledby|describedby)="[^"]*"', "", svg)
+    svg = re.sub(r' aria-(labelledby|describedby)="[^"]*"', "", svg)
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
 
 
