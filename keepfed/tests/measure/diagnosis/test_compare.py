@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from keepfed.measure.advice import Change, candidates, with_arguments
+from keepfed.measure.advice import Change, candidates, with_arguments, with_persistent_workers
 from keepfed.measure.diagnosis import compare as compare_module
 from keepfed.measure.diagnosis.compare import Comparison, compare
 from keepfed.measure.diagnosis.loop import Loop
@@ -108,6 +108,11 @@ def test_workers_become_persistent_if_an_epoch_is_short() -> None:
         (workers,) = compared(loader, WORKERS, epoch=epoch)
         assert workers is not None
         assert workers.change.arguments.get("persistent_workers", False) is persistent
+    lasting = DataLoader(ROWS, batch_size=8, num_workers=1, persistent_workers=True)
+    for ours, change in ((lasting, WORKERS), (loader, with_persistent_workers(WORKERS))):
+        (workers,) = compared(ours, change, epoch=2)
+        assert workers is not None
+        assert workers.change == change
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(0.3, 0), (9.0, 1), (15.0, 2)])

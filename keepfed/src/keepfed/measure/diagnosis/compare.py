@@ -65,7 +65,9 @@ def compare(
         A comparison for each change, which is None if the loader does not support the change. The
         list is shorter, or empty, if there was no time for all changes.
     """
-    variants = [_Variant(loop, change and _lasting(change, m), m) for change in (None, *changes)]
+    if not has_persistent_workers(loop.loader):
+        changes = [_lasting(change, m) for change in changes]
+    variants = [_Variant(loop, change, m) for change in (None, *changes)]
     left_s = until - time.perf_counter()
     while len(variants) > 1 and sum(variant.start_s for variant in variants) > left_s:
         variants.pop()
@@ -88,7 +90,8 @@ def _lasting(change: Change, m: Measurements) -> Change:
     workers = change.arguments.get("num_workers", m.setting.workers)
     epoch_s = m.iteration_s * (m.paces.epoch or 0)
     slow = workers and epoch_s and _start_s(workers, m) > NOTICED * epoch_s
-    return with_persistent_workers(change) if slow else change
+    lasts = "persistent_workers" in change.arguments
+    return with_persistent_workers(change) if slow and not lasts else change
 
 
 def _start_s(workers: int, m: Measurements) -> float:
@@ -153,7 +156,9 @@ class _Variant:
         self.repeats |= self.m.setting.kind == "stream" and bool(longer or equal)
         self._first.clear()  # batches of workers hold shared memory
         if run.steady:
-            start_s = start_up_of([run], persistent) or 0.0
+            start_s = start_up_of([run], persistent)
+            if start_s is None:  # no second epoch: only a stream does work at its start
+                start_s = self.m.paces.filling_s if self.m.setting.kind == "stream" else 0.0
             self.batches_s.append(run.batch_s + (start_s / epoch if epoch else 0.0))
 
     def _step(self, batch: Any) -> Any:

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-import numpy as np
-import torch
-
 from keepfed.batches import leaves
 from keepfed.measure.diagnosis.accelerator import copy_s
 from keepfed.measure.diagnosis.loop import Loop
@@ -65,13 +62,12 @@ class Replay:
 def nbytes(batch: Any) -> int:
     """Return the bytes of a batch: of its tensors and arrays, and of its pickled objects."""
     parts = leaves(batch)
-    arrays = [part for part in parts if isinstance(part, (torch.Tensor, np.ndarray))]
-    objects = [part for part in parts if not isinstance(part, (torch.Tensor, np.ndarray))]
+    objects = [part for part in parts if not hasattr(part, "nbytes")]
     try:
         pickled = len(pickle.dumps(objects)) if objects else 0
     except Exception:  # pickling objects of an unknown class may raise anything
         pickled = 0
-    return sum(array.nbytes for array in arrays) + pickled
+    return sum(getattr(part, "nbytes", 0) for part in parts) + pickled
 
 
 def _in_new_containers(batch: Any) -> Any:
