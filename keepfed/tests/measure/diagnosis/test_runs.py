@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from keepfed.measure.diagnosis import accelerator, runs
 from keepfed.measure.diagnosis.loop import Loop
 from keepfed.measure.diagnosis.replay import nbytes
 from keepfed.measure.diagnosis.runs import run_loop
-from keepfed.measure.diagnosis.three_runs import three_runs
+from keepfed.measure.diagnosis.three_runs import Headroom, headroom, three_runs
 
 
 @dataclass
@@ -138,3 +139,11 @@ def test_last_iteration_includes_device_but_not_loader_end(
     else:  # the epoch is incomplete, so the time of its end is unknown
         assert (run.lengths, run.endings_ns) == ([], [])
         assert loop.seen == ["the device has finished", "the loader has ended"]
+
+
+def test_headroom_is_the_gain_of_an_ideal_loader_or_step() -> None:
+    ideal = Headroom(loader_s=0.03, step_s=0.01, together_s=0.04)
+    assert (ideal.of_loader, ideal.of_step) == pytest.approx((4, 4 / 3))
+    assert "At most 4.0 times as fast with a faster loader, and 1.3 times" in str(ideal)
+    found = headroom([torch.zeros(1)] * 200, lambda batch: time.sleep(0.004), seconds=1)
+    assert found.loader_s < 0.004 <= found.step_s
