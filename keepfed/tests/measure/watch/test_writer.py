@@ -15,30 +15,30 @@ from keepfed.measure.watch.timing.writer import call_sites
 LIBRARY = """
 def passed_on(batches):
     yield from batches
-def fit(batches):
+def __call__(batches):
     for batch in passed_on(batches):
         return batch
 """
 HERE = {"__name__": "keepfed.here", "call_sites": call_sites, "sys": sys}
+BATCHES = eval("iter(lambda: call_sites(sys._getframe()), None)", HERE)
+LOOP = "sites.append(__call__(batches))"
 
 
-def test_loop_that_a_console_script_starts_is_named_by_the_line_of_the_library() -> None:
-    names: dict[str, Any] = {}
-    library = Path(sysconfig.get_path("purelib"), "library", "trainer.py")
+def test_loop_is_named_by_the_line_that_iterates_not_by_a_generator_in_between() -> None:
+    library, program = Path(sysconfig.get_path("purelib"), "library", "trainer.py"), "train.py"
+    names: dict[str, Any] = {"batches": BATCHES, "sites": []}
     exec(compile(LIBRARY, str(library), "exec"), names)
-    for script, expected in (
-        (Path(sysconfig.get_path("scripts"), "yolo"), ("trainer.py:5", "trainer.py:5")),
-        (Path("home", "train.py"), ("train.py:1", "trainer.py:3")),
+    for file, source, expected in (
+        (Path(sysconfig.get_path("scripts"), "yolo"), LOOP, ("trainer.py:5", "trainer.py:5")),
+        (program, LOOP, ("train.py:1", "trainer.py:5")),
+        (program, LIBRARY + LOOP, ("train.py:5", "train.py:3")),
+        (library, LIBRARY + LOOP, ("trainer.py:5", "trainer.py:5")),
     ):
-        batches = eval("iter(lambda: call_sites(sys._getframe()), None)", HERE)
-        sites: list[tuple[str, str]] = []
-        code = compile("sites.append(fit(batches))", str(script), "exec")
         # in a thread, which no line of this file calls
-        options = code, {**names, "batches": batches, "sites": sites}
-        thread = threading.Thread(target=exec, args=options)
+        thread = threading.Thread(target=exec, args=(compile(source, str(file), "exec"), names))
         thread.start()
         thread.join()
-        assert sites == [expected]
+        assert names["sites"].pop() == expected
 
 
 def test_a_program_beside_the_package_is_not_part_of_it() -> None:

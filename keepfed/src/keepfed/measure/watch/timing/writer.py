@@ -27,6 +27,7 @@ _SCRIPTS = tuple(
     sysconfig.get_path("scripts", scheme) + os.sep
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
 )
+_PASS_ON = "__init__", "__iter__", "__next__", "<listcomp>"  # parts of an iterator
 
 _writers: list[Writer] = []
 
@@ -80,10 +81,7 @@ _IDENTITY_KEYS = ("kind", "dataset", "batch_size", "workers", "prefetch_factor",
 
 
 def _description(loader: Any) -> dict[str, Any]:
-    """Describe the loader for the report, but do not call its `len`.
-
-    After a call of `len`, an `IterableDataset` warns if it yields more samples.
-    """
+    """Describe the loader, but never call its `len`, after which an `IterableDataset` may warn."""
     at, inner = call_sites(sys._getframe(1))
     context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
     # With allow_none=False, this call would fix the start method of the program.
@@ -141,23 +139,23 @@ def _location(file: str, line: int) -> str:
 
 
 def call_sites(frame: FrameType | None) -> tuple[str, str]:
-    """Return the line of the loop in the program, and in the library that it calls.
+    """Return the line of the loop in the program, and the line in the code between, if any.
 
-    Without a line of the program, both are the line of the library. Methods and generators that
-    only pass on the batches of another iterator do not count as its loop.
+    Without a line of the program, both are the line of the library that loops. Iterators and
+    generators that pass on the batches of a loader do not count as its loop.
     """
-    inner = loop = ""
+    inner = ""
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
         if not is_ours(frame) and f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" not in file:
             place = _location(file, frame.f_lineno)
-            inner = inner or place
-            if is_own(file) and not file.startswith(_SCRIPTS):
+            in_program = is_own(file) and not file.startswith(_SCRIPTS)
+            passes_on = code.co_flags & CO_GENERATOR or code.co_name in _PASS_ON
+            inner = inner or (place if in_program or not passes_on else "")
+            if in_program and not passes_on:
                 return place, inner
-            passes_on = code.co_flags & CO_GENERATOR or code.co_name.startswith("__")
-            loop = loop or ("" if passes_on else place)
         frame = frame.f_back
-    return loop or inner, loop or inner
+    return inner, inner
 
 
 def _reference(loader: Any) -> Callable[[], Any]:
