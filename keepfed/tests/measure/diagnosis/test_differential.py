@@ -169,51 +169,39 @@ class Endless:
 
 
 class KeepsIterator(DataLoader[Any]):
-    """A loader that makes its only iterator in `__init__`, as in ultralytics."""
+    """A loader that makes its only iterator in `__init__`, as in ultralytics and timm."""
 
-    def __init__(self, **options: Any):
-        super().__init__(data.Numbers(320), 8, **options)
-        object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
+    def __init__(self, batch_size: int | None, **options: Any):
+        super().__init__(data.Numbers(320), batch_size, **options)
+        self.endless = Endless(self.batch_sampler or self.sampler)
+        vars(self)["batch_sampler" if batch_size else "sampler"] = self.endless
         self.iterator = super().__iter__()
 
     def __len__(self) -> int:
-        return len(self.batch_sampler.sampler)  # type: ignore[union-attr, attr-defined]
+        return len(self.endless.sampler)
 
     def __iter__(self) -> Any:
         for _ in range(len(self)):
             yield next(self.iterator)
 
 
-class SamplesInOrder(KeepsIterator):
-    """The same with samples as its batches, as in timm."""
-
-    def __init__(self, **options: Any):
-        DataLoader.__init__(self, data.Numbers(320), None, **options)
-        vars(self)["sampler"] = Endless(self.sampler)
-        self.iterator = DataLoader.__iter__(self)
-
-    def __len__(self) -> int:
-        return len(self.sampler.sampler)  # type: ignore[attr-defined]
-
-
 def test_loader_that_keeps_its_iterator_is_diagnosed_or_refused() -> None:
-    for kind, workers in ((KeepsIterator, 0), (KeepsIterator, 1), (SamplesInOrder, 1)):
-        loader = kind(num_workers=workers)
+    for batch_size, workers in ((8, 0), (8, 1), (None, 1)):
+        loader = KeepsIterator(batch_size, num_workers=workers)
         before = dict(vars(loader))
         found = quick(loader, seconds=1).measurements
-        assert (found.setting.workers, found.paces.epoch) == (workers, len(loader)), kind
-        assert vars(loader) == before, kind
-        assert len(list(loader)) == len(loader), kind
+        assert (found.setting.workers, found.paces.epoch) == (workers, len(loader)), batch_size
+        assert vars(loader) == before, batch_size
+        assert len(list(loader)) == len(loader), batch_size
         end(loader.iterator, orderly=False)
     with pytest.raises(KeepfedError, match="keeps an iterator that has ended"):
-        quick(Ended(data.Numbers(40), 2))
+        quick(Ended())
 
 
-class Ended(Wrapped):
+class Ended:
     """A loader whose generator ends with StopIteration in the second epoch."""
 
-    def __init__(self, dataset: Any, batch_size: int):
-        self.batches = map(torch.tensor, range(20))
+    batches = map(torch.tensor, range(20))
 
     def __iter__(self) -> Iterator[Any]:
         for _ in range(20):
@@ -233,9 +221,7 @@ def test_progress_is_shown_on_a_terminal_only(
 
 
 def test_diagnosis_keeps_its_time_if_workers_start_slowly() -> None:
-    loader = DataLoader(
-        data.Numbers(4000), 8, num_workers=2, worker_init_fn=start_slowly, timeout=30
-    )
+    loader = DataLoader(data.Numbers(4000), 8, num_workers=2, worker_init_fn=start_slowly)
     begun = time.perf_counter()
     found = quick(loader, prove=True, seconds=4)
     assert time.perf_counter() - begun < 2 * 1.5 * 4

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from keepfed.limits import memory_free, usable_cores
 from keepfed.measure.advice import (
@@ -40,13 +40,12 @@ def estimate(loader: Any, runs: ThreeRuns) -> Measurements:
     """Return the measurements of a loop."""
     alone, step, together = runs[:3]
     memories = [memory_of(run.fetches) for run in (alone, together)]
-    inner = data_loader_in(loader)
     return Measurements(
         paces=_paces(loader, runs),
         step=_parts_of(step, runs.replay.copy_s),
-        setting=_setting(loader, inner, runs),
+        setting=_setting(loader, runs),
         fetching=_fetching(alone, step),
-        moving=_moving(runs, has_workers=inner is not None and alone.workers > 0),
+        moving=_moving(runs),
         memory=max(memories, key=lambda memory: memory.grown_bytes),
     )
 
@@ -136,9 +135,8 @@ def _parts_of(step: Run, copy_s: float | None) -> StepParts:
     return StepParts(has_device=True, compute_s=computing, transfer_s=copying, host_s=host)
 
 
-def _setting(loader: Any, inner: DataLoader[Any] | None, runs: ThreeRuns) -> Setting:
-    alone = runs.alone
-    cores = usable_cores()
+def _setting(loader: Any, runs: ThreeRuns) -> Setting:
+    alone, inner, cores = runs.alone, data_loader_in(loader), usable_cores()
     context = getattr(inner, "multiprocessing_context", None) or multiprocessing
     return Setting(
         kind=_kind(loader),
@@ -168,10 +166,10 @@ def _fetching(alone: Run, step: Run) -> Fetching:
     return Fetching(fetch_s=alone.batch_s, computing_s=computing_s, delay_s=delay_s)
 
 
-def _moving(runs: ThreeRuns, *, has_workers: bool) -> Moving:
+def _moving(runs: ThreeRuns) -> Moving:
     alone, replay = runs.alone, runs.replay
     moving = Moving(batch_bytes=replay.nbytes, **replay.contents._asdict())
-    if not has_workers:
+    if not alone.workers:
         return moving
     sending_s = sent_s(alone.fetches) + alone.cpu_s if alone.fetches else 0.0
     return replace(moving, receiving_s=alone.cpu_s, sending_s=sending_s)
