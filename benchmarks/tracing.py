@@ -7,19 +7,18 @@ code is several times faster when it is called twice in a row.
 from __future__ import annotations
 
 import atexit
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
-from time import perf_counter_ns, process_time
+from time import process_time, thread_time_ns
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from keepfed.auditing.loops import watch_iterator
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
 from keepfed.measure.watch import watch
@@ -27,6 +26,7 @@ from keepfed.measure.watch.loop import _print_report
 
 Recording = Callable[[Iterable[Any]], Iterable[Any]]
 REPEATS, TURNS, BATCHES = 5, 300, 1_000
+WIDTHS = 784, 512, 3, 512, 784
 
 
 class Zeros(Dataset[int]):
@@ -42,13 +42,12 @@ class Zeros(Dataset[int]):
 class Training:
     """A small autoencoder, trained in one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, widths: tuple[int, ...] = WIDTHS) -> None:
         torch.set_num_threads(1)
-        widths = 784, 512, 3, 512, 784
         layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
         self.net = nn.Sequential(*layers)
         self.optimizer = torch.optim.Adam(self.net.parameters())
-        self.images = torch.rand(64, 784)
+        self.images = torch.rand(64, widths[0])
 
     def step(self) -> None:
         """Train on the same images again."""
@@ -66,6 +65,12 @@ def main() -> None:
         print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (limit 2)")
     print("  in next(), as a share of the step     (limit 1 %)")
     _print_turn("traced", [[0]] * BATCHES, _traced)
+    recorded: Recording
+    for widths, step in (((64, 64), "0.5 ms"), (WIDTHS, "3 ms")):
+        rows = TensorDataset(torch.rand(32 * BATCHES, 64), torch.arange(32 * BATCHES) % 10)
+        for what, recorded in (("watched", watch), ("audited", _audited)):
+            batches = DataLoader(rows, 32, shuffle=True)
+            _print_turn(f"{what}, {step}", batches, recorded, Training(widths))
     for workers in (0, 1):
         loader = DataLoader(Zeros(), batch_size=1, num_workers=workers)
         where = f"{workers} workers" if workers != 1 else "1 worker"
@@ -75,7 +80,6 @@ def main() -> None:
                 extra = _in_the_worker_us(loader, recorded)
                 print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
     atexit.unregister(_print_report)  # the report of the watched loops is not needed
-    print(f"  import course_utils          {_import_s():6.3f} s   (limit 0.2)")
 
 
 def _per_call_ns(action: Callable[[], None], calls: int) -> float:
@@ -102,16 +106,23 @@ def _traced(items: Iterable[Any]) -> Iterator[Any]:
         yield from trace.batches(items)
 
 
-def _print_turn(what: str, items: Iterable[Any], recorded: Recording) -> None:
-    """Print the time that `recorded` adds to next() after a step, alternating with a plain loop."""
-    training = Training()
+def _audited(loader: Any) -> Iterator[Any]:
+    batches: Any = watch_iterator(loader, type(loader)._get_iterator)
+    yield from iter(lambda: batches._step_timer.time_next(batches, next), None)
+
+
+def _print_turn(
+    what: str, items: Iterable[Any], recorded: Recording, training: Training | None = None
+) -> None:
+    """Print the CPU time that `recorded` adds to next() after a step, next to a plain loop."""
+    training = training or Training()
 
     def turn_us(batches: Iterator[Any]) -> tuple[float, float]:
-        start = perf_counter_ns()
+        start = thread_time_ns()
         training.step()
-        asked = perf_counter_ns()
+        asked = thread_time_ns()
         next(batches)
-        return (asked - start) / 1000, (perf_counter_ns() - asked) / 1000
+        return (asked - start) / 1000, (thread_time_ns() - asked) / 1000
 
     plain, other = iter(items), iter(recorded(items))
     for batches in (plain, other):
@@ -133,21 +144,10 @@ def _in_the_worker_us(loader: Iterable[Any], recorded: Recording) -> float:
 
     def epoch_us(batches: Iterable[Any]) -> float:
         start = ended_us()
-        for _ in batches:
-            pass
+        list(batches)
         return (ended_us() - start) / BATCHES
 
     return median(epoch_us(recorded(loader)) - epoch_us(loader) for _ in range(REPEATS))
-
-
-def _import_s() -> float:
-    command = "import time; t = time.perf_counter(); import course_utils; "
-    command += "print(time.perf_counter() - t)"
-    runs = (
-        subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-        for _ in range(REPEATS)
-    )
-    return median(float(run.stdout) for run in runs)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from keepfed.auditing.record import LoaderRecord, describe
 from keepfed.auditing.report import AuditReport, Finding, kinds
 from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
-from keepfed.field_guide import look_up
 from keepfed.measure.hook import listen
 from keepfed.measure.watch import attach
 from tests.auditing.trainings import RIGHT, WRONG, Mixed, OneIterator, Own, loader
@@ -164,12 +163,6 @@ def test_many_findings_of_one_kind_are_listed_once_with_one_advice() -> None:
         "and 26 more, which --json lists",
     ]
     assert advice == "  If not: let the sampler yield all indices."
-
-
-def test_every_kind_of_finding_names_an_entry_that_exists() -> None:
-    for name, kind in kinds().items():
-        assert kind.change.endswith("."), name
-        assert not kind.entry or kind.entry in [e.name for e in look_up(kind.entry)], name
 
 
 def test_an_audit_changes_no_batch_and_no_random_number() -> None:

@@ -355,7 +355,7 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     token_windows: {"workers-draw-all", "repeats", "left-out"},
     curriculum: {"left-out"},
     active_learning: {"shared-samples"},
-    fixed_order: {"same-order"},
+    fixed_order: {"same-order", "one-class"},
     multi_crop: set(),
     ragged_buckets: set(),
     gradient_accumulation: set(),

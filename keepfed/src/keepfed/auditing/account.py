@@ -33,12 +33,18 @@ class Account:
         self._batches: int | None = None  # batches of an epoch, None if unknown
         self.epoch: EpochRecord
 
+    def is_alone(self) -> bool:
+        """Return whether no other loader has data of its own, with which to compare contents."""
+        return False
+
     def start_epoch(self) -> None:
         """Start to record the next epoch."""
         epochs, dataset = self.loaded.epochs, self.listener.dataset
-        is_stream = self.loaded.total is None
-        # Contents tell only whether two loaders share samples, so one epoch is enough.
-        self.listener.contents = is_stream or not any(epoch.complete for epoch in epochs)
+        # Contents tell whether two loaders share samples, so one epoch of them is enough. In the
+        # main process they take time of the training.
+        known = any(epoch.complete and len(epoch.prints) for epoch in epochs)
+        is_stream, waits = self.loaded.total is None, self.loaded.workers == 0 and self.is_alone()
+        self.listener.contents = is_stream or not (known or waits)
         training = torch.is_grad_enabled() if self._training is None else self._training
         self.epoch = EpochRecord(len(epochs), training, epoch_numbers(dataset))
         epochs.append(self.epoch)
@@ -46,7 +52,7 @@ class Account:
             return
         sampler, batches = loader.sampler, loader.batch_sampler
         owners = [sampler, batches, getattr(batches, "sampler", None), *[dataset] * is_stream]
-        numbers = (getattr(owner, "epoch", 0) for owner in owners if _orders_by_epoch(owner))
+        numbers = (owner.epoch for owner in owners if _orders_by_epoch(owner))
         self.epoch.order_epoch = next(numbers, None)
         if is_stream:
             return
@@ -61,10 +67,10 @@ class Account:
         """Return whether the running epoch has all batches that `len(loader)` promises."""
         return self.epoch.batches > 0 and self.epoch.batches == self._batches
 
-    def receive(self, next_batch: Callable[[], Any]) -> Any:
-        """Return what `next_batch` returns, which may bring a report along."""
+    def receive(self, next_batch: Callable[[Any], Any], batches: Any) -> Any:
+        """Return `next_batch(batches)`, which may bring a report along."""
         self._memory.before_next()
-        return next_batch()
+        return next_batch(batches)
 
     def take(self, received: Any) -> tuple[Any, BatchReport | None]:
         """Add a batch, and return it as the loop would get it without an audit, and its report.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from copy import copy
-from functools import partial
 from typing import Any
 
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -73,6 +72,6 @@ def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
         batches = listen_within(inner, inner, [account.listener], lambda made: None)
         with suppress(StopIteration):
             while True:
-                account.take(account.receive(partial(next, batches)))
+                account.take(account.receive(next, batches))
         account.epoch.complete = True
     return record

@@ -18,6 +18,7 @@ from keepfed.formatting import plural
 
 FEW = 32  # minimum number of samples to compare two orders, workers or loaders
 SAME = 0.9  # share of samples in common above which two workers or ranks serve the same
+SURE = 8  # new samples with NaN, of which a few may come from random crops; samples of one class
 CHANCE = 1e-4  # probability below which a late first NaN is not a matter of chance
 LEAK = 0.01  # share of samples in common above which two loaders share samples
 
@@ -48,8 +49,16 @@ def check(
     for finding in findings:  # the first epoch and rank that show it are enough
         if finding.id not in allow:
             first.setdefault((finding.id, finding.loader), finding)
-    checked = tuple(_checked(records))
-    return AuditReport(tuple(first.values()), checked, (*_unchecked(records), *unchecked))
+    loops = defaultdict[str, list[LoaderRecord]](list)
+    for record in records:
+        loops[record.loop].append(record)
+    gaps = defaultdict[str, list[str]](list)
+    for loop, alike in loops.items():
+        for reason in dict.fromkeys(reason for record in alike for reason in _gaps(record)):
+            gaps[reason].append(loop)
+    gaps_of = (f"{reason} ({', '.join(names)})" for reason, names in gaps.items())
+    checked = tuple(_checked(loop, alike) for loop, alike in loops.items())
+    return AuditReport(tuple(first.values()), checked, (*gaps_of, *unchecked))
 
 
 def _find_training(records: Sequence[LoaderRecord]) -> None:
@@ -57,47 +66,29 @@ def _find_training(records: Sequence[LoaderRecord]) -> None:
 
     Many programs disable gradients inside the loop of an evaluation, where an audit cannot see it.
     """
-    processes = defaultdict[int, list[EpochRecord]](list)
+    steps = {record.base[0] for record in records if any(e.stepped for e in record.epochs)}
     for record in records:
-        processes[record.base[0]] += record.epochs
-    for epochs in processes.values():
-        if any(epoch.stepped for epoch in epochs):
-            for epoch in epochs:
-                epoch.training = epoch.stepped
+        for epoch in record.epochs if record.base[0] in steps else ():
+            epoch.training = epoch.stepped
 
 
-def _checked(records: Sequence[LoaderRecord]) -> Iterator[str]:
-    loops = defaultdict[str, list[LoaderRecord]](list)
-    for record in records:
-        loops[record.loop].append(record)
-    for loop, alike in loops.items():
-        epochs = [epoch for record in alike for epoch in record.epochs]
-        samples = plural(sum(_fetched(epoch) - epoch.dropped for epoch in epochs), "sample")
-        loaders, ranks = len({one.name for one in alike}), len({one.rank for one in alike})
-        several = f" ({loaders} loaders)" if loaders > 1 else ""
-        several += f" on {ranks} ranks" if ranks > 1 else ""
-        yield f"{samples} in {plural(len(epochs), 'epoch')} of {loop}{several}"
+def _checked(loop: str, records: Sequence[LoaderRecord]) -> str:
+    epochs = [epoch for record in records for epoch in record.epochs]
+    samples = plural(sum(int(epoch.sizes.sum()) - epoch.dropped for epoch in epochs), "sample")
+    loaders, ranks = len({one.name for one in records}), len({one.rank for one in records})
+    several = f" ({loaders} loaders)" if loaders > 1 else ""
+    several += f" on {ranks} ranks" if ranks > 1 else ""
+    return f"{samples} in {plural(len(epochs), 'epoch')} of {loop}{several}"
 
 
-def _unchecked(records: Sequence[LoaderRecord]) -> Iterator[str]:
-    loops = defaultdict[str, list[str]](list)
-    for record in records:
-        epochs, loop = record.epochs, record.loop
-        if len(epochs) < 2:
-            loops["changes between epochs, because only one ran"].append(loop)
-        if not any(epoch.expected for epoch in epochs):
-            loops["whether samples are left out, because their number is unknown"].append(loop)
-        if any(len(epoch.reports) < epoch.batches for epoch in epochs):
-            loops[f"some batches, such as those after {MAX_SAMPLES:,} samples"].append(loop)
-    for reason, names in loops.items():
-        yield f"{reason} ({', '.join(dict.fromkeys(names))})"
-
-
-def _fetched(epoch: EpochRecord) -> int:
-    return sum(report.size + report.dropped for report in epoch.reports)
-
-
-# --- One loader -----------------------------------------------------------------------------------
+def _gaps(record: LoaderRecord) -> Iterator[str]:
+    epochs = record.epochs
+    if len(epochs) < 2:
+        yield "changes between epochs, because only one ran"
+    if not any(epoch.expected for epoch in epochs):
+        yield "whether samples are left out, because their number is unknown"
+    if any(len(epoch.reports) < epoch.batches for epoch in epochs):
+        yield f"some batches, such as those after {MAX_SAMPLES:,} samples"
 
 
 def _finding(id: str, record: LoaderRecord, epoch: EpochRecord | None, **numbers: Any) -> Finding:
@@ -109,7 +100,7 @@ def _each_once(record: LoaderRecord) -> Findings:
     """Find samples that come several times in an epoch, or not at all."""
     for epoch in record.epochs:
         if dropped := epoch.dropped:
-            of, nones = _fetched(epoch), sum(report.dropped for report in epoch.reports)
+            of, nones = int(epoch.sizes.sum()), sum(report.nones for report in epoch.reports)
             yield _finding("dropped", record, epoch, out=of - dropped, of=of, none=nones)
         if not epoch.known or record.draws_again:
             continue
@@ -120,10 +111,9 @@ def _each_once(record: LoaderRecord) -> Findings:
             first, second = np.searchsorted(np.cumsum(epoch.sizes), places, side="right").tolist()
             numbers = {"again": len(again), "sample": int(again[0])}
             yield _finding("repeats", record, epoch, **numbers, first=first, second=second)
-        served = len(ids) + sum(report.dropped for report in epoch.reports)
         spare = record.batch_size - 1 if record.drop_last else 0
-        if epoch.complete and (epoch.expected or 0) - spare > served:
-            yield _finding("left-out", record, epoch, served=served, of=epoch.expected)
+        if epoch.complete and (epoch.expected or 0) - spare > len(ids):
+            yield _finding("left-out", record, epoch, served=len(ids), of=epoch.expected)
 
 
 def _unused(record: LoaderRecord) -> Findings:
@@ -134,6 +124,16 @@ def _unused(record: LoaderRecord) -> Findings:
     of = min(record.total or 0, epochs[0].expected or 0)
     if (served := len(np.unique(np.concatenate([epoch.ids for epoch in epochs])))) < of:
         yield _finding("unused", record, None, served=served, of=of, epochs=len(epochs))
+
+
+def _one_class(record: LoaderRecord) -> Findings:
+    """Find batches of a training in which all samples have one label, although there are more."""
+    for epoch in record.training:
+        batches = [report for report in epoch.reports if report.size >= SURE]
+        labels = [report.label for report in batches if report.label is not None]
+        if 2 * len(labels) > len(batches) and (classes := len({*labels})) > 1:
+            numbers = {"alone": len(labels), "batches": len(batches), "classes": classes}
+            yield _finding("one-class", record, epoch, **numbers)
 
 
 def _overlap(served: Mapping[int, NDArray[Any]], spare: int) -> tuple[dict[str, int], bool] | None:
@@ -165,17 +165,17 @@ def _workers(record: LoaderRecord) -> Findings:
 
 def _order(record: LoaderRecord) -> Findings:
     """Find an order that is the same in two epochs of a training, and `itertools.cycle`."""
-    told = {epoch.order_epoch for epoch in record.training}
+    numbers = {epoch.order_epoch for epoch in record.training}
     for one, other in pairwise(record.training):
         count = min(len(one.ids), len(other.ids))
         same = np.array_equal(one.ids[:count], other.ids[:count])
         if not same or len(np.unique(one.ids[:count])) < FEW:
             continue
-        if None not in told and len(told) == 1:
-            numbers = {"epochs": len(record.training), "number": told.pop()}
-            yield _finding("no-set-epoch", record, None, **numbers)
-            return
-        yield _finding("same-order", record, None, one=one.number, other=other.number)
+        if len(numbers) == 1 and one.order_epoch is not None:
+            epochs = len(record.training)
+            yield _finding("no-set-epoch", record, None, epochs=epochs, number=one.order_epoch)
+        else:
+            yield _finding("same-order", record, None, one=one.number, other=other.number)
     if any(epoch.cycled for epoch in record.training):
         yield _finding("cycle", record, None)
 
@@ -189,8 +189,8 @@ def _random_numbers(record: LoaderRecord) -> Findings:
         draws = defaultdict[int, list[Draws]](list)
         for report in epoch.reports:
             draws[report.worker] += [report.draws] if report.draws else []
-        for (one, mine), (other, theirs) in combinations(sorted(draws.items()), 2):
-            if _draw_alike(mine, theirs):
+        for one, other in combinations(sorted(draws), 2):
+            if _draw_alike(draws[one], draws[other]):
                 yield _finding(id, record, epoch, one=one, other=other)
         for worker in sorted(draws.keys() & earlier.keys()):
             if _draw_alike(draws[worker], earlier[worker]):
@@ -201,27 +201,19 @@ def _random_numbers(record: LoaderRecord) -> Findings:
 def _draw_alike(mine: Sequence[Draws], theirs: Sequence[Draws]) -> bool:
     """Return whether a generator draws the same numbers in both, for different samples."""
     pairs = [pair for pair in zip(mine, theirs, strict=False) if pair[0].ids != pair[1].ids]
-    alike = [
-        {
-            n
-            for n, (old, new, *its) in enumerate(zip(*one[:2], *other[:2], strict=False))
-            if old != new and its == [old, new]
-        }
-        for one, other in pairs
-    ]
+    alike = [{generator for generator, *_ in a.moved & b.moved} for a, b in pairs]
     return len(alike) > 1 and bool(set.intersection(*alike))
 
 
 def _state(record: LoaderRecord) -> Findings:
     """Find epoch numbers that never arrive, memory that is written again, and shared files."""
     for epoch in record.epochs:
-        latest = {report.worker: report.epochs for report in epoch.reports if report.epochs}
-        for worker, numbers in latest.items():
-            for name, main in epoch.dataset_epochs.items():
-                if (copy := numbers.get(name, main)) < main:
-                    found = {"name": name, "main": main, "worker": worker, "copy": copy}
-                    yield _finding("stale-epoch", record, epoch, **found)
-        for path in {report.moved_file for report in epoch.reports} - {""}:
+        for report in {report.worker: report for report in epoch.reports}.values():  # the latest
+            for name, copy in report.epochs.items():
+                if copy < (main := epoch.dataset_epochs.get(name, copy)):
+                    numbers = {"name": name, "main": main, "worker": report.worker, "copy": copy}
+                    yield _finding("stale-epoch", record, epoch, **numbers)
+        for path in {report.moved_file for report in epoch.reports if report.moved_file}:
             yield _finding("shared-file", record, None, path=path)
     if changed := sum(epoch.changed for epoch in record.epochs):
         batches = sum(epoch.batches for epoch in record.epochs)
@@ -234,28 +226,23 @@ def _nan(record: LoaderRecord) -> Findings:
     for epoch in record.epochs if any(r.nan for e in record.epochs for r in e.reports) else ():
         nans = [(n, report, report.nan) for n, report in enumerate(epoch.reports) if report.nan]
         now = np.array([report.ids[row] for _, report, nan in nans for row in nan.rows], np.int64)
-        new, healed = (
-            np.intersect1d(now, clean),
-            np.setdiff1d(np.intersect1d(damaged, epoch.ids), now),
-        )
+        new = np.intersect1d(now, clean)
+        healed = np.setdiff1d(np.intersect1d(damaged, epoch.ids), now)
         clean = np.union1d(clean, np.setdiff1d(epoch.ids, now))
         damaged = np.union1d(damaged, now)
-        if len(new) and not len(healed):
+        if len(new) >= SURE and not len(healed):
             yield _finding("new-nan", record, epoch, samples=len(new), sample=int(new[0]))
         elif nans:
-            first, report, nan = nans[0]
-            batches = len(epoch.reports)
+            (first, report, nan), batches = nans[0], len(epoch.reports)
             by_chance = comb(batches - first, len(nans)) / comb(batches, len(nans))
             late = epoch.shuffled and epoch.number == 0 and by_chance < CHANCE
-            numbers: dict[str, Any] = {"nans": len(nans), "batches": batches, "first": first}
-            numbers["samples"] = ", ".join(str(report.ids[row]) for row in nan.rows[:4])
-            numbers |= {"bad": nan.bad, "size": nan.size, "array": nan.array}
-            yield _finding("late-nan" if late else "nan", record, epoch, **numbers)
+            samples = ", ".join(str(report.ids[row]) for row in nan.rows[:4])
+            numbers = nan._asdict() | {"nans": len(nans), "batches": batches, "first": first}
+            id = "late-nan" if late else "nan"
+            yield _finding(id, record, epoch, **numbers | {"rows": samples})
 
 
-LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _unused, _order
-
-# --- Several loaders and ranks --------------------------------------------------------------------
+LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _unused, _one_class, _order
 
 
 def _ranks(records: Sequence[LoaderRecord]) -> Findings:

@@ -10,13 +10,8 @@ import torch
 from torch.utils.data import get_worker_info
 
 from keepfed.auditing.record import BatchReport, Draws
-from keepfed.auditing.samples import arrays_in, find_nan, fingerprints
-from keepfed.auditing.worker_state import (
-    InheritedFiles,
-    epoch_numbers,
-    generator_states,
-    open_files,
-)
+from keepfed.auditing.samples import arrays_in, class_of, find_nan, fingerprints, parts_of
+from keepfed.auditing.worker_state import InheritedFiles, epoch_numbers, generator_states
 from keepfed.measure.hook import Listener, attach_report
 from keepfed.measure.records import MAIN
 
@@ -31,11 +26,10 @@ class AuditListener(Listener):
         self.dataset, self.worker, self._fetches = dataset, MAIN, 0
         self.contents = True  # whether to identify the samples by their content
         self.report: BatchReport | None = None  # of the batch that the main process built last
-        self._parent_files = open_files() if workers else {}
-        self._files: InheritedFiles | None = None
+        self._files = InheritedFiles() if workers else None
         self._indices: array[int] | None = None
         self._before: tuple[int, ...] = ()
-        self._samples, self._dropped, self._moved = list[Any](), 0, ""
+        self._samples, self._moved = list[Any](), ""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "dataset": None}
@@ -44,7 +38,8 @@ class AuditListener(Listener):
         """Remember the worker and its copy of the dataset."""
         info = get_worker_info()
         self.worker, self.dataset = worker_id, info.dataset if info else None
-        self._files = InheritedFiles(self._parent_files, self.dataset)
+        if self._files is not None:
+            self._files.worker_started(self.dataset)
 
     def fetch_begins(self, index: Any) -> None:
         """Copy the indices, and look at what else a worker has."""
@@ -55,41 +50,41 @@ class AuditListener(Listener):
             self._before = generator_states(self.dataset) if self._fetches <= DRAWS else ()
 
     def samples_made(self, samples: Any) -> None:
-        """Keep the samples until they are collated, without those that are None."""
+        """Keep the samples until they are collated."""
         if self._files is not None:
             self._files.fetch_ends()
-        listed = samples if isinstance(samples, list) else [samples]
-        self._samples = [sample for sample in listed if sample is not None]
-        self._dropped = len(listed) - len(self._samples)
-        if self._indices is not None and len(self._indices) != len(listed):
-            self._indices = None
-        elif self._dropped and self._indices is not None:
-            pairs = zip(self._indices, listed, strict=True)
-            self._indices = array("q", [n for n, sample in pairs if sample is not None])
+        self._samples = list(samples) if isinstance(samples, list) else [samples]
 
     def batch_made(self, batch: Any) -> Any:
         """Attach the description to the batch, or keep it in the main process."""
-        arrays, count = arrays_in(batch), len(self._samples)
-        identified = self.contents or self._indices is None
-        prints = fingerprints(self._samples, arrays) if identified else None
-        rows = {len(array) if array.ndim else -1 for array in arrays}
+        samples, self._samples = self._samples, []
+        arrays, count = arrays_in(parts_of(batch)), len(samples)
+        lengths = {len(array) if array.ndim else -1 for array in arrays}
+        rows = lengths.pop() if len(lengths) == 1 else -1
+        indices = self._indices
+        if indices is not None and len(indices) != count:
+            indices = None
+        prints = fingerprints(samples, arrays) if self.contents or indices is None else None
         draws = None
         if self._before:
-            ids = np.asarray(prints if self._indices is None else self._indices).tobytes()
-            draws = Draws(self._before, generator_states(self.dataset), ids)
+            ids = np.asarray(prints if indices is None else indices).tobytes()
+            states = zip(
+                range(len(self._before)), self._before, generator_states(self.dataset), strict=False
+            )
+            draws = Draws(frozenset(state for state in states if state[1] != state[2]), ids)
         self.report = BatchReport(
             self.worker,
             count,
-            self._indices,
+            indices,
             prints,
-            rows.pop() if len(rows) == 1 else -1,
-            self._dropped,
+            rows,
+            0 if rows == count else sum(sample is None for sample in samples),
             find_nan(arrays, count),
+            class_of(arrays, count),
             draws,
             {} if self.worker == MAIN else epoch_numbers(self.dataset),
             self._moved,
         )
-        self._samples = []
         return batch if self.worker == MAIN else attach_report(batch, self.report)
 
     def failed(self, error: Exception) -> None:
@@ -98,7 +93,7 @@ class AuditListener(Listener):
 
 def _numbers(index: Any) -> array[int] | None:
     """Return a copy of the indices of a batch, or None if the dataset is a stream."""
-    several = isinstance(index, list | tuple) or (isinstance(index, torch.Tensor) and index.ndim)
+    several = isinstance(index, (list, tuple)) or (isinstance(index, torch.Tensor) and index.ndim)
     try:
         return array("q", index if several else [index])
     except (TypeError, ValueError, OverflowError):

@@ -9,7 +9,7 @@ import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from gc import get_referrers
 from itertools import cycle
 from pathlib import Path
@@ -33,6 +33,7 @@ ENDING = ".audit"
 FIRST_S = 30  # seconds without a write of the record, which a short program writes at its end
 PAUSE = 50  # minimum time between two writes of the record, in durations of the last one
 _PID = os.getpid()  # a forked child writes no record
+_LOG = os.environ.get(LOG)
 
 
 class _Process:
@@ -40,7 +41,6 @@ class _Process:
 
     def __init__(self) -> None:
         self.loaders = list[tuple[weakref.ref[Any], LoaderRecord]]()
-        self.logged = dict[str, int]()  # batches in the log, by the name of their loader
         self.stepped = False  # whether an optimizer has made a step since `count_steps`
         self.steps = 0
         self.next_write = perf_counter() + FIRST_S
@@ -123,6 +123,10 @@ class LoopAccount(Account):
     steps = 0  # steps of the optimizers when the loop received its last batch
     may_cycle = False
 
+    def is_alone(self) -> bool:
+        """Return whether all loaders of this process so far have the same data."""
+        return all(other.base == self.loaded.base for _, other in _process.loaders)
+
     def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)` as the loop would get it, and add the batch."""
         if has_failed():
@@ -134,7 +138,7 @@ class LoopAccount(Account):
             self.may_cycle = False
             self.epoch.cycled = any(isinstance(part, cycle) for part in get_referrers(iterator))
         try:
-            received = self.receive(partial(next_batch, iterator))
+            received = self.receive(next_batch, iterator)
         except StopIteration:
             self.epoch.complete = True
             self.epoch.stepped |= stepped
@@ -144,8 +148,8 @@ class LoopAccount(Account):
             if not self.is_full():  # if it is, the steps may be those of a loop in between
                 self.epoch.stepped |= stepped
             batch, report = self.take(received)
-            if LOG in os.environ and report is not None:
-                _log(self.loaded, self.epoch, report)
+            if _LOG is not None and report is not None:
+                _log(_LOG, self.loaded, self.epoch, report)
             return batch
         except Exception as error:
             give_up(error)
@@ -154,14 +158,13 @@ class LoopAccount(Account):
             self.steps = _process.count_steps()
 
 
-def _log(record: LoaderRecord, epoch: EpochRecord, report: BatchReport) -> None:
+def _log(log: str, record: LoaderRecord, epoch: EpochRecord, report: BatchReport) -> None:
     """Append a line for the batch that was added last, in one write."""
-    step = _process.logged[record.name] = _process.logged.get(record.name, -1) + 1
+    step = sum(epoch.batches for epoch in record.epochs) - 1
     row = {"loader": record.name, "rank": record.rank, "step": step, "epoch": epoch.number}
-    row |= {"batch": epoch.batches - 1, "worker": report.worker}
-    line = f"{json.dumps(row | {'samples': report.ids.tolist()})}\n"
-    with open(os.environ[LOG], "ab", buffering=0) as file:
-        file.write(line.encode())
+    row |= {"batch": epoch.batches - 1, "worker": report.worker, "samples": report.ids.tolist()}
+    with open(log, "ab", buffering=0) as file:
+        file.write(f"{json.dumps(row)}\n".encode())
 
 
 def _write(*, last: bool = True) -> None:

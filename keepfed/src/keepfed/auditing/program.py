@@ -63,9 +63,8 @@ def run_audited(
         failed = len([*folder.glob(f"*{FAILED}")])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    unchecked = []
-    if failed:
-        unchecked.append(f"the rest of {plural(failed, 'process')} in which the audit failed")
+    rest = f"the rest of {plural(failed, 'process')} in which the audit failed"
+    unchecked = [rest] if failed else []
     if after is not None and not {row["loader"] for row in before} & {one.name for one in records}:
         unchecked.append(f"the resume, because {after} has no loader of the same name")
     report = check(records, check_resume(before, records), allow=allow, unchecked=unchecked)
@@ -73,7 +72,7 @@ def run_audited(
         print(json.dumps(report.as_dict()), flush=True)
     elif records or failed:
         print(wrap(f"\n{report}", indent=4), file=sys.stderr)
-    if not records and not failed:
+    else:
         print("keepfed audit: No DataLoader returned a batch.", file=sys.stderr)
     return code or (0 if report.right and not failed else FAULT)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import weakref
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import distributed
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -21,16 +21,16 @@ from torch.utils.data import (
 )
 
 from keepfed.auditing.samples import UNSEEN, Nan
+from keepfed.measure.watch.timing.writer import get_rank
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
 BATCH = 32  # samples that take as much memory as the rest of a batch's description
 
 
 class Draws(NamedTuple):
-    """Random generators of a worker during one fetch."""
+    """Random generators of a worker that drew numbers during one fetch."""
 
-    before: tuple[int, ...]  # hash of the state of each generator
-    after: tuple[int, ...]
+    moved: frozenset[tuple[int, int, int]]  # number, and hashes of the state before and after
     ids: bytes  # samples of the fetch
 
 
@@ -38,12 +38,13 @@ class BatchReport(NamedTuple):
     """Description of a batch by the process that built it."""
 
     worker: int
-    size: int  # samples that are not None
+    size: int  # samples that the dataset returned, also as None
     indices: array[int] | None  # None: the dataset is a stream
     prints: NDArray[np.int64] | None  # fingerprints of the samples, None if not inspected
     rows: int  # samples that came out of `collate_fn`, -1 if unknown
-    dropped: int  # samples that were None
+    nones: int  # samples that were None
     nan: Nan | None
+    label: int | None  # label of all samples, None if there are several or none
     draws: Draws | None
     epochs: dict[str, int]  # epoch numbers of the dataset in this process
     moved_file: str  # path of an inherited file that another process reads, too
@@ -85,28 +86,24 @@ class EpochRecord:
     @property
     def ids(self) -> NDArray[np.int64]:
         """Identities of the samples: indices, or fingerprints of a stream."""
-        return _joined(report.ids for report in self.reports)
+        return np.concatenate([np.array([], np.int64), *(report.ids for report in self.reports)])
 
     @property
     def prints(self) -> NDArray[np.int64]:
         """Fingerprints of the samples whose content is known."""
         prints = [report.prints for report in self.reports if report.prints is not None]
-        return _joined(some[some != UNSEEN] for some in prints)
+        joined = np.concatenate([np.array([], np.int64), *prints])
+        seen: NDArray[np.int64] = joined[joined != UNSEEN]
+        return seen
 
     @property
     def dropped(self) -> int:
         """Number of samples that were fetched, but that `collate_fn` did not return."""
         sizes, rows = self.sizes, np.array([report.rows for report in self.reports])
         # The rows of some batches are no samples, such as the nodes of graphs, or pairs.
-        are_samples = len(rows) > 0 and rows.min() >= 0 and (rows <= sizes).all()
-        are_samples = are_samples and np.mean(rows == sizes) > 0.1
-        nones = sum(report.dropped for report in self.reports)
-        return nones + (int((sizes - rows).sum()) if are_samples else 0)
-
-
-def _joined(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    joined: NDArray[np.int64] = np.concatenate([np.array([], np.int64), *parts])
-    return joined
+        if len(rows) and rows.min() >= 0 and (rows <= sizes).all() and np.mean(rows == sizes) > 0.1:
+            return int((sizes - rows).sum())
+        return sum(report.nones for report in self.reports)
 
 
 @dataclass
@@ -165,18 +162,15 @@ def describe(loader: DataLoader[Any], name: str) -> LoaderRecord:
     again = weighted or (isinstance(sampler, RandomSampler) and sampler.replacement)
     total = None if isinstance(loader.dataset, IterableDataset) else length(loader.dataset)
     batches = loader.num_workers, loader.batch_size or 0, bool(loader.drop_last)
-    place = os.getpid(), _number_of(base)
-    return LoaderRecord(name, name, *_rank(), *batches, total, again, place, indices)
+    place, rank = (os.getpid(), _number_of(base)), get_rank()
+    ranks = rank["rank"], rank["ranks"], _groups()
+    return LoaderRecord(name, name, *ranks, *batches, total, again, place, indices)
 
 
-def _rank() -> tuple[int, int, int]:
-    """Return the rank, the number of ranks, and the number of process groups."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        world = getattr(distributed.distributed_c10d, "_world", None)
-        groups = len(getattr(world, "pg_map", ()))
-        return distributed.get_rank(), distributed.get_world_size(), groups
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)), 0
+def _groups() -> int:
+    """Return the number of process groups."""
+    world = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
+    return len(getattr(world, "pg_map", ()))
 
 
 def length(sized: Any) -> int | None:

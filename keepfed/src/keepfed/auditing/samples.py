@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -12,14 +13,7 @@ from numpy.typing import NDArray
 from keepfed.batches import leaves
 
 UNSEEN = 0  # fingerprint of a sample whose content has no known type
-MAX_ARRAYS = 16  # arrays of a sample that count for its fingerprint
 MAX_VALUES = 512  # values of an array that count, in equal steps
-# A sum with fixed random weights is as good as a hash here, and a hundred times as fast.
-_WEIGHTS = np.random.default_rng(0).integers(
-    2**63, size=(MAX_ARRAYS, 4 * MAX_VALUES), dtype=np.uint64
-)
-
-_WORD = {2: np.uint16, 4: np.uint32, 8: np.uint32, 16: np.uint32}  # by the bytes of a value
 
 
 class Nan(NamedTuple):
@@ -37,25 +31,19 @@ def parts_of(batch: Any) -> Sequence[Any]:
     return batch if plain else leaves(batch)  # `leaves` takes a tenth of a small fetch
 
 
-def arrays_in(batch: Any) -> list[NDArray[Any]]:
-    """Return the tensors and arrays of a batch as NumPy arrays of the same memory."""
-    arrays = map(_as_array, parts_of(batch))
+def arrays_in(parts: Sequence[Any]) -> list[NDArray[Any]]:
+    """Return the tensors and arrays among `parts` as NumPy arrays of the same memory."""
+    arrays = map(_as_array, parts)
     return [array for array in arrays if array is not None]
 
 
 def _as_array(part: Any) -> NDArray[Any] | None:
-    if isinstance(part, np.ndarray):
-        return None if part.dtype.hasobject else part
-    if not isinstance(part, torch.Tensor):
-        return None
-    try:
-        return part.numpy()
-    except (TypeError, RuntimeError):  # for example one with a gradient, or on a device
-        pass
-    if part.device.type != "cpu" or part.is_nested or part.layout != torch.strided:
-        return None
-    plain = part.detach().resolve_conj().resolve_neg()
-    return np.asarray((plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy())
+    if isinstance(part, torch.Tensor):
+        try:
+            part = (part.detach() if part.requires_grad else part).numpy()
+        except (TypeError, RuntimeError):  # on a device, sparse, or of a type that NumPy lacks
+            return None
+    return part if isinstance(part, np.ndarray) and not part.dtype.hasobject else None
 
 
 def fingerprints(samples: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
@@ -69,37 +57,46 @@ def fingerprints(samples: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> NDAr
     count = len(samples)
     rows = [array for array in arrays if array.ndim and len(array) == count]
     if rows and count:
-        return _sums(rows, count)
-    each = (arrays_in(sample) or _texts(sample) for sample in samples)
-    sums = (_sums([np.atleast_1d(a)[None] for a in one], 1)[0] if one else UNSEEN for one in each)
-    return np.fromiter(sums, np.int64, count)
+        return _checksums(rows, count)
+    numbers = np.full(count, UNSEEN, np.int64)
+    for place, sample in enumerate(samples):
+        parts = leaves(sample)
+        words = [repr(part) for part in parts if isinstance(part, (str, bytes, int, float))]
+        if inside := arrays_in(parts) or [np.array(words)] * bool(words):
+            numbers[place] = _checksums([array[None] for array in inside], 1)[0]
+    return numbers
 
 
-def _texts(sample: Any) -> list[NDArray[Any]]:
-    texts = [repr(part) for part in leaves(sample) if isinstance(part, str | bytes | int | float)]
-    return [np.frombuffer("\n".join(texts).encode(), np.uint8)] if texts else []
-
-
-def _sums(arrays: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:
-    sums = np.full(count, 2, np.uint64)  # so that a sample of zeros is not `UNSEEN`
-    for place, array in enumerate(arrays[:MAX_ARRAYS]):
-        if not array.size:
-            continue
-        values = array.reshape(count, -1)
-        if values.shape[1] > MAX_VALUES or not values.flags.c_contiguous:
-            values = np.ascontiguousarray(values[:, :: -(-values.shape[1] // MAX_VALUES)])
-        words = values.view(_WORD.get(values.itemsize, np.uint8))[:, : 4 * MAX_VALUES]
-        sums += words @ _WEIGHTS[place, : words.shape[1]]
-    return (sums >> 1).view(np.int64)
+def _checksums(arrays: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:
+    rows = []
+    for array in arrays:
+        if array.size:
+            values = array.reshape(count, -1)
+            some = values[:, :: -(-values.shape[1] // MAX_VALUES)]
+            rows.append(np.ascontiguousarray(some).view(np.uint8))
+    # one call in C for all samples
+    return np.fromiter(map(crc32, np.hstack(rows)) if rows else [1] * count, np.int64, count)
 
 
 def find_nan(arrays: Sequence[NDArray[Any]], count: int) -> Nan | None:
     """Return the first array of a batch of `count` samples that contains NaN."""
     for place, array in enumerate(arrays):
-        if array.dtype.kind != "f" or (total := array.sum()) == total:  # only NaN is not itself
+        if array.dtype.kind != "f" or not array.size:
             continue
-        if (nans := np.isnan(array)).any():
+        # The smallest of some numbers is NaN if one of them is. Their sum may overflow.
+        if (least := np.minimum.reduce(array, None)) != least:
+            nans = np.isnan(array)
             by_row = array.ndim > 0 and len(array) == count
-            rows = nans.reshape(count, -1).any(1).nonzero()[0] if by_row else range(count)
-            return Nan(place, int(nans.sum()), array.size, [int(row) for row in rows])
+            rows = nans.reshape(count, -1).any(1).nonzero()[0].tolist() if by_row else range(count)
+            return Nan(place, int(nans.sum()), array.size, [*rows])
     return None
+
+
+def class_of(arrays: Sequence[NDArray[Any]], count: int) -> int | None:
+    """Return the label of all samples of a batch, None if there are several or it is unknown."""
+    labels = next(
+        (a for a in reversed(arrays) if a.dtype.kind in "iu" and a.shape == (count,)), None
+    )
+    if labels is None or count < 2 or labels.item(0) != labels.item(-1):
+        return None
+    return int(labels[0]) if (labels == labels[0]).all() else None

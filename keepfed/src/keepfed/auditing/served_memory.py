@@ -33,18 +33,19 @@ class ServedMemory:
     def has_changed(self, batch: Any) -> bool:
         """Return whether `next()`, which returned `batch`, changed the batch before."""
         changed = any(_some_of(part) != before for part, before in self._copies)
-        parts = {address: part for part in parts_of(batch) if (address := _address_of(part))}
-        if not self._is_shared:
-            again = parts.keys() & self._served.keys()
-            self._is_shared = any(self._served[address]() is not None for address in again)
-        self._served = {address: weakref.ref(part) for address, part in parts.items()}
         self._copies = []
+        last, self._served = self._served, {}
+        for part in parts_of(batch):
+            if address := _address_of(part):
+                self._served[address] = weakref.ref(part)
+                self._is_shared |= address in last and last[address]() is not None
         return changed
 
 
 def _address_of(part: Any) -> int:
     if isinstance(part, torch.Tensor):
-        return part.data_ptr() if part.layout == torch.strided else 0
+        plain = part.layout == torch.strided and part.device.type == "cpu"
+        return part.data_ptr() if plain and type(part) is torch.Tensor else 0
     return int(part.__array_interface__["data"][0]) if isinstance(part, np.ndarray) else 0
 
 

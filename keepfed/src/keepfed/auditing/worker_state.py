@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import cache
 from inspect import isfunction
 from itertools import islice
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 from zlib import crc32
@@ -58,57 +57,68 @@ def generator_states(dataset: Any) -> tuple[int, ...]:
 @cache
 def _epoch_names(kinds: tuple[type, ...]) -> set[str]:
     """Return the names with "epoch" in the code of a dataset that makes samples."""
-    names = set[str]()
-    for kind in kinds:
-        for name, part in vars(kind).items():
-            if isfunction(part) and name not in _MAIN_ONLY:
-                names.update(name for name in part.__code__.co_names if "epoch" in name)
-    return names
+    parts = {name: part for kind in kinds for name, part in vars(kind).items()}
+    codes = [
+        part.__code__ for name, part in parts.items() if isfunction(part) and name not in _MAIN_ONLY
+    ]
+    return {name for code in codes for name in code.co_names if "epoch" in name}
 
 
 def epoch_numbers(dataset: Any) -> dict[str, int]:
     """Return the epoch numbers of a dataset that its samples depend on."""
-    numbers = {name: getattr(dataset, name, None) for name in _epoch_names(type(dataset).__mro__)}
-    return {name: number for name, number in numbers.items() if type(number) is int}
+    numbers = dict[str, int]()
+    for name in _epoch_names(type(dataset).__mro__[::-1]):
+        with suppress(Exception):  # a property of the program's own may raise anything
+            if type(number := getattr(dataset, name)) is int:
+                numbers[name] = number
+    return numbers
 
 
 def _has_lock(dataset: Any) -> bool:
     """Return whether a lock between processes is in a dataset, or in the module of its class."""
     for part in _objects_in(dataset):
-        module = sys.modules.get(type(part).__module__)
-        for value in (part, *vars(module).values()) if module else (part,):
-            name = value.__name__ if isinstance(value, ModuleType) else type(value).__module__
-            if name.startswith(_LOCKS):
-                return True
+        module = vars(sys.modules.get(type(part).__module__, object))
+        names = [
+            value.__name__ if isinstance(value, ModuleType) else type(value).__module__
+            for value in (part, *module.values())
+        ]
+        if any(name.startswith(_LOCKS) for name in names):
+            return True
     return False
 
 
-def open_files() -> dict[int, tuple[int, int]]:
-    """Return the regular files that this process only reads, with their device and number."""
-    files = dict[int, tuple[int, int]]()
-    with suppress(OSError):  # only Linux lists them
-        for name in islice(os.listdir("/proc/self/fdinfo"), MOST):
+def _open_files() -> set[tuple[int, int, int]]:
+    """Return the number, device and inode of each regular file that this process only reads."""
+    files = set[tuple[int, int, int]]()
+    with suppress(OSError, ImportError):  # only Linux lists them
+        from fcntl import F_GETFL, fcntl
+
+        for number in map(int, os.listdir("/proc/self/fd")[:MOST]):
             with suppress(OSError):  # the folder itself is closed by now
-                status, info = os.fstat(int(name)), Path("/proc/self/fdinfo", name).read_text()
-                mode = int(info.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE
+                status, mode = os.fstat(number), fcntl(number, F_GETFL) & os.O_ACCMODE
                 if stat.S_ISREG(status.st_mode) and mode == os.O_RDONLY:
-                    files[int(name)] = status.st_dev, status.st_ino
+                    files.add((number, status.st_dev, status.st_ino))
     return files
 
 
 class InheritedFiles:
-    """The files that a forked worker inherited, whose position it shares with other processes."""
+    """The files that a forked worker inherits, whose position it shares with other processes."""
 
-    def __init__(self, files: dict[int, tuple[int, int]], dataset: Any):
-        """Begin in a worker. `files` are those that its parent had open."""
-        shared = files.items() & open_files().items()
-        self._files = [] if not shared or _has_lock(dataset) else [number for number, _ in shared]
+    def __init__(self) -> None:
+        """Begin in the main process, before it starts a worker."""
+        self._files = _open_files()
         self._begun, self._left = dict[int, int](), dict[int, int]()
         self._read = set[int]()  # files that this worker reads
 
+    def worker_started(self, dataset: Any) -> None:
+        """Keep the files that this worker has, too, unless the dataset has a lock."""
+        self._files &= _open_files()
+        if self._files and _has_lock(dataset):
+            self._files.clear()
+
     def _positions(self) -> dict[int, int]:
         positions = dict[int, int]()
-        for number in self._files:
+        for number, *_ in self._files:
             with suppress(OSError):  # the program has closed it
                 positions[number] = os.lseek(number, 0, os.SEEK_CUR)
         return positions
