@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.diagnose.loops import CAUSES, FIXED, LOOPS, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from keepfed.errors import KeepfedError
-from keepfed.measure.advice import Cause, Finding
+from keepfed.measure.advice import Cause, LoopFinding
 from keepfed.measure.advice.thresholds import WORTHWHILE_GAIN
 from keepfed.measure.diagnosis import applied, diagnose
 
@@ -52,7 +52,7 @@ class Found:
         return None if self.predicted is None or self.real is None else self.predicted / self.real
 
 
-Advice = tuple[Cause | None, Finding | None]  # None: unknown
+Advice = tuple[Cause | None, LoopFinding | None]  # None: unknown
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _watched(name: str, loader: Any, step: Any) -> Advice:
     return advice_of_watching(name)
 
 
-def _gain(name: str, advice: Finding, loader: Any, step: Callable[[Any], Any]) -> float | None:
+def _gain(name: str, advice: LoopFinding, loader: Any, step: Callable[[Any], Any]) -> float | None:
     """Apply the recommended change and return its real gain; None if the change is missing."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from keepfed.measure.advice import Change, candidates, with_arguments, with_persistent_workers
 from keepfed.measure.diagnosis import compare as compare_module
-from keepfed.measure.diagnosis.compare import Comparison, compare
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.compare import LoopComparison, compare
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from tests.measure import datasets as data
 from tests.measure.handmade import hungry
 
@@ -69,10 +69,10 @@ class Repeated(data.Stream):
 
 def compared(
     loader: Any, *changes: Change, step: Any = lambda batch: None, seconds: float = 2.0, **more: Any
-) -> list[Comparison | None]:
+) -> list[LoopComparison | None]:
     m = hungry(**{"workers": 0, "epoch": None, "start_method": "fork", **more})
     until = time.perf_counter() + seconds
-    return compare(Loop(loader, step), changes, m, rounds=2, until=until)
+    return compare(DiagnosedLoop(loader, step), changes, m, rounds=2, until=until)
 
 
 def test_changes_run_alternately_with_the_real_step() -> None:

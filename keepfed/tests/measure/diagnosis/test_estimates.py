@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from keepfed.measure.accelerator import ACCELERATOR
 from keepfed.measure.advice import Measurements
-from keepfed.measure.diagnosis.accelerator import ACCELERATOR
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.diagnosis.replay import Replay
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed, one_thread_gain
@@ -55,7 +55,7 @@ def run(*, iteration_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **m
 
 
 def estimated(alone: Run, step: Run, together: Run) -> Measurements:
-    return estimate([], ThreeRuns(alone, step, together, Replay(Loop([], print)), 0.0))
+    return estimate([], ThreeRuns(alone, step, together, Replay(DiagnosedLoop([], print)), 0.0))
 
 
 def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurements:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from keepfed.measure.advice import Measurements, recommend, with_arguments
 from keepfed.measure.advice.rules import judge
-from keepfed.measure.diagnosis.compare import Comparison
+from keepfed.measure.diagnosis.compare import LoopComparison
 from keepfed.measure.diagnosis.report import Diagnosis, evidence
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 
-def concluded(m: Measurements, proof: Comparison | None = None, **asked: bool) -> Diagnosis:
+def concluded(m: Measurements, proof: LoopComparison | None = None, **asked: bool) -> Diagnosis:
     cause = judge(m)
     return Diagnosis(recommend(m, cause, []), m, naive(), proof, **asked)
 
@@ -46,7 +46,7 @@ def test_report_limits_the_gain_and_mentions_existing_workers() -> None:
 
 
 def test_report_prints_the_proof_or_why_there_is_none() -> None:
-    proof = Comparison(with_arguments(num_workers=4), (0.084, 0.09, 0.093), (0.03, 0.03, 0.03))
+    proof = LoopComparison(with_arguments(num_workers=4), (0.084, 0.09, 0.093), (0.03, 0.03, 0.03))
     said = repr(concluded(HUNGRY, proof, asked_to_prove=True))
     assert "Proved: 30 ms per batch with the change and 90 ms without, so it is 3.0 times" in said
     assert "(2.8 to 3.1 in 3 rounds)" in said

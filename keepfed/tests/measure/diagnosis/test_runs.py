@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from keepfed.measure.diagnosis import accelerator, runs
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure import accelerator
+from keepfed.measure.diagnosis import runs
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.diagnosis.replay import nbytes
 from keepfed.measure.diagnosis.runs import run_loop
 from keepfed.measure.diagnosis.three_runs import Headroom, headroom, three_runs
@@ -59,7 +60,7 @@ def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.Monk
     monkeypatch.setattr(accelerator, "ACCELERATOR", device)
 
     def used_and_weighed(step: Any) -> tuple[bool, bool]:
-        found = three_runs(Loop([torch.zeros(1000)] * 9, step), seconds=0.05)
+        found = three_runs(DiagnosedLoop([torch.zeros(1000)] * 9, step), seconds=0.05)
         return found.step.used_device, found.replay.copy_s is not None
 
     assert used_and_weighed(device.step) == (True, True)

@@ -22,6 +22,6 @@ from keepfed.measure.advice.estimates import (
     start_up_s,
     steady,
 )
-from keepfed.measure.advice.finding import Finding, paragraphs
+from keepfed.measure.advice.finding import LoopFinding, paragraphs
 from keepfed.measure.advice.rules import Cause, judge
 from keepfed.measure.advice.sentences import busy_machine

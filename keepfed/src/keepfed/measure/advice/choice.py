@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from keepfed.measure.advice.catalog import ROWS, Advice, applicable
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.estimates import Measurements
-from keepfed.measure.advice.finding import Finding
+from keepfed.measure.advice.finding import LoopFinding
 from keepfed.measure.advice.gains import gain, pipeline
 from keepfed.measure.advice.rules import Cause, competes_for_cores
 from keepfed.measure.advice.sentences import sentence
@@ -50,7 +50,7 @@ def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
     return alone or changes
 
 
-def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Finding:
+def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> LoopFinding:
     """Return the recommended change for `cause`: the best trial, if it gains enough.
 
     A trial takes precedence over the model. If reading whole batches brought no gain, reading
@@ -85,12 +85,12 @@ def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = No
     )
 
 
-def _advised(m: Measurements, cause: Cause) -> Finding:
+def _advised(m: Measurements, cause: Cause) -> LoopFinding:
     """Return the preferred row that removes `cause` completely, as far as the model knows."""
     row = next(row for row in applicable(m, cause) if row.gain or not row.changes)
     change = row.changes(m, cause)[0] if row.changes else None
     words = row.words(m) if callable(row.words) else row.words
-    return Finding(
+    return LoopFinding(
         id=row.id,
         cause=cause,
         measured=sentence(m, cause),
@@ -103,7 +103,7 @@ def _advised(m: Measurements, cause: Cause) -> Finding:
     )
 
 
-def _refuted(advised: Finding) -> Finding:
+def _refuted(advised: LoopFinding) -> LoopFinding:
     return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None, entry="")
 
 

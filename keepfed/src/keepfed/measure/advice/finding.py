@@ -16,7 +16,7 @@ from keepfed.measure.stacks import HotLine
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LoopFinding:
     """What a loop waits for, and the one change to make."""
 
     id: str  # row of the table of findings

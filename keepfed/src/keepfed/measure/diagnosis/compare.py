@@ -18,7 +18,7 @@ from typing import Any
 from keepfed.measure.advice import Change, Measurements, with_persistent_workers
 from keepfed.measure.advice.thresholds import NOTICED, STARTING_S
 from keepfed.measure.diagnosis.changes import applied, same
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.diagnosis.run_estimates import has_persistent_workers, start_up_of
 from keepfed.measure.diagnosis.runs import run_loop
 from keepfed.measure.hook import data_loader_in
@@ -27,7 +27,7 @@ LEAST_S = 0.05  # s of a run without the start of its workers
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LoopComparison:
     """Seconds per batch without and with a change in each round, with the start of epochs."""
 
     change: Change
@@ -47,8 +47,8 @@ class Comparison:
 
 
 def compare(
-    loop: Loop, changes: Sequence[Change], m: Measurements, *, rounds: int, until: float
-) -> list[Comparison | None]:
+    loop: DiagnosedLoop, changes: Sequence[Change], m: Measurements, *, rounds: int, until: float
+) -> list[LoopComparison | None]:
     """Run the loop without and with each change alternately.
 
     The step really runs. Workers become persistent if their start takes a noticeable share of an
@@ -118,7 +118,7 @@ def _can_apply(loader: Any, change: Change) -> bool:
 class _Variant:
     """The loop with one change, or without any."""
 
-    def __init__(self, loop: Loop, change: Change | None, m: Measurements):
+    def __init__(self, loop: DiagnosedLoop, change: Change | None, m: Measurements):
         arguments = change.arguments if change is not None else {}
         workers = arguments.get("num_workers", m.setting.workers)
         self.start_s = _start_s(workers, m) + LEAST_S
@@ -129,11 +129,11 @@ class _Variant:
         self.failed = change is not None and not _can_apply(loop.loader, change)
         self._first = list[Any]()  # the first two batches of a stream
 
-    def compared(self, now_s: tuple[float, ...]) -> Comparison | None:
+    def compared(self, now_s: tuple[float, ...]) -> LoopComparison | None:
         """Return the comparison with `now_s`, the seconds per batch without a change."""
         if self.change is None or not (now_s and self.batches_s):
             return None
-        return Comparison(self.change, now_s, tuple(self.batches_s), self.repeats)
+        return LoopComparison(self.change, now_s, tuple(self.batches_s), self.repeats)
 
     def run(self, seconds: float) -> None:
         """Run the loop once, and add its seconds per batch."""

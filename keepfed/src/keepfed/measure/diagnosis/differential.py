@@ -19,7 +19,7 @@ from typing import Any
 from keepfed.measure.advice import Cause, Change, Measurements, Trial, candidates, judge, recommend
 from keepfed.measure.diagnosis.changes import applied
 from keepfed.measure.diagnosis.compare import compare
-from keepfed.measure.diagnosis.loop import Loop, opened
+from keepfed.measure.diagnosis.loop import DiagnosedLoop, opened
 from keepfed.measure.diagnosis.report import Diagnosis
 from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed, one_thread_gain
 from keepfed.measure.diagnosis.runs import run_loop
@@ -83,7 +83,7 @@ def diagnose(
     return Diagnosis(finding, m, runs.together.trace, proof, asked_to_prove=prove)
 
 
-def _with_one_thread(loop: Loop, runs: ThreeRuns, m: Measurements) -> Measurements:
+def _with_one_thread(loop: DiagnosedLoop, runs: ThreeRuns, m: Measurements) -> Measurements:
     """Return the measurements with the gain of one thread, if other threads compute much."""
     if not may_be_oversubscribed(runs.alone):
         return m
@@ -94,7 +94,7 @@ def _with_one_thread(loop: Loop, runs: ThreeRuns, m: Measurements) -> Measuremen
     return replace(m, fetching=replace(m.fetching, one_thread_gain=gain))
 
 
-def _trials(loop: Loop, m: Measurements, cause: Cause, until: float) -> list[Trial] | None:
+def _trials(loop: DiagnosedLoop, m: Measurements, cause: Cause, until: float) -> list[Trial] | None:
     """Return the trials of the changes that may help, or None if there is no time for any."""
     rows = candidates(m, cause)
     changes = [change for _, change in rows]

@@ -22,7 +22,7 @@ HANGS_S = 60  # s without a batch after which a loader without a timeout is canc
 
 
 @dataclass(frozen=True)
-class Loop:
+class DiagnosedLoop:
     """A loader and a step that trains on one batch."""
 
     loader: Iterable[Any]
@@ -35,7 +35,7 @@ class Loop:
 @contextmanager
 def opened(
     loader: Any, step: Any, seconds: float, synchronize: Callable[[], Any] | None
-) -> Iterator[Loop]:
+) -> Iterator[DiagnosedLoop]:
     """Yield the loop to measure for `seconds`. Its loader is restored afterwards.
 
     Raises:
@@ -43,7 +43,7 @@ def opened(
     """
     _check(loader, step, seconds)
     with preserved(loader) as loader, _explained(), progress(seconds) as show:
-        yield Loop(loader, step, synchronize, seconds, show)
+        yield DiagnosedLoop(loader, step, synchronize, seconds, show)
 
 
 def _check(loader: Any, step: Any, seconds: float) -> None:

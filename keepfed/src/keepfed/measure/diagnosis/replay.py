@@ -9,8 +9,8 @@ from itertools import cycle
 from typing import Any
 
 from keepfed.batches import leaves
-from keepfed.measure.diagnosis.accelerator import copy_s
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.accelerator import copy_s
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.hook import contents_of
 from keepfed.measure.records import Contents
 
@@ -21,7 +21,7 @@ WARM_UP = 3  # steps that include allocations and the choice of kernels, and do 
 class Replay:
     """The first batches of a loader, again and again."""
 
-    def __init__(self, loop: Loop):
+    def __init__(self, loop: DiagnosedLoop):
         """Keep no batch yet."""
         self.loop, self.batches = loop, list[Any]()
         self.nbytes, self.contents = 0, Contents(0, "", 1.0)  # of the first batch

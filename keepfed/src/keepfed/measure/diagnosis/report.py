@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from keepfed.formatting import duration, factor, percent, plural, size
-from keepfed.measure.advice import Cause, Finding, Measurements, busy_machine, ms, paragraphs
-from keepfed.measure.diagnosis.compare import Comparison
+from keepfed.measure.advice import Cause, LoopFinding, Measurements, busy_machine, ms, paragraphs
+from keepfed.measure.diagnosis.compare import LoopComparison
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.trace import Trace
 
@@ -30,10 +30,10 @@ box-sizing:border-box;border:1px solid gray;print-color-adjust:exact}.cd .wide{w
 class Diagnosis:
     """The verdict on a loop, which displays itself as text or HTML."""
 
-    finding: Finding
+    finding: LoopFinding
     measurements: Measurements
     trace: Trace  # loader and step together
-    proof: Comparison | None = None  # measured gain of the change
+    proof: LoopComparison | None = None  # measured gain of the change
     asked_to_prove: bool = False
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
+from keepfed.measure.accelerator import memory_figures, wait_for_device
 from keepfed.measure.advice.thresholds import (
     AGREEMENT,
     ENOUGH_EPOCHS,
@@ -20,8 +21,7 @@ from keepfed.measure.advice.thresholds import (
     GRACE_S,
     MIN_ITERATIONS,
 )
-from keepfed.measure.diagnosis.accelerator import memory_figures, wait_for_device
-from keepfed.measure.diagnosis.loop import Loop
+from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import (
     ProcessFigures,
@@ -83,7 +83,7 @@ def run_loop(
     return run
 
 
-def require_batches(run: Run, seconds: float, loop: Loop) -> None:
+def require_batches(run: Run, seconds: float, loop: DiagnosedLoop) -> None:
     """Raise an error if a run of `seconds` is too short for a diagnosis."""
     if run.steady:
         return

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from keepfed.formatting import factor
 from keepfed.measure.advice import ms
-from keepfed.measure.diagnosis.loop import Loop, opened
+from keepfed.measure.diagnosis.loop import DiagnosedLoop, opened
 from keepfed.measure.diagnosis.replay import Replay
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.runs import require_batches, run_loop
@@ -73,7 +73,9 @@ class ThreeRuns(NamedTuple):
     others_cores: float  # cores that other programs kept busy
 
 
-def three_runs(loop: Loop, seconds: float, stacks: StackSampler | None = None) -> ThreeRuns:
+def three_runs(
+    loop: DiagnosedLoop, seconds: float, stacks: StackSampler | None = None
+) -> ThreeRuns:
     """Run the parts of a loop and the whole loop, for about `seconds` altogether."""
     replay, neighbors = Replay(loop), Neighbors()
     loop.show("the loader alone")

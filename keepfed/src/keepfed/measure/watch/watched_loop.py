@@ -11,7 +11,7 @@ from keepfed.formatting import plural
 from keepfed.measure.advice import (
     Cause,
     Fetching,
-    Finding,
+    LoopFinding,
     Measurements,
     Moving,
     Paces,
@@ -115,7 +115,7 @@ class WatchedLoop:
         )
 
     @cached_property
-    def finding(self) -> Finding | None:
+    def finding(self) -> LoopFinding | None:
         """The cause of the lost time and the change, or None if the cause is unknown."""
         m = self.measurements
         if m is None or self.observation.totals.elsewhere:
