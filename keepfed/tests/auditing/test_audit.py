@@ -20,10 +20,9 @@ import keepfed
 from keepfed import command
 from keepfed.auditing import api, loops
 from keepfed.auditing.account import Account
-from keepfed.auditing.checks import check
+from keepfed.auditing.checks import check, check_resume
 from keepfed.auditing.record import LoaderRecord, describe
 from keepfed.auditing.report import AuditReport, Finding, kinds
-from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import listen
 from keepfed.measure.watch import attach

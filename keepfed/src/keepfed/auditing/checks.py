@@ -293,3 +293,35 @@ def _samples(record: LoaderRecord, epoch: EpochRecord, by_row: bool) -> NDArray[
         return epoch.prints
     rows = epoch.ids if epoch.known else epoch.ids[:0]
     return rows if record.subset is None else record.subset[rows]
+
+
+def check_resume(before: Sequence[Mapping[str, Any]], records: Sequence[LoaderRecord]) -> Findings:
+    """Compare the last epoch in the log of the interrupted run with the first epoch after it.
+
+    Args:
+        before: Lines of the log of the interrupted run, of all ranks.
+        records: Loaders of the resumed run, of all ranks.
+    """
+    for name in dict.fromkeys(record.name for record in records):
+        rows = [row for row in before if row["loader"] == name]
+        ranks = [one for one in records if one.name == name and one.epochs]
+        if not rows or not ranks or ranks[0].draws_again or not ranks[0].epochs[0].training:
+            continue
+        last = max(row["epoch"] for row in rows)
+        served = [sample for row in rows if row["epoch"] == last for sample in row["samples"]]
+        old = set(served)
+        new = {str(sample) for one in ranks for sample in one.epochs[0].ids.tolist()}
+        again, total = old & new, ranks[0].total
+        if total is not None and len(old) >= total:
+            continue  # the run was interrupted between two epochs
+        if again == old:
+            yield Finding("resume-starts-over", name, {"again": len(again)})
+            continue
+        complete = all(one.epochs[0].complete for one in ranks)
+        missing = 0 if total is None or not complete else total - len(old | new)
+        if missing > (ranks[0].batch_size * len(ranks) if ranks[0].drop_last else 0):
+            yield Finding("resume-skips", name, {"missing": missing, "of": total})
+        if again:
+            behind = len(ranks) > 1 or again == {*served[-len(again) :]}
+            numbers = {"again": len(again), "sample": min(again)}
+            yield Finding("resume-behind" if behind else "resume-repeats", name, numbers)

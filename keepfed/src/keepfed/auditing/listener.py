@@ -61,9 +61,7 @@ class AuditListener(Listener):
         arrays, count = arrays_in(parts_of(batch)), len(samples)
         lengths = {len(array) if array.ndim else -1 for array in arrays}
         rows = lengths.pop() if len(lengths) == 1 else -1
-        indices = self._indices
-        if indices is not None and len(indices) != count:
-            indices = None
+        indices = self._indices if len(self._indices or ()) == count else None
         prints = fingerprints(samples, arrays) if self.contents or indices is None else None
         draws = None
         if self._before:
@@ -72,19 +70,11 @@ class AuditListener(Listener):
                 range(len(self._before)), self._before, generator_states(self.dataset), strict=False
             )
             draws = Draws(frozenset(state for state in states if state[1] != state[2]), ids)
-        self.report = BatchReport(
-            self.worker,
-            count,
-            indices,
-            prints,
-            rows,
-            0 if rows == count else sum(sample is None for sample in samples),
-            find_nan(arrays, count),
-            class_of(arrays, count),
-            draws,
-            {} if self.worker == MAIN else epoch_numbers(self.dataset),
-            self._moved,
-        )
+        nones = 0 if rows == count else sum(sample is None for sample in samples)
+        numbers = {} if self.worker == MAIN else epoch_numbers(self.dataset)
+        values = find_nan(arrays, count), class_of(arrays, count)
+        about = self.worker, count, indices, prints, rows, nones
+        self.report = BatchReport(*about, *values, draws, numbers, self._moved)
         return batch if self.worker == MAIN else attach_report(batch, self.report)
 
     def failed(self, error: Exception) -> None:

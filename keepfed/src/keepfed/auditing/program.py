@@ -41,10 +41,9 @@ def run_audited(
     Raises:
         KeepfedError: If one of the arguments cannot be used. The program is not started.
     """
-    from keepfed.auditing.checks import check
+    from keepfed.auditing.checks import check, check_resume
     from keepfed.auditing.loops import ENDING, LOG
     from keepfed.auditing.report import check_ids
-    from keepfed.auditing.resume import check_resume
 
     if not program:
         raise KeepfedError("The program is missing. Example: keepfed audit python train.py", code=2)

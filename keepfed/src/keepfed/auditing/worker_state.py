@@ -107,8 +107,8 @@ class InheritedFiles:
     def __init__(self) -> None:
         """Begin in the main process, before it starts a worker."""
         self._files = _open_files()
-        self._begun, self._left = dict[int, int](), dict[int, int]()
-        self._read = set[int]()  # files that this worker reads
+        self._begun = dict[int, int]()  # positions when the fetch began
+        self._left = dict[int, int]()  # positions after the last fetch of files that it reads
 
     def worker_started(self, dataset: Any) -> None:
         """Keep the files that this worker has, too, unless the dataset has a lock."""
@@ -126,10 +126,13 @@ class InheritedFiles:
     def fetch_begins(self) -> str:
         """Return the path of a file that this worker reads, if another process moved it since."""
         self._begun = self._positions()
-        moved = [n for n in self._read & self._begun.keys() if self._begun[n] != self._left.get(n)]
+        moved = [n for n, place in self._begun.items() if self._left.get(n, place) != place]
         return os.readlink(f"/proc/self/fd/{moved[0]}") if moved else ""
 
     def fetch_ends(self) -> None:
-        """Remember the positions, and which files this worker has read."""
-        self._left = self._positions()
-        self._read |= {n for n, place in self._left.items() if place != self._begun.get(n)}
+        """Remember the positions of the files that this worker reads."""
+        positions = self._positions()
+        read = {
+            n for n, place in positions.items() if n in self._left or place != self._begun.get(n)
+        }
+        self._left = {n: positions[n] for n in read}
