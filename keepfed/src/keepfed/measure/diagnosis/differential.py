@@ -9,6 +9,7 @@ changes, and `report` prints the result.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -24,7 +25,7 @@ from keepfed.measure.diagnosis.report import Diagnosis
 from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed, one_thread_gain
 from keepfed.measure.diagnosis.runs import run_loop
 from keepfed.measure.diagnosis.three_runs import ThreeRuns, three_runs
-from keepfed.measure.stacks import StackSampler, read_lines
+from keepfed.measure.stacks import OutsideSampler, StackSampler, read_lines
 
 RUNS, ONE_THREAD, TRIALS, PROOF = 0.7, 0.08, 0.3, 0.5  # shares of the time
 TRIAL_ROUNDS, PROOF_ROUNDS = 2, 3
@@ -66,8 +67,9 @@ def diagnose(
         opened(loader, step, seconds, synchronize) as loop,
         TemporaryDirectory(prefix="keepfed-", ignore_cleanup_errors=True) as folder,
     ):
-        stacks = StackSampler(Path(folder), "diagnose")
-        runs = three_runs(loop, RUNS * seconds, stacks)
+        with OutsideSampler(Path(folder), os.getpid()) as outside:
+            stacks = StackSampler(Path(folder), "diagnose", outside.reader)
+            runs = three_runs(loop, RUNS * seconds, stacks)
         m = estimate(loop.loader, runs)
         m = replace(m, lines=read_lines(Path(folder), "diagnose"))
         m = _with_one_thread(loop, runs, m)

@@ -133,7 +133,7 @@ def _run_epoch(
         run.trace,
         loader,
         figures=ProcessFigures(),
-        listeners=[StackListener(stacks.folder, stacks.name)] if stacks is not None else [],
+        listeners=[StackListener(stacks)] if stacks is not None else [],
         started=note,
     )
     with closing(traced) as batches:

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from keepfed.formatting import percent
-from keepfed.measure.stacks.sampler import STACKS, is_own
+from keepfed.measure.stacks.place import Row, is_own
+from keepfed.measure.stacks.sampler import STACKS
 
 FEW_S = 0.1  # s of samples below which no line is named
 LONGEST = 60  # characters of a call that is quoted
+MOST = 0.5  # share of the time of a line that decides what is said about it
 
 WORK = {  # usual work of the code of a package
-    "zipfile": "decompressing",
-    "gzip": "decompressing",
-    "lzma": "decompressing",
-    "json": "parsing JSON",
-    "csv": "parsing text",
-    "pandas": "a table operation",
-    "polars": "a table operation",
-    "pyarrow": "a table operation",
-    "h5py": "reading HDF5",
-    "zarr": "reading chunks",
-    "PIL": "decoding an image",
-    "pickle": "unpickling",
-    "threading": "waiting for a lock",
-    "multiprocessing": "waiting for a lock or for another process",
-    "random": "drawing random numbers",
-    "tokenizers": "tokenizing",
-    "transformers": "tokenizing",
+    "decompressing": ("zipfile", "gzip", "lzma"),
+    "parsing text": ("json", "csv"),
+    "a table operation": ("pandas", "polars", "pyarrow"),
+    "reading HDF5": ("h5py",),
+    "reading chunks": ("zarr",),
+    "decoding an image": ("PIL",),
+    "unpickling": ("pickle",),
+    "drawing random numbers": ("random",),
+    "tokenizing": ("tokenizers", "transformers"),
+    "waiting": (
+        "threading",
+        "multiprocessing",
+        "queue",
+        "selectors",
+        "socket",
+        "ssl",
+        "subprocess",
+    ),
 }
+_ARGUMENTS = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)$")  # of a call at the end
 OF = {
     "fetch": "loading samples",
     "collate": "collating",
@@ -51,15 +55,13 @@ class HotLine:
     part: str  # "fetch", "collate", "sampler" or "loop"
     file: str
     line: int
-    function: str
-    call: str  # the expression that was executed most, or the source of the line
+    function: str  # "" if the line only creates what was called
+    call: str  # the call that was executed most, or the source of the line; "" if not exact
     share: float  # of the sampled time of the part
     library: str = ""  # package whose code was called most
-
-    @property
-    def source(self) -> str:
-        """The text of the line, or "" if the file cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
+    inside: str = ""  # class that the user's files create, and that was called most below `call`
+    waits: bool = False  # whether it spends most of its time without a core
+    is_exact: bool = True  # False: an earlier line can have taken the time
 
     @property
     def place(self) -> str:
@@ -69,13 +71,17 @@ class HotLine:
     @property
     def work(self) -> str:
         """The kind of work, such as "decompressing", or "spent" if it is unknown."""
-        return WORK.get(self.library, "spent")
+        usual = next((work for work, names in WORK.items() if self.library in names), "spent")
+        return "waiting" if self.waits else usual
 
     def __str__(self) -> str:
-        return (
-            f"{percent(self.share)} of {OF[self.part]} is {self.work} in `{self.call}`, called at "
-            f"{self.place} in {self.function}."
-        )
+        begin = f"{percent(self.share)} of {OF[self.part]} is {self.work}"
+        function = f" in {self.function}" if self.function else ""
+        if not self.is_exact:
+            return f"{begin} at or just before {self.place}{function}."
+        inside = f" (mostly `{self.inside}`)" if self.inside else ""
+        verb = "called" if self.function else "created"
+        return f"{begin} in `{self.call}`{inside}, {verb} at {self.place}{function}."
 
 
 Lines = Mapping[str, tuple[HotLine, ...]]  # by part, the largest share first
@@ -83,46 +89,55 @@ Lines = Mapping[str, tuple[HotLine, ...]]  # by part, the largest share first
 
 def read_lines(folder: Path, *names: str) -> Lines:
     """Return the lines that the processes with these names sampled into `folder`, by part."""
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        for file in folder.glob(f"{STACKS}{name}*.json"):
-            with suppress(OSError, ValueError):
-                rows += json.loads(file.read_text("utf-8"))
-    parts: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    parts, files = defaultdict[str, list[Row]](list), set[str]()
+    for file in (file for name in names for file in folder.glob(f"{STACKS}{name}*.json")):
+        with suppress(OSError, ValueError):
+            sampled = json.loads(file.read_text("utf-8"))
+            files.update(sampled["files"])
+            for row in sampled["rows"]:
+                parts[row[0]].append(Row(*row))
+    created = _created(files)
+    return {
+        part: tuple(sorted(_hottest(rows, created), key=lambda line: -line.share))
+        for part, rows in parts.items()
+    }
+
+
+def _created(files: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Return the classes that the user's files call, each with the first file and line."""
+    found: dict[str, tuple[str, int]] = {}
+    for file in sorted(files):
+        for number, text in enumerate(linecache.getlines(file), 1):
+            for name in re.findall(r"\b([A-Z]\w*)\(", text):
+                found.setdefault(name, (file, number))
+    return found
+
+
+def _hottest(rows: Sequence[Row], created: Mapping[str, tuple[str, int]]) -> Iterable[HotLine]:
+    """Return the user's lines. A line of a package counts for the line that created its object."""
+    lines = defaultdict[tuple[str, int], list[tuple[str, Row]]](list)
     for row in rows:
-        parts[row["part"]].append(row)
-    return {part: tuple(_hottest(part, found)) for part, found in parts.items()}
+        name = next((name for name in row.inside if name in created), "")
+        key = (row.file, row.line) if is_own(row.file) else created.get(name)
+        if key is not None:
+            lines[key].append((name, row))
+    total = sum(row.seconds for row in rows)
+    for (file, line), found in lines.items() if total > FEW_S else ():
+        spent = sum(row.seconds for _, row in found)
+        name, most = max(found, key=lambda each: each[1].seconds)
+        function = min((row.function for _, row in found), key=len)  # without its lambdas
+        is_exact = sum(row.seconds for _, row in found if row.is_exact) > MOST * spent
+        waits = sum(row.seconds for _, row in found if row.waits) > MOST * spent
+        call, inside = _call(most), name
+        if not is_own(most.file):
+            call, inside, function = name, "", ""
+        where = most.part, file, line, function, call if is_exact else ""
+        yield HotLine(*where, spent / total, most.library, inside, waits, is_exact)
 
 
-def _hottest(part: str, rows: Iterable[dict[str, Any]]) -> Iterable[HotLine]:
-    lines: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        lines[row["file"], row["position"][0]].append(row)
-    total = sum(row["seconds"] for found in lines.values() for row in found)
-    if total < FEW_S:
-        return
-    spent = {key: sum(row["seconds"] for row in found) for key, found in lines.items()}
-    for key in sorted(spent, key=lambda key: -spent[key]):
-        if part != "fetch" and not is_own(key[0]):
-            continue
-        most = max(lines[key], key=lambda row: row["seconds"])
-        function = min((row["function"] for row in lines[key]), key=len)  # without its lambdas
-        yield HotLine(part, *key, function, _call(most), spent[key] / total, most["library"])
-
-
-def _call(row: Mapping[str, Any]) -> str:
-    """Return the source of the expression in a row, without the arguments of a call."""
-    line, _, first, last = row["position"]
-    text = linecache.getline(row["file"], line)
-    found = text.strip()
-    if first >= 0:  # columns count bytes
-        found = text.encode()[first:last].decode(errors="replace")
-    if found.endswith(")") and "(" in found:
-        depth = 0
-        for place in range(len(found) - 1, -1, -1):
-            depth += {")": 1, "(": -1}.get(found[place], 0)
-            if depth == 0:
-                found = found[:place]
-                break
-    found = found or text.strip()
+def _call(row: Row) -> str:
+    """Return the source of the call in a row without its arguments, or the line."""
+    text = linecache.getline(row.file, row.line)
+    found = text.encode()[slice(*row.call)].decode(errors="replace") if row.call else ""
+    found = _ARGUMENTS.sub("", found) or text.partition("  #")[0].strip()
     return found if len(found) <= LONGEST else f"{found[: LONGEST - 1]}…"

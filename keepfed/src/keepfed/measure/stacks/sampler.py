@@ -1,56 +1,48 @@
-"""Sample the stack of one thread every 20 milliseconds, and add up the time of each line.
+"""Sample the stack of one thread 50 times a second, and add up the time of each line.
 
-A thread of the same process takes the samples. Native code has no frames of its own, so its time
-belongs to the Python line that called it. A sample counts for the time since the sample before,
-because a call into native code can delay the sampling thread.
-
-The thread can sample only while it holds the GIL. It asks for the GIL after the switch interval, so
-a long interval would charge native code that holds the GIL to the next call that releases it.
+A thread of the same process takes the samples, and only while it holds the GIL. Work that keeps the
+GIL, such as `x in a_list`, delays it until a later line gives the GIL away. So a sample is exact
+only in a wait. `OutsideSampler` needs no GIL, and replaces the samples where it is allowed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import NamedTuple
+from types import FrameType
 
 from keepfed.files import replace_file
+from keepfed.measure.stacks.place import Frame, Row, find_row, is_own
 
 STACKS = "stacks-"  # beginning of the names of the files
 EVERY_S = 0.02  # s between two samples
+SELDOM_S = 0.1  # the same if `OutsideSampler` is there, because each sample delays the thread
 SWITCH_S = 0.0005  # s after which the thread asks for the GIL; the default is 0.005
 WRITE_EVERY_S = 1.0  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
-
-_STDLIB = sysconfig.get_path("stdlib") + os.sep
-_OURS = str(Path(__file__).resolve().parents[2]) + os.sep  # the package keepfed
-
-
-class Place(NamedTuple):
-    """One instruction, and the kind of code that it had called when the samples were taken."""
-
-    part: str  # "fetch", "collate", "sampler" or "loop"
-    code: CodeType
-    instruction: int  # byte offset of the instruction in `code`
-    library: str  # top-level package of the innermost frame, "" if this is the line's own
+WAITING = 0.5  # share of the time needing a core, below which a thread mostly waits
+SET_PTRACER = 0x59616D61  # option of prctl that lets another process read this one
 
 
 class StackSampler:
     """Samples the calling thread between `start` and `stop`, and writes the sums to a file."""
 
-    def __init__(self, folder: Path, name: str):
-        """Prepare a sampler of this process, whose file in `folder` begins with `name`."""
-        self.folder, self.name = folder, name
+    def __init__(self, folder: Path, name: str, reader: int = 0):
+        """Prepare a sampler of this process, whose file in `folder` begins with `name`.
+
+        `reader` is the process whose children sample this one from outside, 0 for none.
+        """
+        self.folder, self.name, self.reader = folder, name, reader
         self._file = folder / f"{STACKS}{name}-{os.getpid()}.json"
-        self._spent: dict[Place, float] = defaultdict(float)
+        self._spent: dict[Row, float] = defaultdict(float)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -65,11 +57,13 @@ class StackSampler:
         """Start to sample the calling thread."""
         if self._thread is not None:
             return
+        allow_reading(self.reader)
+        self._write()  # tells `OutsideSampler` that this process has begun
         self._stop = threading.Event()
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(min(SWITCH_S, self._interval))
-        thread = threading.current_thread()
-        self._thread = threading.Thread(target=self._run, args=(thread.ident,), daemon=True)
+        thread = threading.get_ident(), threading.get_native_id()
+        self._thread = threading.Thread(target=self._run, args=thread, daemon=True)
         self._thread.start()
         # A thread that outlives the interpreter can abort the process, if it was freeing a tensor.
         self._at_exit = Finalize(None, self.stop, exitpriority=0)
@@ -84,91 +78,63 @@ class StackSampler:
             sys.setswitchinterval(self._interval)
             self._write()
 
-    def _run(self, thread: int) -> None:
+    def _run(self, thread: int, native: int) -> None:
+        with suppress(Exception):  # an error costs the lines, never the training
+            self._sample(thread, native)
+
+    def _sample(self, thread: int, native: int) -> None:
         before = written = time.perf_counter()
-        while not self._stop.wait(EVERY_S):
-            now = time.perf_counter()
-            frame = sys._current_frames().get(thread)
-            place = _place(frame) if frame is not None else None
-            if place is not None:
-                self._spent[place] += min(now - before, LONGEST_S)
+        needed_s, _ = _state(native)
+        while not self._stop.wait(SELDOM_S if self.reader else EVERY_S):
+            frame, now, last_s = sys._current_frames().get(thread), time.perf_counter(), needed_s
+            needed_s, sleeps = _state(native)
+            waits = sleeps and needed_s - last_s < WAITING * (now - before)
+            if frame is not None and (row := _row(frame)):
+                self._spent[row._replace(waits=waits, is_exact=waits)] += min(
+                    now - before, LONGEST_S
+                )
             before = now
             if now - written > WRITE_EVERY_S:
                 self._write()
                 written = now
 
     def _write(self) -> None:
-        rows = [
-            {
-                "part": place.part,
-                "file": place.code.co_filename,
-                "function": getattr(place.code, "co_qualname", place.code.co_name),
-                "position": _position(place.code, place.instruction),
-                "library": place.library,
-                "seconds": seconds,
-            }
-            for place, seconds in self._spent.items()
-        ]
+        rows = [row._replace(seconds=seconds) for row, seconds in [*self._spent.items()]]
+        files = {getattr(module, "__file__", None) or "<" for module in [*sys.modules.values()]}
         try:
-            replace_file(self._file, json.dumps(rows))
+            replace_file(self._file, json.dumps({"files": [*filter(is_own, files)], "rows": rows}))
         except OSError:  # a full disk costs the evidence, never the training
             self._stop.set()
 
 
-def _place(frame: FrameType) -> Place | None:
-    """Return the user's instruction that a stack is executing, or None if nothing is loaded.
-
-    This is the innermost frame outside of libraries. In a part of the loader, the frame must be
-    inside of that part. If no frame is, the result is the outermost frame of the part.
-    """
-    innermost, own, inside = frame, None, None
-    part, one = "loop", frame
-    while True:
-        module = one.f_globals.get("__name__")
-        if module == "torch.utils.data._utils.fetch":
-            part = "fetch"
-        elif module == "torch.utils.data.dataloader":
-            if one.f_code.co_name != "_next_index":
-                return None  # the main process waits for a worker, or starts them
-            part = "sampler"
-        elif is_ours(one):
-            if one.f_code.co_name == "collate":
-                part = "collate"
-            elif module != "keepfed.measure.hook.timed_sampler":  # which calls the sampler
-                break
-        elif own is None and is_own(one.f_code.co_filename):
-            own = one
-        if part != "loop" or one.f_back is None:
-            break
-        inside = inside if is_ours(one) else one
-        one = one.f_back
-    chosen = own or inside
-    if chosen is None or (own is None and part == "loop"):
+def _row(frame: FrameType | None) -> Row | None:
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    codes = [one.f_code for one in frames]
+    lines = [one.f_lineno or 0 for one in frames]
+    stack = [Frame(c.co_filename, c.co_qualname, n) for c, n in zip(codes, lines, strict=True)]
+    if (row := find_row(stack)) is None:
         return None
-    library = "" if chosen is innermost else innermost.f_globals.get("__name__") or ""
-    return Place(part, chosen.f_code, max(chosen.f_lasti, 0), library.partition(".")[0])
+    positions = [*codes[row.depth].co_positions()]
+    _, last, begin, end = positions[max(frames[row.depth].f_lasti, 0) // 2]
+    return row._replace(call=(begin or 0, end or 0)) if last == row.line else row
 
 
-def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame runs code of this package."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == "keepfed"
+def _state(thread: int) -> tuple[float, bool]:
+    """Return the s in which a thread ran or needed a core, and whether it sleeps. Linux tells."""
+    folder = Path("/proc/self/task", str(thread))
+    try:
+        ran, needed, _ = (folder / "schedstat").read_text("ascii").split()
+        stat = (folder / "stat").read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return 0.0, False
+    return (int(ran) + int(needed)) / 1e9, stat.rpartition(") ")[2].startswith(("S", "D"))
 
 
-def is_own(name: str) -> bool:
-    """Return whether a file belongs to the user, not to Python or an installed package."""
-    return not (
-        name.startswith((_STDLIB, _OURS, "<"))
-        or f"{os.sep}site-packages{os.sep}" in name
-        or f"{os.sep}dist-packages{os.sep}" in name
-    )
-
-
-def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int]:
-    """Return (line, last line, column, last column) of an instruction, columns -1 if unknown."""
-    for number, found in enumerate(code.co_positions()):
-        if number == instruction // 2:
-            line, end, first, last = found
-            if line is not None:
-                unknown = first is None or last is None or end != line
-                return line, line, *((-1, -1) if unknown else (first, last))  # type: ignore[return-value]
-    return code.co_firstlineno, code.co_firstlineno, -1, -1
+def allow_reading(process: int) -> None:
+    """Let the children of a process read the memory of this one, where Linux asks for that."""
+    if process and sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(SET_PTRACER, process, 0, 0, 0)

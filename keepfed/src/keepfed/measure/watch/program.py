@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from shlex import join
@@ -58,13 +58,15 @@ def run_watched(
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     try:
         record = Path(tempfile.mkdtemp(prefix="keepfed-watch-"))
-        environment = prepare(record) | ({LINES: "1"} if lines else {})
+        environment = prepare(record)
+        sampling = _sample_lines(record, environment) if lines else nullcontext()
     except OSError as error:
         give_up(error)
         return run_program(words, os.environ)
     try:
         neighbors = Neighbors()
-        code = run_program(words, environment)
+        with sampling:
+            code = run_program(words, environment)
         machine = f"{platform.node()}, {platform.system()}, {plural(all_cores(), 'core')}"
         ended = time.strftime("%d %B %Y, %H:%M")
         run = ProgramRun(join(program), code, neighbors.cores(), machine=machine, ended=ended)
@@ -82,6 +84,15 @@ def run_watched(
         elif report["text"]:
             print(f"\n{report['text']}", file=sys.stderr, flush=True)
     return code or int(fails)
+
+
+def _sample_lines(record: Path, environment: dict[str, str]) -> AbstractContextManager[Any]:
+    # Imported only here, because every watched process imports this module.
+    from keepfed.measure.stacks import OutsideSampler
+
+    sampler = OutsideSampler(record)
+    environment[LINES] = str(sampler.reader)
+    return sampler
 
 
 def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 
 FOLDER = "KEEPFED_WATCH"  # environment variable with the folder of the records
-LINES = "KEEPFED_WATCH_LINES"  # environment variable that is set if stacks are sampled
+LINES = "KEEPFED_WATCH_LINES"  # process whose children may sample the stacks, if they are sampled
 ENDING = ".watched"
 PROCESS = ".process"  # suffix of the file that each process with torch writes
 FAILED = ".failed.process"  # suffix of the same file after an error in keepfed

@@ -61,7 +61,7 @@ def _stacks() -> StackSampler | None:
     """Return the sampler of this process, or None without `keepfed watch --lines`."""
     if LINES not in os.environ:
         return None
-    sampler = StackSampler(records_folder(), "main")
+    sampler = StackSampler(records_folder(), "main", int(os.environ[LINES]))
     atexit.register(sampler.stop)
     return sampler
 
@@ -97,8 +97,9 @@ def _attach_meter(
 
     assert timer.meter is not None
     listeners: list[Listener] = [timer.meter]
-    if LINES in os.environ:
-        listeners.insert(0, StackListener(records_folder(), timer.writer.name))
+    if _stacks() is not None:
+        sampler = StackSampler(records_folder(), timer.writer.name, int(os.environ[LINES]))
+        listeners.insert(0, StackListener(sampler))
     try:
         return listen(loader, listeners, make_once)
     except Exception as error:
