@@ -41,7 +41,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Training], AuditReport
     monkeypatch.setattr(iterators, "_step_timer", None, raising=False)
     monkeypatch.setenv("KEEPFED_OBSERVER", "keepfed.auditing.loops")
     attach._patch(dataloader)
-    monkeypatch.setattr(loops, "_write", lambda last=True: None)
+    monkeypatch.setattr(loops, "_write", lambda pause_s=0: None)
 
     def run(training: Training) -> AuditReport:
         monkeypatch.setattr(loops, "_process", loops._Process())

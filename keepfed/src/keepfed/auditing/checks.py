@@ -52,10 +52,13 @@ def check(
     loops = defaultdict[str, list[LoaderRecord]](list)
     for record in records:
         loops[record.loop].append(record)
+    several = len({record.base[1] for record in records}) > 1
     gaps = defaultdict[str, list[str]](list)
     for loop, alike in loops.items():
         for reason in dict.fromkeys(reason for record in alike for reason in _gaps(record)):
             gaps[reason].append(loop)
+        if several and not any(len(e.prints) for record in alike for e in record.epochs):
+            gaps["contents, because no epoch ran when there was other data"].append(loop)
     gaps_of = (f"{reason} ({', '.join(names)})" for reason, names in gaps.items())
     checked = tuple(_checked(loop, alike) for loop, alike in loops.items())
     return AuditReport(tuple(first.values()), checked, (*gaps_of, *unchecked))

@@ -9,7 +9,6 @@ import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
 from gc import get_referrers
 from itertools import cycle
 from pathlib import Path
@@ -30,8 +29,7 @@ from keepfed.measure.watch.timing.writer import call_sites
 
 LOG = "KEEPFED_AUDIT_LOG"  # environment variable with the file that lists every batch
 ENDING = ".audit"
-FIRST_S = 30  # seconds without a write of the record, which a short program writes at its end
-PAUSE = 50  # minimum time between two writes of the record, in durations of the last one
+PAUSE_S = 30  # between two writes of the record, of which the last is at the end of the program
 _PID = os.getpid()  # a forked child writes no record
 _LOG = os.environ.get(LOG)
 
@@ -43,7 +41,7 @@ class _Process:
         self.loaders = list[tuple[weakref.ref[Any], LoaderRecord]]()
         self.stepped = False  # whether an optimizer has made a step since `count_steps`
         self.steps = 0
-        self.next_write = perf_counter() + FIRST_S
+        self.written_s = perf_counter()
 
     def count_steps(self) -> int:
         """Return a number that has changed if an optimizer made a step since the last call."""
@@ -75,12 +73,11 @@ class _Process:
 _process = _Process()
 
 
-@cache
-def _follow_optimizers() -> None:
-    def step_made(*_: Any) -> None:
-        _process.stepped = True  # only written, so that a compiled step is not compiled again
+def _step_made(*_: Any) -> None:
+    _process.stepped = True  # only written, so that a compiled step is not compiled again
 
-    register_optimizer_step_post_hook(step_made)
+
+register_optimizer_step_post_hook(_step_made)
 
 
 def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
@@ -95,7 +92,6 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
         return make(loader)
 
     try:
-        _follow_optimizers()
         record = _process.record_of(loader, call_sites(sys._getframe(1))[0])
         account = LoopAccount(record, loader)
         account.may_cycle = _names_cycle(sys._getframe(1))
@@ -142,7 +138,7 @@ class LoopAccount(Account):
         except StopIteration:
             self.epoch.complete = True
             self.epoch.stepped |= stepped
-            _write(last=False)
+            _write(PAUSE_S)
             raise
         try:
             if not self.is_full():  # if it is, the steps may be those of a loop in between
@@ -167,17 +163,17 @@ def _log(log: str, record: LoaderRecord, epoch: EpochRecord, report: BatchReport
         file.write(f"{json.dumps(row)}\n".encode())
 
 
-def _write(*, last: bool = True) -> None:
-    """Write the records of this process, but spend at most 2 % of the time on it before the end."""
-    begun = perf_counter()
-    if os.getpid() != _PID or not _process.loaders or not (last or begun > _process.next_write):
+def _write(pause_s: float = 0) -> None:
+    """Write the records of this process, unless it did so less than `pause_s` ago."""
+    too_early = perf_counter() < _process.written_s + pause_s
+    if os.getpid() != _PID or not _process.loaders or too_early:
         return
+    _process.written_s = perf_counter()
     try:
         records = [record for _, record in _process.loaders]
         replace_file(Path(records_folder(), f"{_PID}{ENDING}"), pickle.dumps(records))
     except Exception as error:
         give_up(error)
-    _process.next_write = perf_counter() + PAUSE * (perf_counter() - begun)
 
 
 atexit.register(_write)
