@@ -29,8 +29,6 @@ class Account:
         """
         self.loaded, self._loader, self._training = loaded, weakref.ref(loader), training
         self.listener = AuditListener(loader.dataset, loader.num_workers)
-        reports = (report for epoch in loaded.epochs for report in epoch.reports)
-        self._recorded = sum(report.size + record.BATCH for report in reports)
         self._memory = ServedMemory()
         self._batches: int | None = None  # batches of an epoch, None if unknown
         self.epoch: EpochRecord
@@ -44,7 +42,7 @@ class Account:
         epochs, dataset = self.loaded.epochs, self.listener.dataset
         # Contents tell whether two loaders share samples, so one epoch of them is enough. In the
         # main process they take time of the training.
-        known = any(epoch.complete and len(epoch.prints) for epoch in epochs)
+        known = any(epoch.complete and epoch.has_prints for epoch in epochs)
         is_stream, waits = self.loaded.total is None, self.loaded.workers == 0 and self.is_alone()
         self.listener.contents = is_stream or not (known or waits)
         training = torch.is_grad_enabled() if self._training is None else self._training
@@ -88,9 +86,9 @@ class Account:
             self.start_epoch()
         self.epoch.batches += 1
         self.epoch.changed += self._memory.has_changed(batch)
-        if report is not None and self._recorded < record.MAX_SAMPLES:
+        if report is not None and self.loaded.recorded < record.MAX_SAMPLES:
             self.epoch.reports.append(report)
-            self._recorded += report.size + record.BATCH
+            self.loaded.recorded += report.size + record.BATCH
         return batch, report
 
 

@@ -57,7 +57,7 @@ def check(
     for loop, alike in loops.items():
         for reason in dict.fromkeys(reason for record in alike for reason in _gaps(record)):
             gaps[reason].append(loop)
-        if several and not any(len(e.prints) for record in alike for e in record.epochs):
+        if several and not any(e.has_prints for record in alike for e in record.epochs):
             gaps["contents, because no epoch ran when there was other data"].append(loop)
     gaps_of = (f"{reason} ({', '.join(names)})" for reason, names in gaps.items())
     checked = tuple(_checked(loop, alike) for loop, alike in loops.items())

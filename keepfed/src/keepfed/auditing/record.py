@@ -97,6 +97,11 @@ class EpochRecord:
         return seen
 
     @property
+    def has_prints(self) -> bool:
+        """Whether the samples are identified by their content."""
+        return any(report.prints is not None for report in self.reports[:1])
+
+    @property
     def dropped(self) -> int:
         """Number of samples that were fetched, but that `collate_fn` did not return."""
         sizes, rows = self.sizes, np.array([report.rows for report in self.reports])
@@ -123,6 +128,7 @@ class LoaderRecord:
     base: tuple[int, int]  # process, and number of the dataset below all subsets in it
     subset: NDArray[np.int64] | None  # indices into this dataset, None for all
     loader: int = 0  # number of the loader in its process
+    recorded: int = 0  # samples in the reports of all epochs, and `BATCH` for each report
     epochs: list[EpochRecord] = field(default_factory=list)
 
     def is_like(self, other: LoaderRecord) -> bool:
