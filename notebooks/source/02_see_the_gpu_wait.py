@@ -323,7 +323,7 @@ cu.reveal("02d", rate(measured[2]))
 
 # %% [markdown]
 # A third worker would change nothing, because with two of them, L / 2 is already less than C. (If a measured rate is
-# lower than predicted, other programs use your cores, too. Run the cell again when they are quiet.)
+# lower than predicted, other programs used your cores, too.)
 #
 # <details><summary>Where do C and P come from on a real GPU?</summary>
 #

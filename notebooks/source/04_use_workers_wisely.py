@@ -341,9 +341,9 @@ one_handle = show("one_handle")
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
-# There's no error, and would you have noticed so few wrong rows in training? (If there were none, run the cell again.
-# It's a matter of luck, which makes it worse.) Under spawn you'd at least get a `TypeError: cannot pickle`. The fix is
-# the same for both: open the file in the process that reads it.
+# There's no error, and would you have noticed so few wrong rows in training? <!-- notebook -->(If there were none, run
+# the cell again. It's a matter of luck, which makes it worse.)<!-- end --> Under spawn you'd at least get a `TypeError:
+# cannot pickle`. The fix is the same for both: open the file in the process that reads it.
 
 # %% [markdown]
 # ### Exercise 4.2 · 10 min · ●●○

@@ -335,7 +335,7 @@ torchrun("train_shards", events, f"{results.name}/shards", ranks=3)
 #
 # <details><summary>Hint 1: how to ask all</summary>
 #
-# `dist.all_reduce(tensor, dist.ReduceOp.MIN)` leaves the minimum over all ranks in `tensor`, on every rank.
+# `dist.all_reduce(tensor, dist.ReduceOp.MIN)` leaves the minimum in `tensor`, on every rank. (NCCL wants it on the GPU.)
 #
 # </details>
 # <details><summary>Hint 2: how to notice the end</summary>
@@ -372,7 +372,7 @@ def in_step(batches):
 
 
 # %%
-cu.check("11.2", in_step)  # at work with NCCL, this tensor must be on the GPU
+cu.check("11.2", in_step)
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
