@@ -134,9 +134,9 @@ def _one_class(record: LoaderRecord) -> Findings:
     for epoch in record.training:
         batches = [report for report in epoch.reports if report.size >= SURE]
         labels = [report.label for report in batches if report.label is not None]
-        if 2 * len(labels) > len(batches) and (classes := len({*labels})) > 1:
-            numbers = {"alone": len(labels), "batches": len(batches), "classes": classes}
-            yield _finding("one-class", record, epoch, **numbers)
+        alone, of, classes = len(labels), len(batches), len({*labels})
+        if 2 * alone > of and classes > 1:
+            yield _finding("one-class", record, epoch, alone=alone, batches=of, classes=classes)
 
 
 def _overlap(served: Mapping[int, NDArray[Any]], spare: int) -> tuple[dict[str, int], bool] | None:
@@ -239,10 +239,9 @@ def _nan(record: LoaderRecord) -> Findings:
             (first, report, nan), batches = nans[0], len(epoch.reports)
             by_chance = comb(batches - first, len(nans)) / comb(batches, len(nans))
             late = epoch.shuffled and epoch.number == 0 and by_chance < CHANCE
-            samples = ", ".join(str(report.ids[row]) for row in nan.rows[:4])
             numbers = nan._asdict() | {"nans": len(nans), "batches": batches, "first": first}
-            id = "late-nan" if late else "nan"
-            yield _finding(id, record, epoch, **numbers | {"rows": samples})
+            numbers["rows"] = ", ".join(str(report.ids[row]) for row in nan.rows[:4])
+            yield _finding("late-nan" if late else "nan", record, epoch, **numbers)
 
 
 LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _unused, _one_class, _order
@@ -285,8 +284,7 @@ def _shared_samples(records: Sequence[LoaderRecord], validates: bool) -> Finding
     if pairs:
         shared, of, name, other_name = max(pairs)
         more = f". So it is with {plural(len(pairs) - 1, 'more pair')} of loaders"
-        numbers = {"shared": shared, "of": of, "other": other_name, "pairs": len(pairs)}
-        numbers["more"] = more if len(pairs) > 1 else ""
+        numbers = {"shared": shared, "of": of, "other": other_name, "more": more * (len(pairs) > 1)}
         yield Finding("leak" if validates else "shared-samples", name, numbers)
 
 

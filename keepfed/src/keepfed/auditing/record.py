@@ -93,8 +93,7 @@ class EpochRecord:
         """Fingerprints of the samples whose content is known."""
         prints = [report.prints for report in self.reports if report.prints is not None]
         joined = np.concatenate([np.array([], np.int64), *prints])
-        seen: NDArray[np.int64] = joined[joined != UNSEEN]
-        return seen
+        return joined[joined != UNSEEN]  # type: ignore[no-any-return]
 
     @property
     def has_prints(self) -> bool:
@@ -168,9 +167,9 @@ def describe(loader: DataLoader[Any], name: str) -> LoaderRecord:
     again = weighted or (isinstance(sampler, RandomSampler) and sampler.replacement)
     total = None if isinstance(loader.dataset, IterableDataset) else length(loader.dataset)
     batches = loader.num_workers, loader.batch_size or 0, bool(loader.drop_last)
-    place, rank = (os.getpid(), _number_of(base)), get_rank()
-    ranks = rank["rank"], rank["ranks"], _groups()
-    return LoaderRecord(name, name, *ranks, *batches, total, again, place, indices)
+    place = os.getpid(), _number_of(base)
+    rank, ranks = get_rank().values()
+    return LoaderRecord(name, name, rank, ranks, _groups(), *batches, total, again, place, indices)
 
 
 def _groups() -> int:

@@ -57,17 +57,15 @@ def generator_states(dataset: Any) -> tuple[int, ...]:
 @cache
 def _epoch_names(kinds: tuple[type, ...]) -> set[str]:
     """Return the names with "epoch" in the code of a dataset that makes samples."""
-    parts = {name: part for kind in kinds for name, part in vars(kind).items()}
-    codes = [
-        part.__code__ for name, part in parts.items() if isfunction(part) and name not in _MAIN_ONLY
-    ]
-    return {name for code in codes for name in code.co_names if "epoch" in name}
+    parts = [item for kind in kinds for item in vars(kind).items()]
+    used = [part for name, part in parts if name not in _MAIN_ONLY and isfunction(part)]
+    return {name for part in used for name in part.__code__.co_names if "epoch" in name}
 
 
 def epoch_numbers(dataset: Any) -> dict[str, int]:
     """Return the epoch numbers of a dataset that its samples depend on."""
     numbers = dict[str, int]()
-    for name in _epoch_names(type(dataset).__mro__[::-1]):
+    for name in _epoch_names(type(dataset).__mro__):
         with suppress(Exception):  # a property of the program's own may raise anything
             if type(number := getattr(dataset, name)) is int:
                 numbers[name] = number
