@@ -22,7 +22,7 @@ from keepfed.auditing import api, loops
 from keepfed.auditing.account import Account
 from keepfed.auditing.checks import check, check_resume
 from keepfed.auditing.record import LoaderRecord, describe
-from keepfed.auditing.report import AuditReport, Finding, kinds
+from keepfed.auditing.report import AuditFinding, AuditReport, kinds
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import listen
 from keepfed.measure.watch import attach
@@ -153,7 +153,7 @@ def test_a_record_does_not_grow_beyond_its_limit(monkeypatch: pytest.MonkeyPatch
 
 def test_many_findings_of_one_kind_are_listed_once_with_one_advice() -> None:
     numbers = {"served": 1, "of": 2, "epoch": 3}
-    report = check([], [Finding("left-out", f"a{n}", numbers) for n in range(30)])
+    report = check([], [AuditFinding("left-out", f"a{n}", numbers) for n in range(30)])
     assert len(report.findings) == len(report.as_dict()["findings"]) == 30
     *listed, advice = str(report).splitlines()[1:]
     says = "served 1 of 2 samples. Meant? `--allow left-out`"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keepfed.auditing.record import MAX_SAMPLES, Draws, EpochRecord, LoaderRecord
-from keepfed.auditing.report import AuditReport, Finding
+from keepfed.auditing.report import AuditFinding, AuditReport
 from keepfed.auditing.samples import UNSEEN
 from keepfed.formatting import plural
 
@@ -22,12 +22,12 @@ SURE = 8  # new samples with NaN, of which a few may come from random crops; sam
 CHANCE = 1e-4  # probability below which a late first NaN is not a matter of chance
 LEAK = 0.01  # share of samples in common above which two loaders share samples
 
-Findings = Iterator[Finding]
+Findings = Iterator[AuditFinding]
 
 
 def check(
     records: Sequence[LoaderRecord],
-    more: Iterable[Finding] = (),
+    more: Iterable[AuditFinding] = (),
     *,
     validates: bool = False,
     allow: Collection[str] = (),
@@ -45,7 +45,7 @@ def check(
     _find_training(records)
     findings = [one for record in records for check in LOADER_CHECKS for one in check(record)]
     findings += [*_ranks(records), *_shared_samples(records, validates), *more]
-    first = dict[tuple[str, str], Finding]()
+    first = dict[tuple[str, str], AuditFinding]()
     for finding in findings:  # the first epoch and rank that show it are enough
         if finding.id not in allow:
             first.setdefault((finding.id, finding.loader), finding)
@@ -94,9 +94,13 @@ def _gaps(record: LoaderRecord) -> Iterator[str]:
         yield f"some batches, such as those after {MAX_SAMPLES:,} samples"
 
 
-def _finding(id: str, record: LoaderRecord, epoch: EpochRecord | None, **numbers: Any) -> Finding:
+def _finding(
+    id: str, record: LoaderRecord, epoch: EpochRecord | None, **numbers: Any
+) -> AuditFinding:
     place = {"rank": record.rank} if record.ranks > 1 else {}
-    return Finding(id, record.name, place | ({"epoch": epoch.number} if epoch else {}) | numbers)
+    return AuditFinding(
+        id, record.name, place | ({"epoch": epoch.number} if epoch else {}) | numbers
+    )
 
 
 def _each_once(record: LoaderRecord) -> Findings:
@@ -259,11 +263,11 @@ def _ranks(records: Sequence[LoaderRecord]) -> Findings:
             if overlap := _overlap(served, len(ranks)):
                 fault = overlap[1] and ranks[0].groups == 1
                 id = "ranks-overlap" if fault else "ranks-draw-all"
-                yield Finding(id, name, number | overlap[0])
+                yield AuditFinding(id, name, number | overlap[0])
             counts = [epoch.batches for epoch in epochs]
             if all(epoch.complete for epoch in epochs) and len({*counts}) > 1:
                 numbers = number | {"least": min(counts), "most": max(counts)}
-                yield Finding("uneven-ranks", name, numbers)
+                yield AuditFinding("uneven-ranks", name, numbers)
 
 
 def _shared_samples(records: Sequence[LoaderRecord], validates: bool) -> Findings:
@@ -285,7 +289,7 @@ def _shared_samples(records: Sequence[LoaderRecord], validates: bool) -> Finding
         shared, of, name, other_name = max(pairs)
         more = f". So it is with {plural(len(pairs) - 1, 'more pair')} of loaders"
         numbers = {"shared": shared, "of": of, "other": other_name, "more": more * (len(pairs) > 1)}
-        yield Finding("leak" if validates else "shared-samples", name, numbers)
+        yield AuditFinding("leak" if validates else "shared-samples", name, numbers)
 
 
 def _samples(record: LoaderRecord, epoch: EpochRecord, by_row: bool) -> NDArray[np.int64]:
@@ -316,13 +320,13 @@ def check_resume(before: Sequence[Mapping[str, Any]], records: Sequence[LoaderRe
         if total is not None and len(old) >= total:
             continue  # the run was interrupted between two epochs
         if again == old:
-            yield Finding("resume-starts-over", name, {"again": len(again)})
+            yield AuditFinding("resume-starts-over", name, {"again": len(again)})
             continue
         complete = all(one.epochs[0].complete for one in ranks)
         missing = 0 if total is None or not complete else total - len(old | new)
         if missing > (ranks[0].batch_size * len(ranks) if ranks[0].drop_last else 0):
-            yield Finding("resume-skips", name, {"missing": missing, "of": total})
+            yield AuditFinding("resume-skips", name, {"missing": missing, "of": total})
         if again:
             behind = len(ranks) > 1 or again == {*served[-len(again) :]}
             numbers = {"again": len(again), "sample": min(again)}
-            yield Finding("resume-behind" if behind else "resume-repeats", name, numbers)
+            yield AuditFinding("resume-behind" if behind else "resume-repeats", name, numbers)

@@ -16,7 +16,7 @@ from keepfed.formatting import plural
 MOST = 4  # findings of one kind that the text lists
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding, which kinds.toml describes."""
 
     words: str
@@ -26,10 +26,10 @@ class Kind(NamedTuple):
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, FindingKind]:
     """Return the kinds of findings by their ID."""
     table = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
-    return {name: Kind(**row) for name, row in table.items()}
+    return {name: FindingKind(**row) for name, row in table.items()}
 
 
 class _Count(int):
@@ -40,7 +40,7 @@ class _Count(int):
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """What an audit measured of a loader."""
 
     id: str
@@ -48,7 +48,7 @@ class Finding:
     numbers: dict[str, Any]  # of the words of its kind, and perhaps of its rank and epoch
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FindingKind:
         """The kind of the finding."""
         return kinds()[self.id]
 
@@ -70,12 +70,12 @@ class Finding:
 class AuditReport:
     """Result of an audit: what was checked, the faults, the facts, and what was not checked."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
 
     @property
-    def faults(self) -> tuple[Finding, ...]:
+    def faults(self) -> tuple[AuditFinding, ...]:
         """Findings that no intention explains."""
         return tuple(finding for finding in self.findings if finding.kind.fault)
 
@@ -93,7 +93,7 @@ class AuditReport:
         count = plural(len(self.faults), "fault") if self.faults else "no fault"
         checked = "; ".join(_short(self.checked)) or "nothing"
         lines = [f"Checked {checked}: {count} of the kinds that it looks for."]
-        alike = defaultdict[str, list[Finding]](list)
+        alike = defaultdict[str, list[AuditFinding]](list)
         for finding in (*self.faults, *(f for f in self.findings if not f.kind.fault)):
             alike[finding.id].append(finding)
         for name, findings in alike.items():  # the advice comes once for each kind

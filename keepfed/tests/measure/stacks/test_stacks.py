@@ -24,7 +24,7 @@ from keepfed.measure import hook
 from keepfed.measure.diagnosis import diagnose
 from keepfed.measure.hook import loader_hook, timed_sampler
 from keepfed.measure.stacks import OutsideSampler, StackSampler, read_lines
-from keepfed.measure.stacks.place import PARTS, Frame, Row, find_row
+from keepfed.measure.stacks.place import PARTS, Frame, StackRow, find_row
 from keepfed.measure.watch.timing import step_timer
 from tests.fixtures import PROJECT
 from tests.measure.stacks import slow_dataset
@@ -54,7 +54,7 @@ def test_a_diagnosis_names_the_line_of_each_part(workers: int) -> None:
 
 
 def test_few_samples_and_broken_files_name_no_line(tmp_path: Path) -> None:
-    row = Row("loop", __file__, "f", 1, 0, "", (), seconds=0.05)
+    row = StackRow("loop", __file__, "f", 1, 0, "", (), seconds=0.05)
     (tmp_path / "stacks-a-1.json").write_text(json.dumps({"files": [], "rows": [row]}), "utf-8")
     (tmp_path / "stacks-a-2.json").write_text("[{", "utf-8")
     assert read_lines(tmp_path, "a") == {"loop": ()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keepfed.formatting import percent
-from keepfed.measure.stacks.place import Row, is_own
+from keepfed.measure.stacks.place import StackRow, is_own
 from keepfed.measure.stacks.sampler import STACKS
 
 FEW_S = 0.1  # s of samples below which no line is named
@@ -89,13 +89,13 @@ Lines = Mapping[str, tuple[HotLine, ...]]  # by part, the largest share first
 
 def read_lines(folder: Path, *names: str) -> Lines:
     """Return the lines that the processes with these names sampled into `folder`, by part."""
-    parts, files = defaultdict[str, list[Row]](list), set[str]()
+    parts, files = defaultdict[str, list[StackRow]](list), set[str]()
     for file in (file for name in names for file in folder.glob(f"{STACKS}{name}*.json")):
         with suppress(OSError, ValueError):
             sampled = json.loads(file.read_text("utf-8"))
             files.update(sampled["files"])
             for row in sampled["rows"]:
-                parts[row[0]].append(Row(*row))
+                parts[row[0]].append(StackRow(*row))
     created = _created(files)
     return {
         part: tuple(sorted(_hottest(rows, created), key=lambda line: -line.share))
@@ -113,9 +113,9 @@ def _created(files: Iterable[str]) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _hottest(rows: Sequence[Row], created: Mapping[str, tuple[str, int]]) -> Iterable[HotLine]:
+def _hottest(rows: Sequence[StackRow], created: Mapping[str, tuple[str, int]]) -> Iterable[HotLine]:
     """Return the user's lines. A line of a package counts for the line that created its object."""
-    lines = defaultdict[tuple[str, int], list[tuple[str, Row]]](list)
+    lines = defaultdict[tuple[str, int], list[tuple[str, StackRow]]](list)
     for row in rows:
         name = next((name for name in row.inside if name in created), "")
         key = (row.file, row.line) if is_own(row.file) else created.get(name)
@@ -135,7 +135,7 @@ def _hottest(rows: Sequence[Row], created: Mapping[str, tuple[str, int]]) -> Ite
         yield HotLine(*where, spent / total, most.library, inside, waits, is_exact)
 
 
-def _call(row: Row) -> str:
+def _call(row: StackRow) -> str:
     """Return the source of the call in a row without its arguments, or the line."""
     text = linecache.getline(row.file, row.line)
     found = text.encode()[slice(*row.call)].decode(errors="replace") if row.call else ""

@@ -17,7 +17,7 @@ from subprocess import DEVNULL
 from typing import Any
 
 from keepfed.files import replace_file
-from keepfed.measure.stacks.place import Frame, Row, find_row
+from keepfed.measure.stacks.place import Frame, StackRow, find_row
 from keepfed.measure.stacks.sampler import STACKS, allow_reading
 
 RATE = 50  # samples in a second
@@ -84,7 +84,7 @@ class OutsideSampler:
                     self._attach(process)
 
     def _replace(self) -> None:
-        rows: dict[int, list[Row]] = defaultdict(list)
+        rows: dict[int, list[StackRow]] = defaultdict(list)
         for file in self._folder.glob("*.raw"):
             for line in file.read_text("utf-8", "replace").splitlines():
                 frames = [Frame(name, what, int(n)) for what, name, n in _FRAME.findall(line)]
@@ -94,11 +94,11 @@ class OutsideSampler:
         for file in self._folder.glob(f"{STACKS}*.json"):
             if outside := rows.get(_process_of(file)):
                 known: dict[str, Any] = json.loads(file.read_text("utf-8"))
-                known["rows"] = _with_calls(outside, [Row(*row) for row in known["rows"]])
+                known["rows"] = _with_calls(outside, [StackRow(*row) for row in known["rows"]])
                 replace_file(file, json.dumps(known))
 
 
-def _with_calls(rows: list[Row], before: list[Row]) -> list[Row]:
+def _with_calls(rows: list[StackRow], before: list[StackRow]) -> list[StackRow]:
     """Return the rows with what the thread knows better: the calls, and what waited."""
     known = {(row.file, row.line): row for row in sorted(before, key=lambda row: row.seconds)}
     found = [(row, known.get((row.file, row.line), row)) for row in rows]

@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     line: int
 
 
-class Row(NamedTuple):
+class StackRow(NamedTuple):
     """The time of one line of code."""
 
     part: str  # "fetch", "collate", "sampler" or "loop"
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     seconds: float = 0.0
 
 
-def find_row(stack: Sequence[Frame]) -> Row | None:
+def find_row(stack: Sequence[Frame]) -> StackRow | None:
     """Return the user's line in a stack, the innermost frame first, or None if nothing is loaded.
 
     This is the innermost line outside of libraries. In a part of the loader it must be inside of
@@ -71,7 +71,7 @@ def find_row(stack: Sequence[Frame]) -> Row | None:
     depth = depths[-1] if own is None else own
     names = (frame.function.partition(".")[0] for frame in stack[: depth + (own is None)])
     library = package(stack[0].file) if depth else ""
-    return Row(part, *stack[depth], depth, library, tuple(names))
+    return StackRow(part, *stack[depth], depth, library, tuple(names))
 
 
 def is_ours(frame: FrameType) -> bool:

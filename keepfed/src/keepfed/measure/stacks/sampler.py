@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from keepfed.files import replace_file
-from keepfed.measure.stacks.place import Frame, Row, find_row, is_own
+from keepfed.measure.stacks.place import Frame, StackRow, find_row, is_own
 
 STACKS = "stacks-"  # beginning of the names of the files
 EVERY_S = 0.02  # s between two samples
@@ -42,7 +42,7 @@ class StackSampler:
         """
         self.folder, self.name, self.reader = folder, name, reader
         self._file = folder / f"{STACKS}{name}-{os.getpid()}.json"
-        self._spent: dict[Row, float] = defaultdict(float)
+        self._spent: dict[StackRow, float] = defaultdict(float)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -107,7 +107,7 @@ class StackSampler:
             self._stop.set()
 
 
-def _row(frame: FrameType | None) -> Row | None:
+def _row(frame: FrameType | None) -> StackRow | None:
     frames = []
     while frame is not None:
         frames.append(frame)
