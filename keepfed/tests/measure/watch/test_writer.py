@@ -42,6 +42,6 @@ def test_loop_is_named_by_the_line_that_iterates_not_by_a_generator_in_between()
 
 
 def test_a_program_beside_the_package_is_not_part_of_it() -> None:
-    package = Path(keepfed.__file__).parent
+    package, scripts = Path(keepfed.__file__).parent, sysconfig.get_path("scripts")
     assert is_own(f"{package}_train/train.py")
-    assert not is_own(f"{package}/measure/trace.py")
+    assert not any(map(is_own, (f"{package}/measure/trace.py", f"{scripts}/yolo")))

@@ -18,6 +18,11 @@ PARTS = {  # functions of the hook and of torch that call a part of the loader
     "_BaseDataLoaderIter._next_index": "sampler",
 }
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
+# A console script, such as torchrun, calls the library that loops.
+_SCRIPTS = tuple(
+    sysconfig.get_path("scripts", scheme) + os.sep
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+)
 _OURS = str(Path(__file__).resolve().parents[2]) + os.sep  # the package keepfed
 _LOADER = re.compile(r"[/\\](torch[/\\]utils[/\\]data|torchdata[/\\]stateful_dataloader)[/\\]")
 
@@ -85,7 +90,7 @@ def _is_ours(file: str) -> bool:
 
 def is_own(file: str) -> bool:
     """Return whether a file belongs to the user, not to Python or an installed package."""
-    return not (file.startswith("<") or _is_ours(file) or package(file))
+    return not (file.startswith(("<", *_SCRIPTS)) or _is_ours(file) or package(file))
 
 
 def package(file: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Mapping
 from inspect import CO_GENERATOR
@@ -22,11 +21,6 @@ from keepfed.measure.stacks import is_ours, is_own
 from keepfed.measure.watch.timing.ring_file import ENDING, RingFile, records_folder
 
 MAX_LOADERS = 16  # number of loaders watched per process
-# A console script, such as torchrun, calls the library that loops.
-_SCRIPTS = tuple(
-    sysconfig.get_path("scripts", scheme) + os.sep
-    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
-)
 _PASS_ON = "__init__", "__iter__", "__next__", "<listcomp>"  # parts of an iterator
 
 _writers: list[Writer] = []
@@ -149,7 +143,7 @@ def call_sites(frame: FrameType | None) -> tuple[str, str]:
         code, file = frame.f_code, frame.f_code.co_filename
         if not is_ours(frame) and f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" not in file:
             place = _location(file, frame.f_lineno)
-            in_program = is_own(file) and not file.startswith(_SCRIPTS)
+            in_program = is_own(file)
             passes_on = code.co_flags & CO_GENERATOR or code.co_name in _PASS_ON
             inner = inner or (place if in_program or not passes_on else "")
             if in_program and not passes_on:
