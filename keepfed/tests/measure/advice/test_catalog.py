@@ -13,6 +13,7 @@ from tests.measure.handmade import hungry
 
 IPC: Cause = "collate or IPC"
 WAITS = {"computing_s": 0.01}
+SENT = {"sending_s": 0.2, "narrower": "uint8", "narrower_share": 0.25}
 STREAM = {"kind": "stream", "workers": 4}
 
 
@@ -47,7 +48,8 @@ def test_measurements_select_the_advice() -> None:
         ("CPU", {"pool_threads": 4, "pool_s": 0.3, "one_thread_gain": 1.1}, "precompute"),
         ("CPU", {"read_calls": 32.0, "batch_size": 32}, "precompute"),
         (IPC, {"sending_s": 0.2, "objects": 2000, "batch_size": 32}, "one-array-per-field"),
-        (IPC, {"sending_s": 0.2, "narrower": "uint8", "narrower_share": 0.25}, "narrow-dtype"),
+        (IPC, {**SENT, "batch_bytes": 10**6}, "narrow-dtype"),
+        (IPC, {**SENT, "batch_bytes": 4200}, "send-less"),  # bytes are not what costs
         (IPC, {"sending_s": 0.2, "batch_bytes": 10**7}, "send-less"),
         (IPC, {"collate_s": 0.09}, "collate-arrays"),
         ("main process", {"sampling_s": 0.02, "host_s": 0.001}, "plan-batches"),

@@ -22,10 +22,13 @@ from keepfed.measure.advice.thresholds import (
     LISTED_SAMPLE_S,
     MANY_OBJECTS,
     MAX_WORKERS,
+    MOVING_MS,
     MOVING_SHARE,
     READ_AMPLIFICATION,
     READ_BYTES,
     READS_PER_SAMPLE,
+    RECEIVING_MS_PER_MB,
+    SENDING_MS_PER_MB,
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
@@ -210,8 +213,17 @@ def _gain_without_reading(m: Measurements) -> float:
     return _gain_of_less_computing(m) if computes else gain_of_less_work(m, read_ms=0.0)
 
 
+def _bytes_cost(m: Measurements) -> bool:
+    """Return whether the bytes of a batch cost more than all else in moving it."""
+    return m.moving.batch_bytes / 1e6 * (SENDING_MS_PER_MB + RECEIVING_MS_PER_MB) > MOVING_MS
+
+
+def _gain_of_fewer_bytes(m: Measurements, left: float) -> float:
+    return _gain_of_smaller_batches(m, left) if _bytes_cost(m) else 1.0
+
+
 def _gain_of_smaller_batches(m: Measurements, left: float) -> float:
-    """Return the gain if a batch keeps only the share `left` of its bytes or objects."""
+    """Return the gain if a batch has only the share `left` of its bytes or objects."""
     fetching, moving = m.fetching, m.moving
     collating_s = min(fetching.collate_s, fetching.computing_s) * (
         left if rules.moves_bytes(m) else 1.0
@@ -334,12 +346,13 @@ CATALOG: tuple[Advice, ...] = (
     Advice("one-array-per-field", ("collate or IPC",), _many_objects,
         "return one tensor per field instead of lists and dicts of Python objects, which are "
         "pickled one by one", lambda m: _gain_of_smaller_batches(m, 0.0), "many_small_objects"),
-    Advice("narrow-dtype", ("collate or IPC",), lambda m: m.moving.narrower != "",
+    Advice("narrow-dtype", ("collate or IPC",),
+        lambda m: m.moving.narrower != "" and _bytes_cost(m),
         lambda m: f"send a smaller batch: its values fit into {m.moving.narrower}, and the GPU can "
-        "convert them back", lambda m: _gain_of_smaller_batches(m, m.moving.narrower_share)),
+        "convert them back", lambda m: _gain_of_fewer_bytes(m, m.moving.narrower_share)),
     Advice("send-less", ("collate or IPC",), _always,
         "let the dataset return only what the step uses (select, crop), or return float16 if the "
-        "step computes in half precision", lambda m: _gain_of_smaller_batches(m, 0.5)),
+        "step computes in half precision", lambda m: _gain_of_fewer_bytes(m, 0.5)),
     Advice("even-samples", ("uneven",), _always,
         "find out why the slow samples are slow, and make them smaller before training",
         even_gain, "straggler"),
