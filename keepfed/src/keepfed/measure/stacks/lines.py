@@ -104,13 +104,13 @@ def read_lines(folder: Path, *names: str) -> Lines:
 
 
 def _created(files: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Return the classes that the user's files call, each with the first file and line."""
-    found: dict[str, tuple[str, int]] = {}
+    """Return the classes that one line of the user's files calls, each with its file and line."""
+    found = defaultdict[str, list[tuple[str, int]]](list)
     for file in sorted(files):
         for number, text in enumerate(linecache.getlines(file), 1):
             for name in re.findall(r"\b([A-Z]\w*)\(", text):
-                found.setdefault(name, (file, number))
-    return found
+                found[name].append((file, number))
+    return {name: places[0] for name, places in found.items() if len(places) == 1}
 
 
 def _hottest(rows: Sequence[StackRow], created: Mapping[str, tuple[str, int]]) -> Iterable[HotLine]:
