@@ -25,7 +25,7 @@ ELSEWHERE = {
     "_forkserver_pid", "_preload_modules", "_process_children", "_pid", "_strip_protocol",
     "_emulated_pinned", "_trace_batch", "_asdict", "_step_timer", "_connections", "_showtraceback",
     "_fix_co_filename", "_fields", "_cache", "_current_frames", "_next_index",
-    "_indices", "_take_report", "_model", "_draw", "_view",
+    "_indices", "_take_report", "_bootstrap", "_model", "_draw", "_view",
 }  # fmt: skip
 
 
