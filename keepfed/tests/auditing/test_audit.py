@@ -68,7 +68,7 @@ def test_right_trainings_have_facts_but_no_fault(
             assert f"Meant? `--allow {fact}`" in str(report)
 
 
-@pytest.mark.slow
+@pytest.mark.alone  # failed in two whole runs beside other tests, in none of seven without them
 def test_each_wrong_training_is_named_with_numbers(
     audited: Callable[[Training], AuditReport],
 ) -> None:
