@@ -75,6 +75,7 @@ def test_each_wrong_training_is_named_with_numbers(
     for training, (name, says) in WRONG.items():
         report = audited(training)
         assert {one.id for one in report.findings if one.kind.fault} <= {name}, report
+        assert name in {one.id for one in report.findings}, report
         finding = next(one for one in report.findings if one.id == name)
         assert (says in finding.says, report.right) == (True, not finding.kind.fault), report
         assert json.loads(json.dumps(report.as_dict()))["findings"]
