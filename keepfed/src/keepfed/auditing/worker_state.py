@@ -86,17 +86,17 @@ def _has_lock(dataset: Any) -> bool:
 
 
 def _open_files() -> set[tuple[int, int, int]]:
-    """Return the number, device and inode of each regular file that this process only reads."""
-    files = set[tuple[int, int, int]]()
+    """Return number, device and inode of the latest regular files that this process only reads."""
+    files = list[tuple[int, int, int]]()
     with suppress(OSError, ImportError):  # only Linux lists them
         from fcntl import F_GETFL, fcntl
 
-        for number in map(int, os.listdir("/proc/self/fd")[:MOST]):
+        for number in sorted(map(int, os.listdir("/proc/self/fd")), reverse=True):
             with suppress(OSError):  # the folder itself is closed by now
                 status, mode = os.fstat(number), fcntl(number, F_GETFL) & os.O_ACCMODE
                 if stat.S_ISREG(status.st_mode) and mode == os.O_RDONLY:
-                    files.add((number, status.st_dev, status.st_ino))
-    return files
+                    files.append((number, status.st_dev, status.st_ino))
+    return set(files[:MOST])
 
 
 class InheritedFiles:

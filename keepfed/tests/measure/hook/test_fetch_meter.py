@@ -105,8 +105,7 @@ def test_each_worker_reports_its_fetches() -> None:
             loader = DataLoader(Numbers(), 3, num_workers=workers)
             list(traced_batches(trace, loader, figures=ProcessFigures()))
         assert len(trace.fetches) == 4, workers
-        expected = set(range(workers)) or {MAIN}
-        assert {fetch.worker for fetch in trace.fetches} == expected, workers
+        assert {fetch.worker for fetch in trace.fetches} == (set(range(workers)) or {MAIN}), workers
         for fetch in trace.fetches:
             assert fetch.wall_ns >= fetch.collate_ns > 0, workers
             assert fetch.process_cpu_ns > 0, workers
