@@ -35,7 +35,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 @pytest.fixture
 def meter(now: SimpleNamespace) -> FetchMeter:
     """A sparse meter with these clocks."""
-    made = FetchMeter(sparse=True)
+    made = FetchMeter(spans=False)
     made._own = SpanLog(clock=lambda: now.wall)
     return made
 

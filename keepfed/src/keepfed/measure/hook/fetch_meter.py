@@ -39,22 +39,23 @@ class FetchMeter(Listener):
         self,
         figures: ProcessFigures | None = None,
         *,
-        sparse: bool = False,
+        spans: bool = True,
         persistent: bool = False,
         clock: Clock = perf_counter_ns,
     ):
         """Create a meter that is on.
 
         Args:
-            figures: Reads further figures of the fetching process.
-            sparse: If True, report no spans and no indices, and read the CPU time for only a few of
-                the short fetches.
+            figures: Reads further figures of the fetching process. Without those of its memory, the
+                meter also reads the CPU time for only a few of the short fetches.
+            spans: Whether to report spans and the indices of the samples.
             persistent: Whether `on` is in shared memory, because persistent workers outlive the
                 loop in which they were started.
             clock: Clock of the fetching process, unless a trace with another clock records there.
         """
         self.on: Any = RawArray("B", [True]) if persistent else [True]
-        self.sparse, self.last = sparse, None  # type: bool, Report | None
+        self.last: Report | None = None  # of this process
+        self._spans, self._sparse = spans, figures is None or not figures.memory
         self._figures, self._worker, self._cores, self._clock = figures, MAIN, 0, clock
         # Records the stages that the dataset names if no other trace is recording.
         self._own = SpanLog(clock=clock)
@@ -74,13 +75,13 @@ class FetchMeter(Listener):
     def fetch_begins(self, index: Any) -> None:
         """Read the clocks if the meter is on."""
         log = current() if self.on[0] else None
-        if log is None and self.on[0] and (self.sparse or self._worker != MAIN):
+        if log is None and self.on[0] and (self._worker != MAIN or not self._spans):
             activate(log := self._own)
         self._log, self._index = log, index
         if log is None:
             return
         self._first_row = len(log.rows)
-        self._reads = not self.sparse or self._lasted_ns > LONG_NS or self._count % SOME == 0
+        self._reads = not self._sparse or self._lasted_ns > LONG_NS or self._count % SOME == 0
         self._count += 1
         if self._reads:
             self._delay_ns, self._process_ns = delay_ns(), process_time_ns()
@@ -99,12 +100,11 @@ class FetchMeter(Listener):
         ended_ns = log.clock()
         self._lasted_ns = ended_ns - self._began_ns
         rows = log.rows[self._first_row :]
-        reads = self._figures is not None and (self._reads or not self.sparse)
-        figures = self._figures(self._worker) if reads and self._figures else _NOT_READ
+        figures = self._figures(self._worker) if self._figures and self._reads else _NOT_READ
         times = self._worker, self._began_ns, self._collated_ns, ended_ns
         stages = _stages(rows) if rows else _NO_STAGES
         report = Report(Fetch._make((*times, *self._spent(), *stages, *figures)), self._cores)
-        if not self.sparse:
+        if self._spans:
             report = report._replace(
                 rows=self._new_rows(log, rows, ended_ns), note=log.note, ids=indices(self._index)
             )

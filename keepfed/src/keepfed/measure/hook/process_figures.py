@@ -23,7 +23,7 @@ class ProcessFigures:
 
     def __init__(self, *, memory: bool = True) -> None:
         """Create it. Without `memory`, it omits memory and pools, and reads the rest less often."""
-        self._memory = memory
+        self.memory = memory
         self._every_s = READ_EVERY_S if memory else READ_SELDOM_S
         self._next_memory_s = self._next_read_s = 0.0  # times of the next measurements
         self._read = 0, 0, 0
@@ -32,12 +32,12 @@ class ProcessFigures:
     def __call__(self, worker: int) -> tuple[int, int, int, int, int]:
         """Return the figures of this process, with 0 for memory between two measurements."""
         now_s = time.perf_counter()
-        if self._memory and self._count in (0, 2):  # some libraries load with the first fetches
+        if self.memory and self._count in (0, 2):  # some libraries load with the first fetches
             self._pool_threads = pool_threads()
         self._count += 1
         if now_s >= self._next_read_s:
             self._read, self._next_read_s = bytes_read(), now_s + self._every_s
-        if not self._memory:
+        if not self.memory:
             return *self._read, UNKNOWN, UNKNOWN
         own = self._own_bytes(now_s) if worker != MAIN else 0
         return *self._read, own, self._pool_threads

@@ -52,6 +52,8 @@ def traced_batches(
     begin: Callable[[], Iterator[Any]] = partial(iter, loader)
     arrivals: _Arrivals | None = None
     inner = data_loader_in(loader)
+    # A loader around another one may build its batches from several of them.
+    is_direct = type(loader).__iter__ is DataLoader.__iter__
     if inner is not None:
         running = (one for one in get_listeners(inner) if type(one) is FetchMeter)
         meter = next(running, None) or FetchMeter(figures, persistent=inner.persistent_workers)
@@ -74,9 +76,7 @@ def traced_batches(
                     log.rows.append(("main", "wait", asked_ns, log.clock(), log.batch))
             if batch is _END:
                 break
-            # A loader around another one may build its batches from several of them.
-            direct = type(loader).__iter__ is DataLoader.__iter__
-            known = arrivals.ids if arrivals is not None and direct else None
+            known = arrivals.ids if arrivals is not None and is_direct else None
             if ids is not None:
                 known = _read_ids(batch, ids)
             trace.serve(batch_size(batch) if known is None else len(known), known)

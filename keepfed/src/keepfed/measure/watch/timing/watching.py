@@ -182,7 +182,7 @@ def _meter_of(loader: Any) -> FetchMeter:
     """Return the meter of persistent workers that already run, or a new one."""
     running = (one for one in get_listeners(loader) if isinstance(one, _WatchMeter))
     meter = next(running, None) or _WatchMeter(
-        ProcessFigures(memory=False), sparse=True, persistent=loader.persistent_workers
+        ProcessFigures(memory=False), spans=False, persistent=loader.persistent_workers
     )
     meter.on[0] = True
     return meter
