@@ -18,7 +18,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from keepfed.auditing.loops import watch_iterator
+from keepfed.auditing.loops import _write, watch_iterator
+from keepfed.formatting import plural
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
 from keepfed.measure.watch import watch
@@ -73,13 +74,12 @@ def main() -> None:
             _print_turn(f"{what}, {step}", batches, recorded, Training(widths))
     for workers in (0, 1):
         loader = DataLoader(Zeros(), batch_size=1, num_workers=workers)
-        where = f"{workers} workers" if workers != 1 else "1 worker"
         for what, recorded in (("traced", _traced), ("watched", watch)):
-            _print_turn(f"{what}, {where}", loader, recorded)
+            _print_turn(f"{what}, {plural(workers, 'worker')}", loader, recorded)
             if workers:
-                extra = _in_the_worker_us(loader, recorded)
-                print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
-    atexit.unregister(_print_report)  # the report of the watched loops is not needed
+                print(f"      in the worker {_in_the_worker_us(loader, recorded):15.1f} µs a batch")
+    for write in _print_report, _write:  # nobody needs their reports
+        atexit.unregister(write)
 
 
 def _per_call_ns(action: Callable[[], None], calls: int) -> float:

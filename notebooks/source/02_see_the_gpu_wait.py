@@ -210,8 +210,8 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 
 # %% [markdown]
 # In `fits`, the GPU's row is mostly full, but in `does not fit` it's mostly hatched, because the GPU waits while the
-# main process *reads*. Ada's training went the same way, whether it read in order, off the cliff, or down the slope of
-# a shuffle.
+# main process *reads*. Ada's training went the same way: off the cliff if it read in order, and down the slope if it
+# shuffled.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

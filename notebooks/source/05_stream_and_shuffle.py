@@ -324,8 +324,8 @@ figure
 # `mixing` measures how good an order is. It takes the mean energy of each batch and divides the scatter of these means
 # by the scatter of a full shuffle, so 1 is ideal. It also counts how often two parts of the file share a batch, which
 # we'll draw as a picture: a row and a column are two parts of the file, with low energies at the top left, and a field
-# is yellow if their events often meet. A uniform green is ideal. In order, the scatter of the whole file is about 5 times
-# the ideal. Now bet on a buffer that holds a tenth of the sorted file: <!-- given -->
+# is yellow if their events often meet. A uniform green is ideal. Read in order, the whole file scatters about 5 times as
+# much as the ideal. Now bet on a buffer that holds a tenth of the sorted file: <!-- given -->
 
 # %%
 cu.predict("05c", "How many times the ideal is the scatter with this buffer?", unit="times")

@@ -125,8 +125,8 @@ print("pinned in the loop:      {:5.2f} {:5.2f}".format(*copies_ms["pinned in th
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# Pinning a tensor *copies* it, inside your loop. The driver would have made the same copy, too, but in pieces
-# that it sends while it copies the next. So you've lost.
+# Pinning a tensor *copies* it, inside your loop. The driver would have made the same copy, but piece by piece,
+# sending one while it copies the next. So you've lost time.
 # [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) finds it up to
 # twice as slow as a plain `.to()`. PyTorch also keeps pinned memory for later batches, rounded up to a power of two,
 # here 32 MiB. <!-- given -->
@@ -281,8 +281,8 @@ cu.reveal("09e", right_epochs)
 
 # %% [markdown]
 # All copies overlap, and on an emulated GPU all results are wrong, even where a copy ends before its step begins: nothing
-# *orders* the step after the copy, so what it reads is luck, and the emulated GPU has none. It's a very fast way to
-# train on garbage. On a real GPU, the copy often wins this race, perhaps in all 20 epochs, and for
+# *orders* the step after the copy, so what it reads is a matter of luck, and the emulated GPU has none. It's a very fast
+# way to train on garbage. On a real GPU, the copy often wins this race, perhaps in all 20 epochs, and for
 # weeks, until you buy a faster GPU. You get no error unless you ask for one. PyTorch's sanitizer is a prototype that
 # should report this race and then end the program. Run `TORCH_CUDA_SANITIZER=1 python train.py` in a terminal, or with a
 # `!` before it in a cell on Colab.

@@ -172,8 +172,8 @@ cu.reveal("14b", one.mixing.worth)
 # Divide the sum by the second line and take the root: the share of signal scatters √(1 + B/k·(1 − k/K)) times as much
 # as in a full shuffle. For 64 jets from 16 of 64 clusters, this is √(1 + 4 · 3/4) = 2. So keep many clusters in memory.
 # A shuffle buffer of 1,000 jets has space for 8 clusters of 125. But the jets that it holds come from about 16, because
-# each new jet takes the place of a random one, so some old ones stay. Is it so? Don't ask one epoch, because chance moves
-# its scatter by 10 to 25 %. We draw twenty, without reading anything. <!-- given -->
+# each new jet takes the place of a random one, so some old ones stay. Is that true? Don't ask a single epoch, because
+# chance moves its scatter by 10 to 25 %. We draw twenty, without reading anything. <!-- given -->
 
 # %%
 from keepfed.loaders.stream import buffer_shuffle
@@ -325,11 +325,11 @@ cu.reveal("14c", break_even(1))
 #
 # ## Weights
 #
-# (If you're no physicist, read on at the exercise.) The weight of a simulated event is the number of real events that it stands for: cross section × luminosity × w / Σw.
-# Here w is the generator's weight, and Σw the sum over *all generated* events of the process. If you sum only over the
-# events that passed your selection, each process comes out too large. Event generators that calculate beyond the
-# leading order of perturbation theory also produce negative weights, [up to 40 % of
-# them](https://doi.org/10.1140/epjc/s10052-023-12243-x), which subtract what other events count twice.
+# (Not a physicist? Skip to the exercise.) The weight of a simulated event is the number of real events that it stands
+# for: cross section × luminosity × w / Σw. Here w is the generator's weight, and Σw the sum over *all generated* events
+# of the process. If you sum only over the events that passed your selection, each process comes out too large. Event
+# generators that calculate beyond the leading order of perturbation theory also produce negative weights, [up to 40 %
+# of them](https://doi.org/10.1140/epjc/s10052-023-12243-x), which subtract what other events count twice.
 #
 # The sum of n equal weights has a relative error of 1/√n. For other weights, the **effective sample size** is
 # (Σw)² / Σw²: the number of equal weights whose sum has the same relative error.
