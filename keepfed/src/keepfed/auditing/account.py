@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from keepfed.auditing import record
 from keepfed.auditing.listener import AuditListener
-from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord, length
+from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord
 from keepfed.auditing.samples import MAX_VALUES, arrays_in, parts_of
 from keepfed.auditing.worker_state import epoch_numbers
 from keepfed.measure.hook import detach_report
+from keepfed.measure.throughput import length
 
 
 class Account:

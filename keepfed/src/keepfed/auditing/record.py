@@ -21,6 +21,7 @@ from torch.utils.data import (
 )
 
 from keepfed.auditing.samples import UNSEEN, Nan
+from keepfed.measure.throughput import length
 from keepfed.measure.watch.timing.writer import get_rank
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
@@ -176,11 +177,3 @@ def _groups() -> int:
     """Return the number of process groups."""
     world = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
     return len(getattr(world, "pg_map", ()))
-
-
-def length(sized: Any) -> int | None:
-    """Return the length of a sampler, a dataset or a loader, None if it is unknown."""
-    try:
-        return len(sized)
-    except Exception:  # a length of the program's own may raise anything
-        return None

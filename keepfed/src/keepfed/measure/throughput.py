@@ -78,9 +78,9 @@ def prefetched(loader: Iterable[Any]) -> int:
     return int(inner.num_workers) * int(inner.prefetch_factor or 2)
 
 
-def length(loader: Iterable[Any]) -> int | None:
-    """Return the number of batches per epoch, or None if the loader has no length."""
+def length(sized: Any) -> int | None:
+    """Return the length of a loader, a sampler or a dataset, or None if it is unknown."""
     try:
-        return len(loader)  # type: ignore[arg-type]
-    except TypeError:
+        return len(sized)
+    except Exception:  # a length of the program's own may raise anything
         return None
