@@ -79,6 +79,7 @@ def test_errors_are_raised_and_the_loader_is_restored() -> None:
         (3, print, "`loader` has type int, which cannot be iterated several times"),
         ([], print, "yields no batch"),
         ([torch.zeros(4)], print, "too short for a diagnosis"),
+        ([ROWS(), ROWS()], print, "joins 2 DataLoaders"),
         ([torch.zeros(4)] * 9, "step", "`step` has type str, but must be a function"),
         (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0` to see the reason"),
     ],
@@ -189,7 +190,7 @@ def test_loader_that_keeps_its_iterator_is_diagnosed_or_refused() -> None:
     for batch_size, workers in ((8, 0), (8, 1), (None, 1)):
         loader = KeepsIterator(batch_size, num_workers=workers)
         before = dict(vars(loader))
-        found = quick(loader, seconds=1).measurements
+        found = quick(loader, seconds=2).measurements
         assert (found.setting.workers, found.paces.epoch) == (workers, len(loader)), batch_size
         assert vars(loader) == before, batch_size
         assert len(list(loader)) == len(loader), batch_size

@@ -151,7 +151,7 @@ def _refills_each_epoch(m: Measurements) -> bool:
     """Return whether the first fetch of an epoch takes most of the start-up."""
     # In other datasets, the first fetch opens files. A process does this only once.
     stream = m.setting.kind == "stream"
-    return stream and m.paces.filling_s > FILLING_SHARE * m.paces.start_up_s > 0
+    return stream and m.paces.filling_s > FILLING_SHARE * (m.paces.start_up_s or 0.0) > 0
 
 
 # --- Changes --------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ CATALOG: tuple[Advice, ...] = (
         "loop over the loader once per epoch: next(iter(loader)) creates an iterator and starts "
         "the workers for every batch", _gain_without_start_up, "new_iterator"),
     Advice("make-once", ("start-up",),
-        lambda m: m.setting.loaders_made > 1 and m.setting.workers > 0,
+        lambda m: (m.setting.loaders_made or 1) > 1 and m.setting.workers > 0,
         "create the loader once, before the loop over epochs, with persistent_workers=True",
         _gain_without_start_up, "slow_start"),
     Advice("fill-once", ("start-up",), _refills_each_epoch,

@@ -27,6 +27,7 @@ from keepfed.measure.advice.thresholds import (
 from keepfed.measure.advice.where import lines_of
 
 NOT_FASTER = "leave the loader as it is: reading each batch in one call was tried and is not faster"
+ONCE = "if the program creates the loader once, and not again for each epoch"
 SHARES = "if __iter__ gives each worker its own share (get_worker_info)"
 # Advice that a trial of whole batches confirms or refutes
 WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")
@@ -73,7 +74,8 @@ def recommend(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = No
     # A change of the code must promise much more than one of the arguments.
     code_gain = 0.0 if refutes else (advised.gain or 1.0) / CODE_CHANGE_FACTOR
     if gains < max(WORTHWHILE_GAIN, code_gain) and best.advice != advised.id:
-        return _refuted(advised) if refutes else advised
+        as_it_is = replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None, entry="")
+        return as_it_is if refutes else advised
     return replace(
         advised,
         id=best.advice,
@@ -95,16 +97,12 @@ def _advised(m: Measurements, cause: Cause) -> LoopFinding:
         cause=cause,
         measured=sentence(m, cause),
         lines=lines_of(m, cause),
-        change=change.words if change else words,
+        change=_words(m, change) if change else words,
         how=change,
         gain=row.gain(m) if row.gain else None,
         at_most=change is None,
         entry=row.entry,
     )
-
-
-def _refuted(advised: LoopFinding) -> LoopFinding:
-    return replace(advised, id="leave-it", change=NOT_FASTER, gain=None, how=None, entry="")
 
 
 def _predicted(m: Measurements, cause: Cause) -> list[Trial]:
@@ -125,9 +123,14 @@ def _predicted(m: Measurements, cause: Cause) -> list[Trial]:
 
 
 def _words(m: Measurements, change: Change) -> str:
-    """Return the words of a change, with the condition for more workers of a stream."""
+    """Return the words of a change, with the conditions that were not measured."""
+    conditions = [change.words]
     more = change.arguments.get("num_workers", 0) > max(1, m.setting.workers)
-    return f"{change.words}, {SHARES}" if more and m.setting.kind == "stream" else change.words
+    if more and m.setting.kind == "stream":
+        conditions.append(SHARES)
+    if change.arguments.get("persistent_workers") and m.setting.loaders_made is None:
+        conditions.append(ONCE)
+    return ", ".join(conditions)
 
 
 def _change_to_workers(m: Measurements, count: int) -> Change:
@@ -158,7 +161,7 @@ def _worker_start_s(m: Measurements) -> float:
     """Return the seconds that a worker takes to start and to end."""
     setting = m.setting
     if setting.workers:
-        return m.paces.start_up_s / setting.workers
+        return (m.paces.start_up_s or 0.0) / setting.workers
     return STARTING_S.get(setting.start_method, STARTING_S["fork"])
 
 

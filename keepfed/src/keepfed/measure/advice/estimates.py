@@ -32,7 +32,7 @@ class Paces:
     step_delay_s: float | None = None  # part of step_s in which other programs used the cores
     waited_share: float  # share of the next() calls that found no batch ready
     sampling_s: float = 0.0  # CPU time of the sampler in the main process, as part of wait_s
-    start_up_s: float = 0.0  # s per epoch in which workers start or end and nothing is loaded
+    start_up_s: float | None = None  # s per epoch in which workers start or end and none loads
     filling_s: float = 0.0  # extra time of the first fetch, as part of start_up_s
     epoch: int | None = None  # batches in an epoch
     epochs: int | None = None  # epochs that the program ran
@@ -56,7 +56,7 @@ class Setting:
 
     kind: Kind = "samples"
     batch_size: int = 0  # samples per batch; 0: the loader does not build batches itself
-    loaders_made: int = 1  # number of equal loaders that the program created in turn
+    loaders_made: int | None = None  # number of equal loaders that the program created in turn
     has_getitems: bool = False  # whether the dataset returns all samples of a batch at once
     has_in_order: bool = True  # whether the loader has `in_order`, which is new in torch 2.6
     workers: int = 0
@@ -164,7 +164,7 @@ class Measurements:
     @property
     def start_up_share_s(self) -> float:
         """Start and end of an epoch, divided by its number of batches."""
-        return self.paces.start_up_s / self.paces.epoch if self.paces.epoch else 0.0
+        return (self.paces.start_up_s or 0.0) / self.paces.epoch if self.paces.epoch else 0.0
 
     @property
     def iteration_s(self) -> float:

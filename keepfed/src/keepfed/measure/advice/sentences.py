@@ -140,8 +140,9 @@ def _main_process(m: Measurements) -> str:
 
 def _start_up(m: Measurements) -> str:
     return (
-        f"Start-up: starting and ending the loader costs {ms(m.paces.start_up_s)} in each epoch of "
-        f"{plural(m.paces.epoch or 0, 'batch')}, on top of {ms(m.paces.together_s)} per batch."
+        f"Start-up: starting and ending the loader costs {ms(m.paces.start_up_s or 0.0)} in each "
+        f"epoch of {plural(m.paces.epoch or 0, 'batch')}, on top of {ms(m.paces.together_s)} per "
+        "batch."
     )
 
 

@@ -98,7 +98,7 @@ def _start_s(workers: int, m: Measurements) -> float:
     """Return the seconds that this many workers take to start, as far as it is known."""
     each_s = STARTING_S.get(m.setting.start_method, 0.0)
     if m.setting.workers:
-        each_s = max(each_s, m.paces.start_up_s / m.setting.workers)
+        each_s = max(each_s, (m.paces.start_up_s or 0.0) / m.setting.workers)
     return workers * each_s
 
 

@@ -16,7 +16,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from keepfed.errors import KeepfedError, required
 from keepfed.measure.diagnosis.progress import Show, progress
-from keepfed.measure.hook import data_loader_in, end
+from keepfed.measure.hook import data_loader_in, data_loaders_in, end
 
 HANGS_S = 60  # s without a batch after which a loader without a timeout is canceled
 
@@ -61,6 +61,11 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
         raise KeepfedError(
             f"`loader` has type {type(loader).__name__}, which cannot be iterated several times. "
             "Pass the DataLoader itself instead of `iter(loader)`, or a list of batches."
+        )
+    if (count := len({id(inner) for inner in data_loaders_in(loader)})) > 1:
+        raise KeepfedError(
+            f"`loader` joins {count} DataLoaders, and a diagnosis cannot tell which is slow. "
+            "Run `keepfed watch python train.py`, which measures each of them."
         )
 
 

@@ -163,9 +163,9 @@ def evidence(m: Measurements) -> dict[str, str]:
         f"{percent(fetching.slow_share)} of the fetches, the slowest {ms(fetching.slowest_s)} with "
         "a core to itself"
     )
-    rows["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
-    if paces.epoch:
-        rows["start and end of an epoch"] += f", with {plural(paces.epoch, 'batch')}"
+    if paces.start_up_s is not None:
+        batches = f", with {plural(paces.epoch, 'batch')}" if paces.epoch else ""
+        rows["start and end of an epoch"] = f"{duration(paces.start_up_s * 1e9)}{batches}"
     return rows
 
 

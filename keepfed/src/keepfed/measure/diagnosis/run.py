@@ -67,6 +67,12 @@ class Run:
         return mean_s([b.total_delay_ns - a.total_delay_ns for a, b in self.steady])
 
     @property
+    def sampling_s(self) -> float:
+        """Mean CPU seconds of the sampler per batch, 0 if it was not timed."""
+        calls = sum(sampler.count for sampler in self.samplers)
+        return sum(sampler.spent_ns for sampler in self.samplers) / max(1, calls) / 1e9
+
+    @property
     def whole_s(self) -> float:
         """Mean seconds of an iteration without its wait, over the entire run."""
         lasted_ns = self.iterations[-1].left_ns - self.iterations[0].asked_ns

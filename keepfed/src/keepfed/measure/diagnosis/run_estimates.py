@@ -91,8 +91,6 @@ def start_up_of(runs: Sequence[Run], persistent: bool) -> float | None:
 def _paces(loader: Any, runs: ThreeRuns) -> Paces:
     alone, step, together = runs[:3]
     waits_ns = [iteration.wait_ns for _, iteration in together.steady]
-    sampler_calls = sum(sampler.count for sampler in together.samplers)
-    sampled_ns = sum(sampler.spent_ns for sampler in together.samplers)
     return Paces(
         loader_s=alone.batch_s,
         step_s=step.whole_s,
@@ -101,8 +99,8 @@ def _paces(loader: Any, runs: ThreeRuns) -> Paces:
         together_s=together.batch_s,
         wait_s=mean_s(waits_ns),
         waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns] or [0.0]),
-        sampling_s=sampled_ns / sampler_calls / 1e9 if sampler_calls else 0.0,
-        start_up_s=start_up_of([alone, together], has_persistent_workers(loader)) or 0.0,
+        sampling_s=together.sampling_s,
+        start_up_s=start_up_of([alone, together], has_persistent_workers(loader)),
         filling_s=filling_s(alone.fetches),
         epoch=max([*alone.lengths, *together.lengths], default=length(loader)),
     )
@@ -171,8 +169,9 @@ def _moving(runs: ThreeRuns) -> Moving:
     moving = Moving(batch_bytes=replay.nbytes, **replay.contents._asdict())
     if not alone.workers:
         return moving
-    sending_s = sent_s(alone.fetches) + alone.cpu_s if alone.fetches else 0.0
-    return replace(moving, receiving_s=alone.cpu_s, sending_s=sending_s)
+    receiving_s = max(0.0, alone.cpu_s - alone.sampling_s)
+    sending_s = sent_s(alone.fetches) + receiving_s if alone.fetches else 0.0
+    return replace(moving, receiving_s=receiving_s, sending_s=sending_s)
 
 
 def _length(spans: Sequence[Span]) -> float:

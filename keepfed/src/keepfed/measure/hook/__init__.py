@@ -6,6 +6,7 @@ from keepfed.measure.hook.loader_hook import (
     Listener,
     attach_report,
     data_loader_in,
+    data_loaders_in,
     detach_report,
     end,
     get_listeners,

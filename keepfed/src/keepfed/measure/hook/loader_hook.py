@@ -173,18 +173,23 @@ def _begin(
     return batches
 
 
-def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
-    """Return `loader` if it is a `DataLoader`, or the one inside it, as in a WebLoader.
+def data_loader_in(loader: Any) -> DataLoader[Any] | None:
+    """Return `loader` if it is a `DataLoader`, or the first one inside it, as in a WebLoader."""
+    return next(data_loaders_in(loader), None)
+
+
+def data_loaders_in(loader: Any, depth: int = 3) -> Iterator[DataLoader[Any]]:
+    """Yield `loader` if it is a `DataLoader`, or all those inside it.
 
     The loaders of Accelerate also wrap a `DataLoader`, but count as `DataLoader` themselves.
     """
     if issubclass(type(loader), DataLoader):
-        found: DataLoader[Any] = loader
-        return found
-    listed = isinstance(loader, (list, tuple))
-    parts = loader if listed else getattr(loader, "__dict__", {}).values()
-    inside = (data_loader_in(part, depth - 1) for part in islice(parts, MAX_PARTS) if depth)
-    return next((one for one in inside if one is not None), None)
+        yield loader
+    elif depth:
+        listed = isinstance(loader, (list, tuple))
+        parts = loader if listed else getattr(loader, "__dict__", {}).values()
+        for part in islice(parts, MAX_PARTS):
+            yield from data_loaders_in(part, depth - 1)
 
 
 def reads_whole_batches(loader: Any) -> bool:
