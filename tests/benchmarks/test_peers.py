@@ -76,7 +76,7 @@ def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -
     lost, first, second = map(str.strip, capsys.readouterr().out.splitlines())
     assert lost == "FFCV: NOT every one exactly once"
     assert first == f"{OURS} / {V2}: 1.60 (bar 1.3) holds"
-    assert second == f"{OURS} / {DECODER}, by its CPU: 0.75 (bar 0.9) DOES NOT HOLD"
+    assert second == f"{OURS} / {DECODER}: 0.80 (bar 0.9) DOES NOT HOLD"
 
 
 def test_recording_has_the_fields_that_a_notebook_reads(

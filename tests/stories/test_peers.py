@@ -78,7 +78,7 @@ def test_recordings_are_complete() -> None:
     for table in (*TABLES, "events", "images, float", "images, uint8", "photographs"):
         found = recorded(table)
         assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
-        assert {"np.memmap, batches at once", "image loader"} & found.recorded.keys()
+        assert {"np.memmap, batches at once", "torchvision v2"} & found.recorded.keys()
         assert ("pixels" in repr(found)) == (table not in (*TABLES, "events"))
 
 

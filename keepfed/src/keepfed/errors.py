@@ -12,7 +12,6 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
 IMPORT_NAMES = {  # of packages that pip knows by another name
     "ipython": "IPython",
-    "opencv-python-headless": "cv2",
     "pillow": "PIL",
     "pyyaml": "yaml",
     "scikit-image": "skimage",

@@ -52,12 +52,6 @@ PRIVATE = (
     ),
     Private(
         "torch",
-        "_C._nn._upsample_bilinear2d_aa",
-        "resizes decoded images in one call",
-        "images are resized by `torch.nn.functional.interpolate`",
-    ),
-    Private(
-        "torch",
         "UntypedStorage._new_shared",
         "reserves the shared memory of a cache without a copy",
         "`SampleCache` copies zeros into shared memory, so all pages are occupied at once",

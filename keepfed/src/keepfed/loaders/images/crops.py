@@ -56,15 +56,17 @@ class Crops:
 
 @dataclass(frozen=True, kw_only=True)
 class CenterCrop:
-    """Center crops without flips, for validation. Like `Resize` and `CenterCrop`."""
+    """Centered squares without flips, for validation. Like `Resize(256)` and `CenterCrop(224)`."""
 
-    resize: int = 256  # pixels of the shorter side before the center is cropped
+    share: float = 224 / 256  # side of the square, as a share of the shorter side of the image
 
     def draw(
         self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the full image as window, and False as flip, for each sample."""
-        return np.concatenate([np.zeros_like(sizes), sizes], 1), np.zeros(len(sizes), bool)
+        """Return the window in the center, and False as flip, for each sample."""
+        sides = np.rint(self.share * sizes.min(1, keepdims=True)).astype(np.int64).repeat(2, 1)
+        places = np.rint((sizes - sides) / 2).astype(np.int64)  # as torchvision rounds
+        return np.concatenate([places, sides], 1), np.zeros(len(sizes), bool)
 
 
 def choose_windows(

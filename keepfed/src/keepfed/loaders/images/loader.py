@@ -4,7 +4,7 @@
     loader = ImageLoader("train.images", batch_size=128, size=224, seed=1)
     for epoch in range(3):
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
-    test = ImageLoader("test.images", 128, shuffle=False, crops=CenterCrop(resize=256))
+    test = ImageLoader("test.images", 128, shuffle=False, crops=CenterCrop())
 
 The JPEG codec and torch release the GIL, so threads decode in parallel in the same memory. Worker
 processes would have to send each batch, and a batch of photographs in float32 is 77 MB.
@@ -80,8 +80,7 @@ class ImageLoader(IndexBatches):
 
         Raises:
             ReadError: If the file is missing or incomplete, or `pack_images` did not write it.
-            ValueError: If a number is too small, `dtype` is not supported, or `CenterCrop.resize`
-                is less than `size`.
+            ValueError: If a number is too small, or `dtype` is not supported.
         """
         threads = usable_cores() if threads is None else threads
         for name, number in {"size": size, "threads": threads, "buffers": buffers}.items():
@@ -89,12 +88,6 @@ class ImageLoader(IndexBatches):
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
             raise ValueError(f'`dtype` must be "float32" or "uint8", but is {dtype!r}.')
-        self.resize = crops.resize if isinstance(crops, CenterCrop) else None
-        if self.resize is not None and self.resize < size:
-            raise ValueError(
-                f"`CenterCrop.resize` is {self.resize}, but the crop has {size} pixels. Use "
-                f"CenterCrop(resize={size}) or more."
-            )
         self.images = PackedImages(packed)
         super().__init__(len(self.images), batch_size, **order)
         self.size, self.crops = size, crops or Crops()
@@ -104,16 +97,13 @@ class ImageLoader(IndexBatches):
     def draw(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the windows and flips of some images in this epoch, as `Crops.draw` does.
 
-        With `CenterCrop`, a window is the whole image, which is resized before the center is
-        cropped. Windows that are decoded at a smaller scale are aligned to the larger pixels.
+        Windows that are decoded at a smaller scale are aligned to the larger pixels.
         """
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         windows, flips = self.crops.draw(self.seed, self.epoch.value, indices, sizes)
-        if self.resize is None:
-            factors = [scaling(h, w, self.size) for h, w in windows[:, 2:].tolist()]
-            windows -= windows % np.array(factors)[:, None]
-        return windows, flips
+        factors = [scaling(h, w, self.size) for h, w in windows[:, 2:].tolist()]
+        return windows - windows % np.array(factors)[:, None], flips
 
     def __iter__(self) -> Iterator[Batch]:
         return self._follow_itself(self._ahead())
@@ -133,7 +123,7 @@ class ImageLoader(IndexBatches):
             # limit torch to one thread in this thread only, because there is one for each core
             torch.get_num_threads()  # the first call in a thread sets its limit
             _openmp().limit(limits=1)
-            own.decoder = Decoder(self.images, self.size, resize=self.resize, norm=norm)
+            own.decoder = Decoder(self.images, self.size, norm)
 
         def write(jobs: list[_Job]) -> None:
             for job in jobs:

@@ -5,9 +5,7 @@
     jpeg = images[7]  # its bytes, checked with a checksum
 
 The file begins with a table that np.load can read, followed by the JPEGs. The table contains the
-position and the size in pixels of each image, so the size is known before the image is read. All
-JPEGs except progressive ones get restart markers, so that a part of an image can be decoded without
-the rest. The positions of the markers are stored after each JPEG.
+position and the size in pixels of each image, so the size is known before the image is read.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -26,39 +23,24 @@ from keepfed.checks import open_regular, position, stamp
 from keepfed.errors import unreadable
 from keepfed.files import progress_bar, require_free_space, writing
 from keepfed.loaders.images.jpegs import Jpegs
-from keepfed.loaders.images.restarts import RestartedJpeg, with_restarts
 from keepfed.reading import reading
 
 MOST_PIXELS = 178_956_970  # the limit of Pillow; larger images are often damaged headers
 AGAIN = "Copy it again, or create it with `pack_images`"
 _CONVERT = "Remove it, or convert it: Image.open(path).convert('RGB').save('new.jpg')"
 _AT_ONCE = 256  # images processed at a time
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # frame markers, ITU-T T.81, table B.1
 
 
-class Row(NamedTuple):
-    """One row of the table, which describes one image."""
-
-    where: int  # bytes from the start of the file
-    length: int  # bytes
-    frame_at: int  # bytes from the start of the JPEG to the height in its frame header
-    height: int  # pixels
-    width: int
-    label: int
-    intervals: int  # number of restart intervals
-    across: int  # restart intervals in a row of the image
-    part_width: int  # pixels of an interval
-    part_height: int
-    checksum: int
-
-    @property
-    def room(self) -> int:
-        """The bytes of an image and of the positions of its intervals."""
-        return self.length + (4 * (self.intervals + 1) if self.intervals else 0)
-
-
-_TYPES = "i8", "i4", "i4", "i4", "i4", "i4", "i4", "i4", "i2", "i2", "u4"
-INDEX = np.dtype([(name, f"<{kind}") for name, kind in zip(Row._fields, _TYPES, strict=True)])
+INDEX = np.dtype(  # a row of the table, which describes one image
+    [
+        ("where", "<i8"),  # bytes from the start of the file
+        ("length", "<i4"),  # bytes
+        ("height", "<i4"),  # pixels
+        ("width", "<i4"),
+        ("label", "<i4"),
+        ("checksum", "<u4"),
+    ]
+)
 
 
 class PackedImages:
@@ -77,7 +59,7 @@ class PackedImages:
             self.table: NDArray[np.void] = np.array(open_memmap(self.path, mode="r"))
             if self.table.dtype != INDEX or not len(self.table):
                 raise ValueError("it is no file of packed images")
-            if self.stamp[0] != self.row(-1).where + self.row(-1).room:
+            if self.stamp[0] != int(self.table[-1]["where"]) + int(self.table[-1]["length"]):
                 raise ValueError("it is not as long as its table says")
             # a plain array, because each slice of a memmap is another memmap, which is slow
             self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
@@ -86,32 +68,20 @@ class PackedImages:
     def __len__(self) -> int:
         return len(self.table)
 
-    def row(self, index: int) -> Row:
-        """Return the table row of an image."""
-        return Row(*self.table[position(index, len(self), self.path)].item())
-
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """Return the JPEG bytes of an image, uint8 (length,). Errors are those of `read`."""
-        row, content = self.read(index)
-        return content[: row.length]
-
-    def read(self, index: int) -> tuple[Row, NDArray[np.uint8]]:
-        """Return the table row of an image, and the bytes of its JPEG and its interval positions.
-
-        The positions are uint32 offsets in bytes: the begin of each interval, and the end of the
-        last one. An image without restart markers has no positions.
+        """Return the JPEG bytes of an image, uint8 (length,).
 
         Raises:
             IndexError: If the image does not exist.
             ReadError: If the image is corrupted.
         """
-        row = self.row(index)
-        content = self._bytes[row.where : row.where + row.room]
+        row = self.table[position(index, len(self), self.path)]
+        jpeg = self._bytes[row["where"] : row["where"] + row["length"]]
         if not self._checked[index]:
-            if _checksum(self.table[index], content.data) != row.checksum:
+            if _checksum(row, jpeg.data) != row["checksum"]:
                 raise unreadable(self.path, "its checksum is wrong", AGAIN, index)
             self._checked[index] = True
-        return row, content
+        return jpeg
 
 
 def pack_images(path: str | Path, folder: str | Path) -> int:
@@ -129,7 +99,6 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     files = [Path(folder, photos.name(index)) for index in range(len(photos))]
     with writing(path):
         size = sum(file.stat().st_size for file in files if file.exists())
-        size += size // 10  # restart markers and their positions take space, too
         require_free_space(path.parent, size, otherwise="or pack fewer images")
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
@@ -137,15 +106,11 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     try:
         with writing(path), unfinished.open("wb") as out:
             write_array(out, table)  # a placeholder, overwritten at the end
-            for row, (jpeg, frame, cut) in zip(table, _read(files), strict=True):
-                row["where"], row["length"] = out.tell(), len(cut.jpeg if cut else jpeg)
-                row["frame_at"], row["height"], row["width"] = frame
-                if cut:
-                    row["intervals"], row["across"] = len(cut.starts) - 1, cut.across
-                    row["part_width"], row["part_height"] = cut.width, cut.height
-                content = cut.jpeg + cut.starts.tobytes() if cut else jpeg
-                row["checksum"] = _checksum(row, content)
-                out.write(content)
+            for row, (jpeg, height, width) in zip(table, _read(files), strict=True):
+                row["where"], row["length"] = out.tell(), len(jpeg)
+                row["height"], row["width"] = height, width
+                row["checksum"] = _checksum(row, jpeg)
+                out.write(jpeg)
             out.seek(0)
             write_array(out, table)
         unfinished.replace(path)
@@ -154,22 +119,20 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     return path.stat().st_size
 
 
-def _checksum(row: np.void, content: bytes | memoryview) -> int:
+def _checksum(row: np.void, jpeg: bytes | memoryview) -> int:
     """Return the CRC-32 of an image and of the other fields of its row."""
-    return crc32(content, crc32(row.tobytes()[:-4]))
+    return crc32(jpeg, crc32(row.tobytes()[:-4]))
 
 
-def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], RestartedJpeg | None]]:
-    """Yield each JPEG with the position of its height, its height and width, and its intervals."""
+def _read(files: list[Path]) -> Iterator[tuple[bytes, int, int]]:
+    """Yield each JPEG with its height and width."""
     with ThreadPoolExecutor() as pool, progress_bar("packing", len(files), " images") as count:
         for first in range(0, len(files), _AT_ONCE):
-            jpegs = list(pool.map(_read_one, files[first : first + _AT_ONCE]))
-            parts = with_restarts([jpeg for jpeg, _ in jpegs])
-            yield from ((*jpeg, part) for jpeg, part in zip(jpegs, parts, strict=True))
-            count(len(jpegs))
+            yield from pool.map(_read_one, files[first : first + _AT_ONCE])
+            count(len(files[first : first + _AT_ONCE]))
 
 
-def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
+def _read_one(path: Path) -> tuple[bytes, int, int]:
     from simplejpeg import decode_jpeg, decode_jpeg_header
 
     with reading(path, step=_CONVERT):
@@ -177,21 +140,10 @@ def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:
             jpeg = file.read()
         if not jpeg.startswith(b"\xff\xd8"):
             raise ValueError(f"it is not a JPEG, and its name ends in {path.suffix}")
-        rows, columns, colors, _ = decode_jpeg_header(jpeg)
+        height, width, colors, _ = decode_jpeg_header(jpeg)
         if colors not in ("Gray", "RGB", "YCbCr"):
             raise ValueError("its colors are CMYK")
-        if rows * columns > MOST_PIXELS:
+        if height * width > MOST_PIXELS:
             raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
-        frame = _frame(jpeg)
-        if frame[1:] != decode_jpeg(jpeg).shape[:2]:
-            raise ValueError("its frame header is damaged")
-    return jpeg, frame
-
-
-def _frame(jpeg: bytes) -> tuple[int, int, int]:
-    """Return the position of the height in the frame header, the height, and the width."""
-    at = 2  # after the marker at the start of every JPEG
-    while jpeg[at + 1] not in _FRAMES:
-        at += 2 + int.from_bytes(jpeg[at + 2 : at + 4]) if jpeg[at + 1] != 0xFF else 1
-    height, width = (int.from_bytes(jpeg[at + i : at + i + 2]) for i in (5, 7))
-    return at + 5, height, width
+        decode_jpeg(jpeg)
+    return jpeg, height, width
