@@ -79,6 +79,8 @@ def test_the_called_function_selects_the_advice() -> None:
         ("np.load", "zipfile", 0.9, {}, "decompress-less"),
         ("h5py.File", "h5py", 0.5, {}, "open-once"),
         ("h5py.File", "h5py", 0.4, {"asked_bytes": 6e6}, "open-once"),  # of the file's headers
+        ("Image.open(path).convert", "PIL", 0.9, {"asked_bytes": 9e6}, "smaller-images"),
+        ("cv2.imread", "", 0.9, {}, "precompute"),  # images of about the size of a batch
         ("tokenizer.encode", "tokenizers", 0.9, {}, "precompute"),
         ("time.sleep", "", 0.9, WAITS, "wait-less"),
         ("time.sleep", "", 0.9, {**WAITS, "asked_bytes": 1e6}, "local-copy"),  # a slow storage

@@ -192,7 +192,7 @@ def test_a_line_in_a_package_becomes_the_line_that_created_its_object(tmp_path: 
     item = ITEM._replace(file=str(script), line=1)
     for stack, says in (
         ([RESIZE, CROP, FOLDER, *FETCH], "in `RandomResizedCrop`, created at train.py:2."),
-        ([RESIZE, CROP, item, *FETCH], "in `import vision` (mostly `RandomResizedCrop`), called at "
+        ([RESIZE, CROP, item, *FETCH], "in `import vision` (mostly `RandomResizedCrop`), at "
             "train.py:1 in Images.__getitem__."),
     ):  # fmt: skip
         row = find_row(stack)

@@ -281,5 +281,5 @@ def test_lines_of_a_watched_program_are_named(tmp_path: Path) -> None:
         [*command, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     said = " ".join(ran.stderr.split())
-    assert "in `time.sleep`, called at slow_dataset.py:16" in said, said
+    assert "in `time.sleep`, at slow_dataset.py:16" in said, said
     assert (tmp_path / "seen" / "report.html").exists()

@@ -40,10 +40,12 @@ WHOLE = (
 )
 LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
 FETCH: tuple[Cause, ...] = ("storage", "CPU")
-# Functions that list a folder, open a file or wait, and packages of tables and of archives
+# Functions that list a folder, open a file, wait or decode an image, and packages of tables and of
+# archives
 LISTS = ("listdir", "scandir", "iterdir", "glob", "rglob", "walk", "fnmatch")
 OPENS = ("open", "File", "ZipFile", "memmap", "open_dataset", "open_group")
 WAITS, TABLES, ARCHIVES = ("sleep",), ("pandas", "polars"), ("zipfile", "gzip", "lzma")
+DECODERS = ("PIL", "imageio", "imread", "imdecode", "decode_image", "decode_jpeg", "read_image")
 
 Gain = Callable[[Measurements], float | None]
 Condition = Callable[[Measurements], bool]
@@ -322,6 +324,10 @@ CATALOG: tuple[Advice, ...] = (
     Advice("open-once", FETCH, _opens_each_sample,
         "open each file once per worker instead of once per sample (if each sample has its own "
         "file, pack many samples into one)", _gain_without_reading, "opened_per_sample"),
+    Advice("smaller-images", ("CPU",),
+        lambda m: _reads_much_more(m) and hot_line(m, DECODERS) is not None,
+        lambda m: "store the images at the size that the model uses, or decode them at a reduced "
+        "size (Image.draft)" + _at(m, DECODERS), _gain_of_less_computing, "work_per_epoch"),
     Advice("read-less", FETCH, _reads_much_more,
         lambda m: "read only what a sample needs (memory map, smaller chunks, only the arrays you "
         f"use): a batch of {size(m.moving.batch_bytes)} now reads "

@@ -56,7 +56,7 @@ class HotLine:
     file: str
     line: int
     function: str  # "" if the line only creates what was called
-    call: str  # the call that was executed most, or the source of the line; "" if not exact
+    call: str  # the call that took most, or the source of the line if unknown; "" if not exact
     share: float  # of the sampled time of the part
     library: str = ""  # package whose code was called most
     inside: str = ""  # class that the user's files create, and that was called most below `call`
@@ -80,8 +80,8 @@ class HotLine:
         if not self.is_exact:
             return f"{begin} at or just before {self.place}{function}."
         inside = f" (mostly `{self.inside}`)" if self.inside else ""
-        verb = "called" if self.function else "created"
-        return f"{begin} in `{self.call}`{inside}, {verb} at {self.place}{function}."
+        created = "" if self.function else "created "
+        return f"{begin} in `{self.call}`{inside}, {created}at {self.place}{function}."
 
 
 Lines = Mapping[str, tuple[HotLine, ...]]  # by part, the largest share first

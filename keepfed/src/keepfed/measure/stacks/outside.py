@@ -100,9 +100,16 @@ class OutsideSampler:
 
 def _with_calls(rows: list[StackRow], before: list[StackRow]) -> list[StackRow]:
     """Return the rows with what the thread knows better: the calls, and what waited."""
-    known = {(row.file, row.line): row for row in sorted(before, key=lambda row: row.seconds)}
-    found = [(row, known.get((row.file, row.line), row)) for row in rows]
-    return [row._replace(call=other.call, waits=other.waits) for row, other in found]
+    before = sorted(before, key=lambda row: row.seconds)
+    calls = {(row.file, row.line, row.library): row.call for row in before}
+    waits = {(row.file, row.line): row.waits for row in before}
+    return [
+        row._replace(
+            call=calls.get((row.file, row.line, row.library)),
+            waits=waits.get((row.file, row.line), False),
+        )
+        for row in rows
+    ]
 
 
 def _process_of(file: Path) -> int:

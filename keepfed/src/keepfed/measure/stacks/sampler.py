@@ -15,9 +15,11 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dis import get_instructions
+from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from keepfed.files import replace_file
 from keepfed.measure.stacks.place import Frame, StackRow, find_row, is_own
@@ -29,6 +31,7 @@ SWITCH_S = 0.0005  # s after which the thread asks for the GIL; the default is 0
 WRITE_EVERY_S = 1.0  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
 WAITING = 0.5  # share of the time needing a core, below which a thread mostly waits
+CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 SET_PTRACER = 0x59616D61  # option of prctl that lets another process read this one
 
 
@@ -89,10 +92,8 @@ class StackSampler:
             frame, now, last_s = sys._current_frames().get(thread), time.perf_counter(), needed_s
             needed_s, sleeps = _state(native)
             waits = sleeps and needed_s - last_s < WAITING * (now - before)
-            if frame is not None and (row := _row(frame)):
-                self._spent[row._replace(waits=waits, is_exact=waits)] += min(
-                    now - before, LONGEST_S
-                )
+            if frame is not None and (row := _row(frame, waits)):
+                self._spent[row] += min(now - before, LONGEST_S)
             before = now
             if now - written > WRITE_EVERY_S:
                 self._write()
@@ -107,7 +108,7 @@ class StackSampler:
             self._stop.set()
 
 
-def _row(frame: FrameType | None) -> StackRow | None:
+def _row(frame: FrameType | None, waits: bool) -> StackRow | None:
     frames = []
     while frame is not None:
         frames.append(frame)
@@ -117,9 +118,20 @@ def _row(frame: FrameType | None) -> StackRow | None:
     stack = [Frame(c.co_filename, c.co_qualname, n) for c, n in zip(codes, lines, strict=True)]
     if (row := find_row(stack)) is None:
         return None
-    positions = [*codes[row.depth].co_positions()]
-    _, last, begin, end = positions[max(frames[row.depth].f_lasti, 0) // 2]
-    return row._replace(call=(begin or 0, end or 0)) if last == row.line else row
+    row = row._replace(waits=waits, is_exact=waits)
+    code, last_i = codes[row.depth], max(frames[row.depth].f_lasti, 0)
+    _, line, begin, end = [*code.co_positions()][last_i // 2]
+    # A wait and a frame below show which call runs. Otherwise, it is only sure if it is the only
+    # call of the line.
+    is_sure = waits or row.depth > 0 or _calls(code, row.line) == {(begin, end)}
+    return row._replace(call=(begin or 0, end or 0)) if line == row.line and is_sure else row
+
+
+@cache
+def _calls(code: CodeType, line: int) -> set[tuple[int | None, int | None]]:
+    """Return the columns of the calls in a line."""
+    places = [each.positions for each in get_instructions(code) if each.opname in CALLS]
+    return {(at.col_offset, at.end_col_offset) for at in places if at and at.lineno == line}
 
 
 def _state(thread: int) -> tuple[float, bool]:
