@@ -24,7 +24,7 @@ test: $(DEVELOP) ## unit tests, every notebook and a real browser
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(DEVELOP) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q $(PROCESSES) --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
+	@$(VENV) -m pytest -q $(PROCESSES) --ignore=tests/browser -m "not slow and not browser and not full"
 
 test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest $(PROCESSES) -o faulthandler_timeout=1800 -m "not alone and not short"

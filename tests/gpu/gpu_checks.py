@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import torch
 from gpu_loops import lengths, noise, stage
 
-from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, checksum
+from course_utils.hardware.gpu import (
+    PRESETS,
+    Accelerator,
+    EmulatedAccelerator,
+    checksum,
+    dense_parts,
+    tensors,
+)
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.exchange import load_profile
 from keepfed.measure.spans import Span, hidden_share
 from keepfed.measure.trace import record
 
 
-def expected(batch: torch.Tensor) -> float:
-    """Return the checksum that a step on `batch` must give."""
-    return float(checksum([batch]))
+def expected(batch: Any) -> float:
+    """Return the checksum that a step on the tensors of `batch` must give."""
+    return float(checksum([part for tensor in tensors(batch) for part in dense_parts(tensor)]))
 
 
 def check_checksums(gpu: Accelerator) -> str:
@@ -138,36 +146,30 @@ def check_prefetcher_hides_the_copies(gpu: Accelerator) -> str:
     )  # warm up, because the first allocation takes longer
     with record() as trace:
         _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
-    share = _hidden(trace.spans)
+    share = hidden(trace.spans)
     assert share > 0.8, share
     return f"{share:.0%} of the copies overlap"
 
 
 def check_prefetcher_in_a_profile(gpu: Accelerator) -> str:
     """torch.profiler, which is independent of our code, also shows that copies overlap."""
-    with tempfile.TemporaryDirectory() as folder:
-        return profiled(gpu, Path(folder) / "profile.json")
-
-
-def profiled(gpu: Accelerator, path: Path) -> str:
-    """Train under torch.profiler, export the profile to `path`, and check `load_profile`."""
-    if gpu.emulated:
-        return "torch.profiler does not support emulated devices"
+    _need_cuda(gpu)
     from torch.profiler import ProfilerActivity, profile
 
     batches = [gpu.pin(noise(128))] * 6
     _train(gpu, CudaPrefetcher(batches, gpu), ms=0)
     kinds = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    with profile(activities=kinds, acc_events=True) as found:
+    with profile(activities=kinds, acc_events=True) as profiler:
         _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
         gpu.synchronize()
-    found.export_chrome_trace(str(path))
-    spans = load_profile(path).spans
-    copies = [span for span in spans if span.lane == "copy"]
-    assert copies, "The profile contains no copies. Check that torch finds CUPTI."
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "profile.json"
+        profiler.export_chrome_trace(str(path))
+        spans = load_profile(path).spans
+    assert any(s.lane == "copy" for s in spans), "The profile has no copies. Is CUPTI installed?"
     # ignore the copies of the losses, which have only 4 bytes
     large = [s for s in spans if s.lane != "copy" or s.duration_ns > 100_000]
-    share = _hidden(large)
+    share = hidden(large)
     assert share > 0.8, share
     return f"{len(spans)} spans, {share:.0%} of the copies overlap"
 
@@ -247,22 +249,160 @@ def check_prefetcher_device(gpu: Accelerator) -> str:
     return f"3 batches on {wanted}"
 
 
-CHECKS: tuple[Callable[[Accelerator], str], ...] = (
-    check_checksums,
-    check_duration,
-    check_asynchronous,
-    check_overlap,
-    check_wait,
-    check_pinned,
-    check_smi,
-    check_prefetcher_hides_the_copies,
-    check_prefetcher_in_a_profile,
-    check_prefetcher_guards_its_batches,
-    check_prefetcher_waits_for_the_stream_that_computed,
-    check_prefetcher_memory_is_flat,
-    check_prefetcher_break,
-    check_prefetcher_device,
-)
+class Graph:
+    """An object with the interface of a DGLGraph or a PyTorch Geometric `Data`."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def to(self, device: Any, non_blocking: bool = False) -> Graph:
+        return type(self)(self.x.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Graph:
+        return type(self)(self.x.pin_memory())
+
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        self.x.record_stream(stream)
+
+
+class Instances:
+    """An object with the interface of detectron2's `Instances`, without `record_stream`."""
+
+    def __init__(self, x: torch.Tensor):
+        self._fields = {"x": x}
+
+    def to(self, *args: Any, **kwargs: Any) -> Instances:
+        return Instances(self._fields["x"].to(*args, **kwargs))
+
+
+def check_objects(gpu: Accelerator) -> str:
+    """Graphs and instances arrive intact, and stay intact when the loop drops them."""
+    _need_cuda(gpu)
+    for kind in (Graph, Instances):
+        _survives(gpu, [gpu.pin(kind(noise(16, seed=seed))) for seed in range(6)])
+    return "2 kinds, 6 of 6 right"
+
+
+def check_layouts(gpu: Accelerator) -> str:
+    """Sparse and jagged tensors are copied, and their memory is protected."""
+    _need_cuda(gpu)
+    square, rows = torch.eye(512), [torch.ones(200, 8), torch.ones(300, 8)]
+    with warnings.catch_warnings(action="ignore"):  # sparse and nested tensors are prototypes
+        jagged = torch.nested.nested_tensor(rows, layout=torch.jagged)
+        for tensor in (square.to_sparse(), square.to_sparse_csr(), jagged):
+            _survives(gpu, [{"a": tensor.clone()} for _ in range(4)])
+    return "COO, CSR and jagged copied"
+
+
+def check_default_device(gpu: Accelerator) -> str:
+    """Steps and the prefetcher work under `torch.set_default_device("cuda")`."""
+    _need_cuda(gpu)
+    host = gpu.pin(noise(1))
+    torch.set_default_device("cuda")
+    try:
+        losses = [gpu.step(batch, ms=0).item() for batch in CudaPrefetcher([host] * 3, gpu)]
+    finally:
+        torch.set_default_device(None)
+    assert losses == [expected(host)] * 3, losses
+    return "3 of 3 right"
+
+
+def check_copies_back(gpu: Accelerator) -> str:
+    """A copy to the host is complete only after its event."""
+    _need_cuda(gpu)
+    made = torch.ones(16_000_000, device="cuda")
+    host = torch.zeros_like(made, device="cpu").pin_memory()
+    early = late = 0
+    for _ in range(50):
+        host.zero_()
+        gpu.step(None, ms=2)
+        host.copy_(made, non_blocking=True)
+        done = gpu.current_stream().record_event()
+        early += host[-1].item() != 1
+        done.synchronize()
+        late += host[-1].item() != 1
+    assert early > 0, "No copy was read too early."
+    assert late == 0, late
+    return f"read immediately: {early} of 50 wrong, after the event: {late}"
+
+
+def check_augment(gpu: Accelerator) -> str:
+    """The same draws give the same images on both devices, and no operation waits."""
+    from course_utils.loading.images import Augment
+
+    device = torch.device("cpu" if gpu.emulated else "cuda")
+    augment, random = Augment(size=224), torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (32, 3, 256, 256), dtype=torch.uint8, generator=random)
+    draws = augment.draw(images.shape, generator=random)
+    on_device = images.to(device), draws.to(device)
+    difference = (augment(*on_device).cpu() - augment(images, draws)).abs().max().item()
+    assert difference < 1e-3, difference  # for float32 values up to 2.6
+    if not gpu.emulated:
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        augment(*on_device)
+    finally:
+        if not gpu.emulated:
+            torch.cuda.set_sync_debug_mode("default")
+    return f"at most {difference:.2g} apart, no operation waits for the device"
+
+
+def check_captured_graph(gpu: Accelerator) -> str:
+    """Watching records iterations while another thread captures a graph, which stays valid."""
+    _need_cuda(gpu)
+    from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
+
+    begun, marked, errors = Event(), Event(), list[str]()
+    x, recorded = torch.zeros(1024, device="cuda"), list[float]()
+    clock = DeviceClock(lambda number, idle_ns, work_ns: recorded.append(number))
+
+    def capture() -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                x.add_(1)
+                begun.set()
+                marked.wait(10)
+        except RuntimeError as error:
+            errors.append(f"the capture fails: {str(error)[:80]}")
+
+    def turns(first: int) -> None:
+        for number in range(first, first + 3):
+            clock.asked()
+            clock.got(number)
+
+    turns(0)
+    torch.cuda.synchronize()
+    thread = Thread(target=capture)
+    thread.start()
+    begun.wait(10)
+    turns(3)
+    marked.set()
+    thread.join()
+    torch.cuda.synchronize()
+    turns(6)
+    assert device_in_use(), "The CUDA runtime was not found."
+    assert not errors, errors
+    assert len(recorded) >= 6, recorded
+    return f"the capture survives, {len(recorded)} iterations recorded"
+
+
+# in the order above; the last may leave the device in an error state
+CHECKS: list[Callable[[Accelerator], str]] = [
+    check for name, check in dict(globals()).items() if name.startswith("check_")
+]
+
+
+def hidden(spans: list[Span]) -> float:
+    """Return the overlapped share of the copies, without the first, which follows no step."""
+    first = min((span for span in spans if span.lane == "copy"), key=lambda span: span.start_ns)
+    return hidden_share([span for span in spans if span is not first])
+
+
+def _need_cuda(gpu: Accelerator) -> None:
+    """Raise an error on an emulated device, which has separate tests for the same facts."""
+    if gpu.emulated:
+        raise ImportError("needs CUDA")
 
 
 def _together(a: Span, b: Span) -> int:
@@ -281,7 +421,12 @@ def _train(
     return [loss.item() for loss in losses]
 
 
-def _hidden(spans: list[Span]) -> float:
-    """Return the overlapped share of the copies, without the first, which follows no step."""
-    first = min((span for span in spans if span.lane == "copy"), key=lambda span: span.start_ns)
-    return hidden_share([span for span in spans if span is not first])
+def _survives(gpu: Accelerator, hosts: list[Any]) -> None:
+    """Serve `hosts` to slow steps, drop each batch immediately, and compare the results."""
+    losses = []
+    for batch in CudaPrefetcher(hosts, gpu):
+        assert type(batch) is type(hosts[0]), type(batch)
+        losses.append(gpu.step(batch, ms=10))
+        del batch
+    wrong = [loss.item() != expected(host) for loss, host in zip(losses, hosts, strict=True)]
+    assert not any(wrong), f"{sum(wrong)} of {len(wrong)} wrong"

@@ -140,15 +140,9 @@ def probe_launches(gpu: Accelerator, clock: HostClock) -> Figures:
     return {**figures, "us_per_launch": median(took) / 1e3, "launches_taken": len(took)}
 
 
-PROBES: tuple[Callable[[Accelerator, HostClock], Figures], ...] = (
-    probe_bus,
-    probe_small_copies,
-    probe_pinning,
-    probe_waiting,
-    probe_anchors,
-    probe_power,
-    probe_launches,
-)
+PROBES: list[Callable[[Accelerator, HostClock], Figures]] = [
+    probe for name, probe in dict(globals()).items() if name.startswith("probe_")
+]
 
 
 def _since(clock: HostClock, begun: int) -> float:

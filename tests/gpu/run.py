@@ -1,14 +1,14 @@
-"""Check the CUDA side of the course on a real GPU, and record what the GPU did.
+"""Try the course on a real GPU, what was never tried first, and record what the GPU did.
 
-python tests/gpu/run.py                   # all parts; the first ones need only torch and numpy
-python tests/gpu/run.py probes loops      # selected parts
-python tests/gpu/run.py --minutes 7       # start no part after 7 minutes
-python tests/gpu/run.py --emulated        # on an emulated device; saves nothing
+python tests/gpu/run.py --minutes 12          # everything; each part has a share of the time
+python tests/gpu/run.py wild cards            # selected parts
+python tests/gpu/run.py notebooks --only 09   # what has this in its name; for tests: files
+python tests/gpu/run.py --emulated            # without a GPU; saves nothing
 
 Each part runs in a separate process, so a crash does not affect the others. Recordings for notebook
-09 go to the folder `notebooks/recordings`. After each part, all results are packed into
-gpu-check.zip in the same folder. If the variable OUT names a folder, the zip and report.txt are
-copied there.
+09 go to the folder `notebooks/recordings`. All results are packed into gpu-check.zip in the same
+folder every few seconds. If the variable OUT names a folder, the zip and report.txt are copied
+there.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ import sys
 import tempfile
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
+
+import psutil
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PACK = "gpu-check.zip"
-# in the order of importance, with the time limit of each part in seconds
+PACK_EVERY_S, LEAST_S = 5, 10  # a part starts if it has this time
+# in the order of importance, with shares of the time; a part that ends early leaves its rest
 PARTS = {
-    "checks": 120,
-    "review": 90,
-    "cards": 90,
-    "loops": 180,
-    "probes": 180,
-    "training": 300,
-    "spread": 300,
-    "tests": 600,
-    "races": 180,
-    "profile": 120,
-    "augment": 120,
-    "notebooks": 900,
+    "notebooks": 40,
+    "tests": 22,
+    "wild": 16,
+    "cards": 7,
+    "checks": 5,
+    "loops": 5,
+    "probes": 5,
 }
 
 
@@ -52,21 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
         from gpu_parts import run_parts  # imports torch, which the parent process should not do
 
         return run_parts(options)
-    begun = time.monotonic()
+    ends, failures = time.monotonic() + 60 * options.minutes, 0
     with tempfile.TemporaryDirectory() as folder:
-        found, failures = Path(folder), 0
-        for part in options.parts:
-            left = 60 * options.minutes - (time.monotonic() - begun)
-            if left < 10:
+        for number, part in enumerate(options.parts):
+            left = ends - time.monotonic()
+            share = PARTS[part] / sum(PARTS[later] for later in options.parts[number:])
+            if left * share < LEAST_S:
                 print(f"There is no time left for {part}.")
                 continue
-            failures += run_part(part, options, found, min(PARTS[part], left))
-            if options.out:
-                keep(found, options.out)
-            if outbox := os.environ.get("OUT"):  # for machines that return only a few files
-                for path in (options.out and options.out / PACK, found / "report.txt"):
-                    if path and path.is_file():
-                        shutil.copy(path, outbox)
+            failures += run_part(part, options, Path(folder), left * share)
+            keep(Path(folder), options.out)
     if options.out:
         print(f"All results: {options.out / PACK}")
     return failures
@@ -80,10 +74,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, help="folder for the results (default: notebooks/recordings)"
     )
-    parser.add_argument(
-        "--images", type=Path, help="folder with JPEGs by class (default: the course's images)"
-    )
-    parser.add_argument("--minutes", type=float, default=1e6, help="start no part after this time")
+    parser.add_argument("--minutes", type=float, default=12, help="time of all parts (default: 12)")
+    parser.add_argument("--only", action="append", default=[], help="run only what has this name")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := [part for part in options.parts if part not in PARTS]:
@@ -97,27 +89,36 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def run_part(part: str, options: argparse.Namespace, found: Path, seconds: float) -> int:
     """Run one part in a separate process, and return its failures.
 
-    A crash or a hang counts as one failure. The output is shown immediately and saved.
+    A crash or a hang counts as one failure. The output is shown and saved immediately.
     """
     command = [sys.executable, str(HERE / "run.py"), part, "--here", "--out", str(found)]
     command += ["--emulated"] * options.emulated
-    command += ["--images", str(options.images)] if options.images else []
-    begun, pipe = time.monotonic(), subprocess.PIPE
-    variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command += [word for text in options.only for word in ("--only", text)]
+    paths = [str(REPO), str(REPO / "keepfed/src"), os.environ.get("PYTHONPATH", "")]
+    variables = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    begun = kept = time.monotonic()
     with (
         (found / "report.txt").open("a", encoding="utf-8") as report,
-        subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, env=variables) as process,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **variables},
+        ) as process,
     ):
 
         def say(line: str) -> None:
             print(line, end="", flush=True)
-            report.write(line)
+            print(line, end="", file=report, flush=True)
 
-        limit = Timer(seconds, process.kill)
+        limit = Timer(seconds, end, [process.pid])
         limit.start()
         say(f"{part}:\n")
         for line in process.stdout or ():
             say(line.decode("utf-8", "replace"))
+            if time.monotonic() > kept + PACK_EVERY_S:
+                keep(found, options.out)
+                kept = time.monotonic()
         failures = process.wait()
         limit.cancel()
         if failures < 0:
@@ -126,8 +127,19 @@ def run_part(part: str, options: argparse.Namespace, found: Path, seconds: float
     return abs(failures)
 
 
-def keep(found: Path, out: Path) -> None:
+def end(pid: int) -> None:
+    """Kill a part, and the kernels and workers that it started."""
+    with suppress(psutil.NoSuchProcess):
+        part = psutil.Process(pid)
+        for process in (part, *part.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def keep(found: Path, out: Path | None) -> None:
     """Pack all results, and copy the recordings to the folder that notebook 09 uses."""
+    if out is None:
+        return
     out.mkdir(parents=True, exist_ok=True)
     packed = out / f"{PACK}.part"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -137,6 +149,9 @@ def keep(found: Path, out: Path) -> None:
     packed.replace(out / PACK)
     for path in found.glob("*.json"):
         shutil.copy(path, out)
+    if outbox := os.environ.get("OUT"):  # for machines that return only a few files
+        for path in (out / PACK, found / "report.txt"):
+            shutil.copy(path, outbox)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ class Ragged(NamedTuple):
 
     values: Tensor  # (rows of all samples, ...)
     offsets: Tensor  # int64 (samples + 1,), from 0 to len(values)
-    longest: int  # rows of the longest sample, on the host, so that no kernel must wait for it
+    shortest: int  # rows of the shortest sample, on the host, so that no kernel must wait for it
+    longest: int  # and of the longest one
 
     @classmethod
     def join(cls, samples: Sequence[ArrayLike | Tensor]) -> Ragged:
@@ -56,7 +57,7 @@ class Ragged(NamedTuple):
             )
         lengths = [len(part) for part in parts]
         offsets = torch.tensor([0, *lengths], device="cpu").cumsum(0)
-        return cls(torch.cat(full), offsets, max(lengths))
+        return cls(torch.cat(full), offsets, min(lengths), max(lengths))
 
     @property
     def sample(self) -> Tensor:
@@ -67,7 +68,7 @@ class Ragged(NamedTuple):
     def nested(self, values: Tensor | None = None) -> Tensor:
         """Return a nested tensor in torch.jagged layout, of `values` or of other rows."""
         rows = self.values if values is None else values
-        known: dict[str, Any] = {"min_seqlen": 0, "max_seqlen": self.longest}
+        known: dict[str, Any] = {"min_seqlen": self.shortest, "max_seqlen": self.longest}
         if torch.__version__ < "2.5":  # which finds the lengths itself, and waits for the device
             known = {}
         return torch.nested.nested_tensor_from_jagged(rows, self.offsets, **known)
@@ -162,7 +163,7 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
             offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
             shift = (firsts - offsets[:-1]).repeat_interleave(lengths)
             rows = torch.arange(len(shift), device="cpu") + shift
-            ragged = Ragged(values.index_select(0, rows), offsets, int(lengths.max()))
+            ragged = Ragged(values.index_select(0, rows), offsets, *map(int, lengths.aminmax()))
             yield {"values": ragged, **{name: f[indices] for name, f in self.fields.items()}}
 
 
