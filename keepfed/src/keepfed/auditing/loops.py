@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import pickle
@@ -11,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from gc import get_referrers
 from itertools import cycle
+from multiprocessing.util import Finalize
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import get_worker_info
 
 from keepfed.auditing.account import Account
-from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord, describe
+from keepfed.auditing.record import BatchReport, LoaderRecord, describe
 from keepfed.files import replace_file
 from keepfed.measure.hook import has_listeners, listen, without_report
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
@@ -29,9 +29,8 @@ from keepfed.measure.watch.timing.writer import call_sites
 
 LOG = "KEEPFED_AUDIT_LOG"  # environment variable with the file that lists every batch
 ENDING = ".audit"
-PAUSE_S = 30  # between two writes of the record, of which the last is at the end of the program
+PAUSE_S = 30  # between two writes of the record, of which the last is at the end of the process
 _PID = os.getpid()  # a forked child writes no record
-_LOG = os.environ.get(LOG)
 
 
 class _Process:
@@ -92,9 +91,11 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
         return make(loader)
 
     try:
-        record = _process.record_of(loader, call_sites(sys._getframe(1))[0])
-        account = LoopAccount(record, loader)
-        account.may_cycle = _names_cycle(sys._getframe(1))
+        frame = sys._getframe(1)
+        at, inner = call_sites(frame)
+        place = at if inner == at else f"{at}, in {inner}"  # a library may loop in several lines
+        account = LoopAccount(_process.record_of(loader, place), loader)
+        account.may_be_held = _uses_holder(frame)
         account.start_epoch()
         iterator: Any = listen(loader, [account.listener], make_once)
     except Exception as error:
@@ -106,18 +107,27 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
     return iterator  # type: ignore[no-any-return]
 
 
-def _names_cycle(frame: FrameType | None) -> bool:
-    """Return whether a function that calls this one uses the word `cycle`."""
-    while frame is not None and "cycle" not in frame.f_code.co_names:
+def _uses_holder(frame: FrameType | None) -> bool:
+    """Return whether a function that calls this one uses the word `cycle` or `zip`."""
+    while frame is not None and {"cycle", "zip"}.isdisjoint(frame.f_code.co_names):
         frame = frame.f_back
     return frame is not None
+
+
+def _holder_of(iterator: Any) -> str:
+    """Return "cycle" or "zip" if one of them takes the batches of an iterator."""
+    parts = get_referrers(iterator)
+    parts += get_referrers(*(part for part in parts if type(part) is tuple))  # a zip has one
+    name = next((type(part).__name__ for part in parts if isinstance(part, cycle | zip)), "")
+    parts.clear()  # they refer to this frame, and would keep the iterator
+    return name
 
 
 class LoopAccount(Account):
     """Account of an iterator in a program. It has the place of a `StepTimer`."""
 
     steps = 0  # steps of the optimizers when the loop received its last batch
-    may_cycle = False
+    may_be_held = False  # whether a `cycle` or `zip` may take the batches
 
     def is_alone(self) -> bool:
         """Return whether all loaders of this process so far have the same data."""
@@ -130,9 +140,8 @@ class LoopAccount(Account):
         if iterator._num_yielded == 0 and self.epoch.batches:  # persistent workers begin again
             self.start_epoch()
         stepped = self.epoch.batches > 0 and self.steps != _process.count_steps()
-        if self.may_cycle:  # looking for references takes time
-            self.may_cycle = False
-            self.epoch.cycled = any(isinstance(part, cycle) for part in get_referrers(iterator))
+        if self.may_be_held and self.epoch.batches == 0:  # looking for references takes time
+            self.epoch.held_by = _holder_of(iterator)
         try:
             received = self.receive(next_batch, iterator)
         except StopIteration:
@@ -144,8 +153,8 @@ class LoopAccount(Account):
             if not self.is_full():  # if it is, the steps may be those of a loop in between
                 self.epoch.stepped |= stepped
             batch, report = self.take(received)
-            if _LOG is not None and report is not None:
-                _log(_LOG, self.loaded, self.epoch, report)
+            if LOG in os.environ and report is not None:
+                self._log(report)
             return batch
         except Exception as error:
             give_up(error)
@@ -153,14 +162,14 @@ class LoopAccount(Account):
         finally:
             self.steps = _process.count_steps()
 
-
-def _log(log: str, record: LoaderRecord, epoch: EpochRecord, report: BatchReport) -> None:
-    """Append a line for the batch that was added last, in one write."""
-    step = sum(epoch.batches for epoch in record.epochs) - 1
-    row = {"loader": record.name, "rank": record.rank, "step": step, "epoch": epoch.number}
-    row |= {"batch": epoch.batches - 1, "worker": report.worker, "samples": report.ids.tolist()}
-    with open(log, "ab", buffering=0) as file:
-        file.write(f"{json.dumps(row)}\n".encode())
+    def _log(self, report: BatchReport) -> None:
+        """Append a line for the batch that was added last, in one write."""
+        record, epoch = self.loaded, self.epoch
+        step = sum(epoch.batches for epoch in record.epochs) - 1
+        row = {"loader": record.name, "rank": record.rank, "step": step, "epoch": epoch.number}
+        row |= {"batch": epoch.batches - 1, "worker": report.worker, "samples": report.ids.tolist()}
+        with open(os.environ[LOG], "ab", buffering=0) as file:
+            file.write(f"{json.dumps(row)}\n".encode())
 
 
 def _write(pause_s: float = 0) -> None:
@@ -176,4 +185,4 @@ def _write(pause_s: float = 0) -> None:
         give_up(error)
 
 
-atexit.register(_write)
+Finalize(None, _write, exitpriority=0)  # a process of multiprocessing does not call atexit

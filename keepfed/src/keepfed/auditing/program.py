@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural, wrap
@@ -33,7 +32,7 @@ def run_audited(
 
     Args:
         program: Command and its arguments. This Python runs a file that ends in .py.
-        log: File that gets a line of JSON for every batch. An older one gets the ending .before.
+        log: File that gets a line of JSON for every batch.
         after: Log of the interrupted run that this run resumes.
         allow: IDs of findings that are meant.
         as_json: Whether to print the report to stdout as one line of JSON, not to stderr as text.
@@ -41,20 +40,26 @@ def run_audited(
     Raises:
         KeepfedError: If one of the arguments cannot be used. The program is not started.
     """
-    from keepfed.auditing.checks import check, check_resume
+    from keepfed.auditing.checks import check
     from keepfed.auditing.loops import ENDING, LOG
     from keepfed.auditing.report import check_ids
+    from keepfed.auditing.resume import check_resume, read_log
 
     if not program:
         raise KeepfedError("The program is missing. Example: keepfed audit python train.py", code=2)
     check_ids(allow)
-    before = [] if after is None else _rows(after)
+    before = [] if after is None else read_log(after)
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     folder = Path(tempfile.mkdtemp(prefix="keepfed-audit-"))
     try:
         environment = prepare(folder) | {OBSERVER: "keepfed.auditing.loops"}
         if log is not None:
-            _start(log)
+            try:
+                log.write_bytes(b"")
+            except OSError as error:
+                raise KeepfedError(
+                    f"Cannot write the log {log}: {error.strerror}. Choose another file."
+                ) from None
             environment[LOG] = str(log.resolve())
         code = run_program(words, environment)
         files = sorted(folder.glob(f"*{ENDING}"))  # written by the audited processes
@@ -64,7 +69,7 @@ def run_audited(
         shutil.rmtree(folder, ignore_errors=True)
     rest = f"the rest of {plural(failed, 'process')} in which the audit failed"
     unchecked = [rest] if failed else []
-    if after is not None and not {row["loader"] for row in before} & {one.name for one in records}:
+    if after is not None and not {row.loader for row in before} & {one.name for one in records}:
         unchecked.append(f"the resume, because {after} has no loader of the same name")
     report = check(records, check_resume(before, records), allow=allow, unchecked=unchecked)
     if as_json:
@@ -74,34 +79,3 @@ def run_audited(
     else:
         print("keepfed audit: No DataLoader returned a batch.", file=sys.stderr)
     return code or (0 if report.right and not failed else FAULT)
-
-
-def _start(log: Path) -> None:
-    """Create an empty log, and keep an earlier one under another name."""
-    try:
-        if log.is_file() and log.stat().st_size:
-            log.replace(f"{log}.before")
-        log.write_bytes(b"")
-    except OSError as error:
-        raise KeepfedError(
-            f"Cannot write the log {log}: {error.strerror}. Choose a file in a folder that exists "
-            "and that you may write to."
-        ) from None
-
-
-def _rows(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of a log, or raise a `KeepfedError`."""
-    advice = "Pass the file of `keepfed audit --log FILE`."
-    rows = list[dict[str, Any]]()
-    try:
-        for line in log.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            samples = [str(sample) for sample in row["samples"]]
-            rows.append({"loader": row["loader"], "epoch": int(row["epoch"]), "samples": samples})
-    except OSError as error:
-        raise KeepfedError(f"Cannot read {log}: {error.strerror}. {advice}") from None
-    except (ValueError, KeyError, TypeError):
-        raise KeepfedError(
-            f"Line {len(rows) + 1} of {log} is not from an audit. {advice}"
-        ) from None
-    return rows

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import distributed
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     IterableDataset,
     RandomSampler,
@@ -20,7 +21,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from keepfed.auditing.samples import UNSEEN, Nan
+from keepfed.auditing.samples import UNSEEN
 from keepfed.measure.throughput import length
 from keepfed.measure.watch.timing.writer import get_rank
 
@@ -44,11 +45,10 @@ class BatchReport(NamedTuple):
     prints: NDArray[np.int64] | None  # fingerprints of the samples, None if not inspected
     rows: int  # samples that came out of `collate_fn`, -1 if unknown
     nones: int  # samples that were None
-    nan: Nan | None
-    label: int | None  # label of all samples, None if there are several or none
+    nans: list[int]  # rows with NaN
     draws: Draws | None
     epochs: dict[str, int]  # epoch numbers of the dataset in this process
-    moved_file: str  # path of an inherited file that another process reads, too
+    moved_file: str  # file of the dataset that another process reads, too
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -65,10 +65,9 @@ class EpochRecord:
     dataset_epochs: dict[str, int]  # epoch numbers of the dataset in the main process
     order_epoch: int | None = None  # epoch number on which the order depends
     expected: int | None = None  # samples of the sampler, None if unknown
-    shuffled: bool = False  # whether torch draws the order at random
     stepped: bool = False  # whether an optimizer made a step between two batches
     complete: bool = False
-    cycled: bool = False  # whether `itertools.cycle` keeps the batches
+    held_by: str = ""  # "cycle" or "zip" if one of them takes the batches
     batches: int = 0
     changed: int = 0  # batches whose memory the loader changed after it had served them
     reports: list[BatchReport] = field(default_factory=list)  # of the batches that are recorded
@@ -121,8 +120,7 @@ class LoaderRecord:
     ranks: int
     groups: int  # process groups: 0 if each rank trains alone, more than 1 if ranks have roles
     workers: int
-    batch_size: int
-    drop_last: bool
+    spare: int  # samples of an epoch that the loader may leave out, because they fill no batch
     total: int | None  # length of the dataset, None for a stream
     draws_again: bool  # whether a sampler of torch draws with replacement
     base: tuple[int, int]  # process, and number of the dataset below all subsets in it
@@ -133,7 +131,7 @@ class LoaderRecord:
 
     def is_like(self, other: LoaderRecord) -> bool:
         """Return whether two loaders of a loop serve the same data in the same way."""
-        names = "loop", "base", "workers", "batch_size", "drop_last", "draws_again", "total"
+        names = "loop", "base", "workers", "spare", "draws_again", "total"
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and np.array_equal(self.subset, other.subset)  # type: ignore[arg-type]
 
@@ -141,6 +139,20 @@ class LoaderRecord:
     def training(self) -> list[EpochRecord]:
         """Epochs that trained a model."""
         return [epoch for epoch in self.epochs if epoch.training]
+
+
+def sampler_of(loader: DataLoader[Any]) -> Any:
+    """Return what orders the samples, also below a batch sampler, such as that of Accelerate."""
+    batches: Any = loader.batch_sampler
+    while hasattr(batches, "batch_sampler"):
+        batches = batches.batch_sampler
+    return getattr(batches, "sampler", loader.sampler)
+
+
+def is_plain(loader: DataLoader[Any]) -> bool:
+    """Return whether an epoch serves what a sampler yields, in batches that torch makes."""
+    is_stream = isinstance(loader.dataset, IterableDataset)
+    return not is_stream and type(loader.batch_sampler) in (BatchSampler, type(None))
 
 
 _bases = list[Callable[[], Any]]()  # weak references to the datasets below all subsets
@@ -160,20 +172,18 @@ def _number_of(dataset: Any) -> int:
 
 def describe(loader: DataLoader[Any], name: str) -> LoaderRecord:
     """Describe a loader without using it."""
-    sampler, base, indices = loader.sampler, loader.dataset, None
+    sampler, base, indices = sampler_of(loader), loader.dataset, None
     while isinstance(base, Subset):
         inner = np.asarray(base.indices)
         indices, base = inner if indices is None else inner[indices], base.dataset
     weighted = isinstance(sampler, WeightedRandomSampler)
     again = weighted or (isinstance(sampler, RandomSampler) and sampler.replacement)
     total = None if isinstance(loader.dataset, IterableDataset) else length(loader.dataset)
-    batches = loader.num_workers, loader.batch_size or 0, bool(loader.drop_last)
-    place = os.getpid(), _number_of(base)
-    rank, ranks = get_rank().values()
-    return LoaderRecord(name, name, rank, ranks, _groups(), *batches, total, again, place, indices)
-
-
-def _groups() -> int:
-    """Return the number of process groups."""
-    world = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
-    return len(getattr(world, "pg_map", ()))
+    batches: Any = loader if loader.batch_size else loader.batch_sampler
+    spare = batches.batch_size - 1 if getattr(batches, "drop_last", False) else 0
+    groups = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
+    rank, ranks, roles = *get_rank().values(), len(getattr(groups, "pg_map", ()))
+    place, workers = (os.getpid(), _number_of(base)), loader.num_workers
+    return LoaderRecord(
+        name, name, rank, ranks, roles, workers, spare, total, again, place, indices
+    )

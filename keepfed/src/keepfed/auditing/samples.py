@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -14,15 +14,6 @@ from keepfed.batches import leaves
 
 UNSEEN = 0  # fingerprint of a sample whose content has no known type
 MAX_VALUES = 512  # values of an array that count, in equal steps
-
-
-class Nan(NamedTuple):
-    """NaN in an array of a batch."""
-
-    array: int  # place of the array in the batch
-    bad: int  # values that are NaN
-    size: int  # values of the array
-    rows: list[int]  # samples of the batch that have some
 
 
 def parts_of(batch: Any) -> Sequence[Any]:
@@ -78,25 +69,12 @@ def _checksums(arrays: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:
     return np.fromiter(map(crc32, np.hstack(rows)) if rows else [1] * count, np.int64, count)
 
 
-def find_nan(arrays: Sequence[NDArray[Any]], count: int) -> Nan | None:
-    """Return the first array of a batch of `count` samples that contains NaN."""
-    for place, array in enumerate(arrays):
-        if array.dtype.kind != "f" or not array.size:
-            continue
+def rows_with_nan(arrays: Sequence[NDArray[Any]], count: int) -> list[int]:
+    """Return the samples of a batch of `count` that have NaN, or all if this is unknown."""
+    for array in arrays:
         # The smallest of some numbers is NaN if one of them is. Their sum may overflow.
-        if (least := np.minimum.reduce(array, None)) != least:
-            nans = np.isnan(array)
-            by_row = array.ndim > 0 and len(array) == count
-            rows = nans.reshape(count, -1).any(1).nonzero()[0].tolist() if by_row else range(count)
-            return Nan(place, int(nans.sum()), array.size, [*rows])
-    return None
-
-
-def class_of(arrays: Sequence[NDArray[Any]], count: int) -> int | None:
-    """Return the label of all samples of a batch, None if there are several or it is unknown."""
-    labels = next(
-        (a for a in reversed(arrays) if a.dtype.kind in "iu" and a.shape == (count,)), None
-    )
-    if labels is None or count < 2 or labels.item(0) != labels.item(-1):
-        return None
-    return int(labels[0]) if (labels == labels[0]).all() else None
+        if array.dtype.kind == "f" and array.size and np.isnan(np.minimum.reduce(array, None)):
+            if array.ndim == 0 or len(array) != count:
+                return [*range(count)]
+            return [*np.isnan(array).reshape(count, -1).any(1).nonzero()[0].tolist()]
+    return []

@@ -1,11 +1,11 @@
-"""What a worker has besides its samples: random generators, epoch numbers, inherited files."""
+"""What a worker has besides its samples: random generators, epoch numbers, files."""
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import random
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
-MOST = 64  # objects of a dataset, and open files, that are inspected
+MOST = 64  # objects of a dataset that are inspected
 _LOCKS = "multiprocessing.synchronize", "multiprocessing.managers", "filelock", "fcntl"
 _MAIN_ONLY = "__init__", "set_epoch", "state_dict", "load_state_dict"  # not called in a worker
 _STATES: dict[type, Any] = {  # methods that return the state of a random generator
@@ -39,8 +39,9 @@ def _objects_in(dataset: Any) -> Iterator[Any]:
             continue
         known.add(id(part))
         yield part
-        if isinstance(part, list | tuple):
-            waiting += [item for item in islice(part, MOST) if hasattr(item, "__dict__")]
+        if isinstance(part, list | tuple | dict):
+            items = part.values() if isinstance(part, dict) else part
+            waiting += [item for item in islice(items, MOST) if hasattr(item, "__dict__")]
         else:
             waiting += getattr(part, "__dict__", {}).values()
 
@@ -72,65 +73,42 @@ def epoch_numbers(dataset: Any) -> dict[str, int]:
     return numbers
 
 
-def _has_lock(dataset: Any) -> bool:
-    """Return whether a lock between processes is in a dataset, or in the module of its class."""
-    for part in _objects_in(dataset):
-        module = vars(sys.modules.get(type(part).__module__, object))
-        names = [
-            value.__name__ if isinstance(value, ModuleType) else type(value).__module__
-            for value in (part, *module.values())
-        ]
-        if any(name.startswith(_LOCKS) for name in names):
-            return True
-    return False
+class OpenFiles:
+    """The files of a dataset that are open in a worker when it starts.
 
+    A forked worker shares the position in such a file with the process that opened it.
+    """
 
-def _open_files() -> set[tuple[int, int, int]]:
-    """Return number, device and inode of the latest regular files that this process only reads."""
-    files = list[tuple[int, int, int]]()
-    with suppress(OSError, ImportError):  # only Linux lists them
-        from fcntl import F_GETFL, fcntl
+    def __init__(self, dataset: Any):
+        """Find the files that are only read, unless the program has a lock between processes."""
+        parts = [*_objects_in(dataset)]
+        for kind in {type(part) for part in parts}:
+            parts += [*vars(kind).values(), *vars(sys.modules.get(kind.__module__, kind)).values()]
+        files = [part for part in parts if isinstance(part, io.IOBase) and not part.closed]
+        files = [file for file in files if file.readable() and not file.writable()]
+        self._files = [] if any(map(_is_lock, parts)) else files
+        self._begun, self._left = dict[Any, int](), dict[Any, int]()  # positions in the files
 
-        for number in sorted(map(int, os.listdir("/proc/self/fd")), reverse=True):
-            with suppress(OSError):  # the folder itself is closed by now
-                status, mode = os.fstat(number), fcntl(number, F_GETFL) & os.O_ACCMODE
-                if stat.S_ISREG(status.st_mode) and mode == os.O_RDONLY:
-                    files.append((number, status.st_dev, status.st_ino))
-    return set(files[:MOST])
-
-
-class InheritedFiles:
-    """The files that a forked worker inherits, whose position it shares with other processes."""
-
-    def __init__(self) -> None:
-        """Begin in the main process, before it starts a worker."""
-        self._files = _open_files()
-        self._begun = dict[int, int]()  # positions when the fetch began
-        self._left = dict[int, int]()  # positions after the last fetch of files that it reads
-
-    def worker_started(self, dataset: Any) -> None:
-        """Keep the files that this worker has, too, unless the dataset has a lock."""
-        self._files &= _open_files()
-        if self._files and _has_lock(dataset):
-            self._files.clear()
-
-    def _positions(self) -> dict[int, int]:
-        positions = dict[int, int]()
-        for number, *_ in self._files:
-            with suppress(OSError):  # the program has closed it
-                positions[number] = os.lseek(number, 0, os.SEEK_CUR)
+    def _positions(self) -> dict[Any, int]:
+        positions = dict[Any, int]()
+        for file in self._files:
+            with suppress(OSError, ValueError):  # no regular file, or closed by now
+                positions[file] = os.lseek(file.fileno(), 0, os.SEEK_CUR)
         return positions
 
     def fetch_begins(self) -> str:
-        """Return the path of a file that this worker reads, if another process moved it since."""
+        """Return the name of a file that this worker reads, if another process moved it since."""
         self._begun = self._positions()
-        moved = [n for n, place in self._begun.items() if self._left.get(n, place) != place]
-        return os.readlink(f"/proc/self/fd/{moved[0]}") if moved else ""
+        moved = (file for file, at in self._begun.items() if self._left.get(file, at) != at)
+        return next((str(getattr(file, "name", "a file")) for file in moved), "")
 
     def fetch_ends(self) -> None:
         """Remember the positions of the files that this worker reads."""
-        positions = self._positions()
-        read = {
-            n for n, place in positions.items() if n in self._left or place != self._begun.get(n)
-        }
-        self._left = {n: positions[n] for n in read}
+        after, begun = self._positions(), self._begun
+        self._left = {f: at for f, at in after.items() if f in self._left or at != begun.get(f)}
+
+
+def _is_lock(part: Any) -> bool:
+    """Return whether a part of a program is a lock between processes, or a module of locks."""
+    name = part.__name__ if isinstance(part, ModuleType) else type(part).__module__
+    return str(name).startswith(_LOCKS)
