@@ -64,8 +64,8 @@ print(sum(len(batch) for batch, in keepfed.CudaPrefetcher(loader, "cpu")))
 def step(batch):
     return batch[0].sum()
 print(keepfed.audit(loader, epochs=1).right)
-with keepfed.stage_to_shm(__import__("os").__file__, to=".") as staged:
-    print(staged.bytes > 0)
+staged = keepfed.stage_to_shm(__import__("os").__file__, to=".")
+print(staged.bytes > 0)
 with keepfed.record() as trace:
     for batch in trace.batches(loader):
         step(batch)

@@ -86,9 +86,7 @@ def test_why_prints_json_and_on_any_terminal(capsys: pytest.CaptureFixture[str])
             assert command.main(["why", "bus error"]) == 0, encoding
 
 
-def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stage_copies_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from keepfed.loaders.staging import stage_to_shm, staged_copies
 
     (tmp_path / "events.db").write_bytes(b"events")
@@ -98,8 +96,8 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(
     assert "copied in" in capsys.readouterr().out
     assert command.main(["stage", source, *to, "--list"]) == 0
     again, listed = capsys.readouterr().out.splitlines()
-    assert again.endswith("6 B, an existing copy")
-    assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
+    assert again.startswith("Staged ")
+    assert listed.endswith(f"events.db: 6 B, an existing copy of {source}")
     used = stage_to_shm(tmp_path / "used", to=tmp_path / "to")
     assert command.main(["stage", "--remove", *to]) == 2
     asked = "2 staged, 7 B, for all projects. Name the one to remove, or add --all"
@@ -107,13 +105,11 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(
     assert len(staged_copies(to=tmp_path / "to")) == 2
     assert command.main(["stage", "--remove", "/nope", *to]) == 1
     assert "No copy of /nope exists. `keepfed stage --list`" in capsys.readouterr().err
-    assert command.main(["stage", "--remove", "--all", *to]) == 1
-    assert "A job still uses a copy" in capsys.readouterr().err
-    assert used.path.exists()
-    used.keep()
     assert command.main(["stage", str(tmp_path / "used"), *to, "--remove"]) == 0
-    assert command.main(["stage", "--list", *to]) == 0
-    assert capsys.readouterr().out == "Removed: 1 staged, 1 B.\nNothing is staged.\n"
+    assert not used.path.exists()
+    assert command.main(["stage", "--remove", "--all", *to, "--list"]) == 0
+    removed = "Removed: 1 staged, 1 B.\nRemoved: 1 staged, 6 B.\nNothing is staged.\n"
+    assert capsys.readouterr().out == removed
     assert command.main(["stage"]) == 2
     assert "The path is missing. Give the data to stage" in capsys.readouterr().err
 

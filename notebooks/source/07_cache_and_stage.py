@@ -312,7 +312,7 @@ cu.check("07.2", Cached)
 # kernel may move them to disk. Ask your computing center, and remove what you staged:
 
 # %%
-print("removed:", staged.unstage())
+staged.unstage()
 
 # %% [markdown]
 # How many MB can you stage without killing your job? The smaller of two limits counts: the size of `/dev/shm`, and

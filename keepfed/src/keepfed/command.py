@@ -12,7 +12,6 @@ from typing import Any
 
 from keepfed import __version__, formatting
 from keepfed.errors import KeepfedError, not_installed, sentence
-from keepfed.limits import SHM
 
 Commands = Any  # argparse has no public name for what `add_subparsers` returns
 JSON: Any = {"action": "store_true", "help": "print the result as a line of JSON"}
@@ -216,9 +215,7 @@ def _stage(arguments: argparse.Namespace) -> int:
 
     if arguments.remove:
         copies = staging.staged_copies(arguments.path, to=arguments.to)
-        found = (
-            f"{len(copies)} staged, {formatting.size(sum(copy.seal['bytes'] for copy in copies))}"
-        )
+        found = f"{len(copies)} staged, {formatting.size(sum(copy.bytes for copy in copies))}"
         if arguments.path and not copies:
             raise KeepfedError(
                 f"No copy of {arguments.path} exists. `keepfed stage --list` shows all copies."
@@ -228,16 +225,12 @@ def _stage(arguments: argparse.Namespace) -> int:
                 f"{found}, for all projects. Name the one to remove, or add --all to remove all.",
                 code=2,
             )
-        if not staging.unstage(arguments.path, to=arguments.to):
-            raise KeepfedError("A job still uses a copy. Remove the copy when the job has ended.")
+        for copy in copies:
+            copy.unstage()
         print(formatting.wrap(f"Removed: {found}."))
     elif arguments.path:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
-        staged.keep()
-        print(formatting.wrap(repr(staged), indent=2))
-        if SHM in staged.path.parents:
-            note = "On some systems /dev/shm is emptied at the end of a job or at logout."
-            print(formatting.wrap(f"Note: {note} Then stage again.", indent=2, most=98))
+        print(formatting.wrap(f"Staged {staged}", indent=2))
     elif not arguments.list:
         raise KeepfedError(
             "The path is missing. Give the data to stage, or --list or --remove.", code=2

@@ -77,10 +77,3 @@ def stage_and_die(source: Path, to: Path, step: int) -> None:
     sys.addaudithook(count)
     stage_to_shm(source, to=to, progress=False)
     os._exit(0)
-
-
-def hold(source: Path, to: Path, ready: Any) -> None:
-    """Use a copy until killed."""
-    with stage_to_shm(source, to=to, progress=False):
-        ready.set()
-        signal.pause()

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage as staging
-from keepfed.loaders.staging import stage_to_shm, unstage
+from keepfed.loaders.staging import stage_to_shm, staged_copies
 from keepfed.loaders.staging.stage import find_staging_dir
 from tests.loaders.staging.staging_sources import Meddling, contents, left
 
@@ -31,23 +31,16 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def test_last_user_removes_the_copy_unless_it_is_kept(source: Path, shm: Path) -> None:
-    with stage_to_shm(source, to=shm) as first:
-        assert (first.path.name, first.bytes, first.reused) == ("pulses.npy", 12_000_000, False)
-        assert first.path.read_bytes() == source.read_bytes()
-        second = stage_to_shm(source, to=shm)
-        assert (second.reused, second.path) == (True, first.path)
-    assert ("copied in" in repr(first), "an existing copy" in repr(second)) == (True, True)
-    with second:
-        assert second.path.exists()
+def test_copy_is_used_again_until_it_is_removed(source: Path, shm: Path) -> None:
+    first = stage_to_shm(source, to=shm)
+    assert (first.path.name, first.bytes, first.reused) == ("pulses.npy", 12_000_000, False)
+    assert first.path.read_bytes() == source.read_bytes()
+    second = stage_to_shm(source, to=shm)
+    assert (second.reused, second.path) == (True, first.path)
+    assert ("copied in" in str(first), "an existing copy" in str(second)) == (True, True)
+    second.unstage()
     assert left(shm) == []
-    with stage_to_shm(source, to=shm):
-        stage_to_shm(source, to=shm).keep()
-    with stage_to_shm(source, to=shm) as kept:
-        assert kept.reused
-    assert kept.path.exists()
-    assert unstage(source, to=shm)
-    assert left(shm) == []
+    first.unstage()  # which does nothing
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links, and has no modes")
@@ -56,32 +49,31 @@ def test_folder_copy_follows_links_and_is_private(shards: Path, shm: Path, tmp_p
     (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
     plain = contents(shards)
     (shards / "linked").symlink_to(tmp_path / "elsewhere")
-    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
-        assert staged.path.name == "shards"
-        assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
-        assert stat.S_IMODE(find_staging_dir(shm).stat().st_mode) == 0o700
+    staged = stage_to_shm(f"{shards}/", to=shm, progress=False)
+    assert staged.path.name == "shards"
+    assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
+    assert stat.S_IMODE(find_staging_dir(shm).stat().st_mode) == 0o700
 
 
-def test_changed_source_is_copied_again_and_unused_copy_is_removed(shards: Path, shm: Path) -> None:
-    unused, before = stage_to_shm(shards, to=shm).path, contents(shards)
-    with stage_to_shm(shards, to=shm) as old:
-        (shards / "train" / "d.tar").write_bytes(b"d")
-        with stage_to_shm(shards, to=shm) as new:
-            assert not new.reused
-            assert (contents(old.path), contents(new.path)) == (before, contents(shards))
-    assert not unused.exists()
+def test_changed_source_is_copied_again_beside_the_old_copy(shards: Path, shm: Path) -> None:
+    old, before = stage_to_shm(shards, to=shm), contents(shards)
+    (shards / "train" / "d.tar").write_bytes(b"d")
+    new = stage_to_shm(shards, to=shm)
+    assert not new.reused
+    assert (contents(old.path), contents(new.path)) == (before, contents(shards))
+    copies = staged_copies(shards, to=shm)
+    assert {copy.path for copy in copies} == {old.path, new.path}
+    for copy in copies:
+        copy.unstage()
+    assert left(shm) == []
 
 
-def test_modified_copy_is_replaced_unless_it_is_in_use(source: Path, shm: Path) -> None:
-    with stage_to_shm(source, to=shm).path.open("r+b") as file:
-        file.write(b"scribble")
-    staged = stage_to_shm(source, to=shm)
-    assert not staged.reused
-    assert staged.path.read_bytes() == source.read_bytes()
-    staged.path.write_bytes(b"scribble")
-    with pytest.raises(KeepfedError, match=r"still in use\. End the jobs"):
-        stage_to_shm(source, to=shm)
-    assert staged.unstage()
+def test_modified_copy_is_replaced(source: Path, shm: Path) -> None:
+    for change in (lambda path: path.write_bytes(b"scribble"), lambda path: path.unlink()):
+        change(stage_to_shm(source, to=shm).path)
+        staged = stage_to_shm(source, to=shm)
+        assert not staged.reused
+        assert staged.path.read_bytes() == source.read_bytes()
 
 
 def test_change_or_interrupt_during_the_copy_leaves_no_copy(shards: Path, shm: Path) -> None:
@@ -115,10 +107,9 @@ def test_url_is_a_valid_source(shm: Path) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({"/staging-test/one": b"1", "/staging-test/in/two": b"22"})
     try:
-        with stage_to_shm("memory://staging-test", to=shm) as staged:
-            assert contents(staged.path) == {"one": b"1", "in/two": b"22"}
-        with stage_to_shm("memory://staging-test/in/two", to=shm) as staged:
-            assert staged.path.read_bytes() == b"22"
+        folder = stage_to_shm("memory://staging-test", to=shm)
+        assert contents(folder.path) == {"one": b"1", "in/two": b"22"}
+        assert stage_to_shm("memory://staging-test/in/two", to=shm).path.read_bytes() == b"22"
     finally:
         memory.rm("/staging-test", recursive=True)
 
@@ -183,8 +174,7 @@ def test_nearly_full_large_disk_accepts_a_small_file(
 ) -> None:
     nearly_full = SimpleNamespace(total=250_000_000_000, free=2_000_000_000)
     monkeypatch.setattr("shutil.disk_usage", lambda _: nearly_full)
-    with stage_to_shm(source, to=tmp_path / "disk", progress=False) as staged:
-        assert staged.path.exists()
+    stage_to_shm(source, to=tmp_path / "disk", progress=False).unstage()
     nearly_full.free = 1_000_000_000
     with pytest.raises(KeepfedError, match=r"has 1.00 GB free, and 1.00 GB must stay free"):
         stage_to_shm(source, to=tmp_path / "disk")
@@ -198,8 +188,7 @@ def test_without_shm_the_copy_goes_to_the_temporary_folder(
 ) -> None:
     monkeypatch.setattr(staging, "SHM", tmp_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with stage_to_shm(source, progress=False) as staged:
-        assert staged.path.is_relative_to(tmp_path)
+    assert stage_to_shm(source, progress=False).path.is_relative_to(tmp_path)
     assert "This system has no /dev/shm, so the copy is stored on disk" in capsys.readouterr().out
 
 

@@ -15,14 +15,11 @@ from typing import Any
 
 import pytest
 
-from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
-from keepfed.loaders.staging.stage import copies, find_staging_dir
-from keepfed.loaders.staging.staged_copy import StagedCopy
-from keepfed.loaders.staging.staged_source import Source
+from keepfed.loaders.staging import stage_to_shm, staged_copies, staged_copy
+from keepfed.loaders.staging.stage import find_staging_dir
 from tests.fixtures import PROJECT
 from tests.loaders.staging.staging_sources import (
     contents,
-    hold,
     left,
     stage,
     stage_and_die,
@@ -56,13 +53,14 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
         process = start(stage_and_die, shards, shm, step)
         process.join()
         code = process.exitcode
-        for copy in copies(find_staging_dir(shm)):
+        for copy in staged_copies(to=shm):
             assert contents(copy.path) == contents(shards)
         if step % 2:
-            assert stage_to_shm(shards / "0.tar", to=shm).unstage()
-            assert not list(find_staging_dir(shm).glob(".*.unfinished"))
-        with stage_to_shm(shards, to=shm) as staged:
-            assert contents(staged.path) == contents(shards)
+            stage_to_shm(shards / "0.tar", to=shm).unstage()
+            assert not list(find_staging_dir(shm).glob(".unfinished"))
+        staged = stage_to_shm(shards, to=shm)
+        assert contents(staged.path) == contents(shards)
+        staged.unstage()
         assert left(shm) == []
     assert code == 0
     assert step > 10
@@ -78,14 +76,14 @@ def test_whoever_waits_says_so_and_can_be_interrupted(
     monkeypatch.setattr(staged_copy, "QUIET_S", 0)
     told, tells = os.pipe()  # what is captured in a file may be lost while it is read
     with (
-        StagedCopy(find_staging_dir(shm) / Source(source).key).locked(),
+        staged_copy.locked(find_staging_dir(shm)),
         open(told, encoding="utf-8") as said,
         open(tells, "w", encoding="utf-8") as out,
     ):
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             waiting = start(stage, source, shm, results)
-        expected = "Waiting for another process that stages the same data.\n"
+        expected = "Waiting for another process that stages data.\n"
         assert said.readline() == expected
         os.kill(waiting.pid, signal.SIGINT)
         waiting.join(60)
@@ -102,24 +100,7 @@ def test_two_processes_at_once_make_one_copy(source: Path, shm: Path, results: A
     assert {first, second} == {True, False}
     assert one == other
     assert Path(one).read_bytes() == source.read_bytes()
-    assert len(copies(find_staging_dir(shm))) == 1
-
-
-def test_copy_stays_for_another_process_but_not_for_forked_workers(source: Path, shm: Path) -> None:
-    ready = multiprocessing.get_context("fork").Event()
-    user = start(hold, source, shm, ready)
-    ready.wait()
-    assert not unstage(source, to=shm)
-    (copy,) = copies(find_staging_dir(shm))
-    assert copy.in_use
-    user.kill()
-    user.join()
-    with stage_to_shm(source, to=shm) as staged:
-        assert staged.reused
-        worker = start(signal.pause)
-    assert left(shm) == []
-    worker.kill()
-    worker.join()
+    assert len(staged_copies(to=shm)) == 1
 
 
 IN_SMALL_TMPFS = """

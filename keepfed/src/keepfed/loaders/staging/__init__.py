@@ -5,4 +5,4 @@
 Nothing here imports torch, so that `keepfed stage` starts quickly.
 """
 
-from keepfed.loaders.staging.stage import stage_to_shm, staged_copies, unstage
+from keepfed.loaders.staging.stage import stage_to_shm, staged_copies

@@ -1,7 +1,9 @@
 """Stage data: copy them to /dev/shm once, completely or not at all, for all jobs that share it.
 
-    with stage_to_shm("/lustre/events-M") as staged:
-        events = MemmapEvents(staged.path)
+    staged = stage_to_shm("/lustre/events-M")
+    events = MemmapEvents(staged.path)
+    ...
+    staged.unstage()
 
 Reading a copy in /dev/shm is as fast as reading a file from a warm page cache, but the system never
 evicts the copy. It can only move it to swap, if the machine has any. The copy costs memory, and it
@@ -17,7 +19,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Any
 from keepfed.errors import KeepfedError, sentence
 from keepfed.formatting import size
 from keepfed.limits import SHM, known, memory, memory_free
-from keepfed.loaders.staging.staged_copy import Staged, StagedCopy, sweep
+from keepfed.loaders.staging.staged_copy import Staged, find_copy, locked, make, remove
 from keepfed.loaders.staging.staged_source import Files, Source, version
 
 _PAGE = 4096  # bytes, because a file in memory occupies complete pages
@@ -43,8 +44,10 @@ def stage_to_shm(
     """Copy a file or a folder to /dev/shm, or use the existing copy.
 
     The copy is reused as long as the sizes and modification times of the source are the same. If
-    several processes stage the same source, one copies and the others wait. Only the current user
-    can read it. A tenth of the memory must stay free for batches; on a disk, a tenth or 1 GB.
+    several processes stage, one copies and the others wait. Only the current user can read the
+    copy. It stays until it is removed, and so do the copies of older versions of the source, which
+    a job may still use. A tenth of the memory must stay free for batches; on a disk, a tenth or
+    1 GB.
 
     Args:
         source: A path, an fsspec URL such as "s3://bucket/shards", or a path on `fs`.
@@ -57,7 +60,6 @@ def stage_to_shm(
         KeepfedError: If the source does not exist or cannot be read, the target cannot be written
             or has too little space, or the source changes during the copy.
     """
-    start = time.perf_counter()
     wanted = Source(source, fs)
     files = wanted.look()  # before a folder is made
     folder = _folder(to).resolve()
@@ -70,54 +72,21 @@ def stage_to_shm(
     place = find_staging_dir(to)
     if to is None and not _is_in_memory(place):
         print(f"This system has no /dev/shm, so the copy is stored on disk, in {place}.")
-    copy = StagedCopy(place / f"{wanted.key}-{version(files)}")
-    with _writing(place.parent):
-        sweep(place)
-        with copy.locked():
-            reused = copy.is_untouched
-            if not reused:
-                for old in copies(place, wanted.key):
-                    old.remove()
-                if copy.folder.exists():
-                    raise KeepfedError(
-                        f"A program changed the copy in {copy.folder}, but it is still in use. End "
-                        "the jobs that use it, then stage again."
-                    )
-                _require_free_space(place, wanted.name, files)
-                copy.make(wanted, files, progress=progress)
-            staged = Staged(copy.folder, reused=reused)
-    staged.seconds = time.perf_counter() - start
-    return staged
+    target = place / f"{wanted.key}-{version(files)}"
+    with _writing(place.parent), locked(place):
+        copy = find_copy(target)
+        if copy and copy.is_untouched:
+            return copy
+        remove(target)
+        _require_free_space(place, wanted.name, files)
+        return make(target, wanted, files, progress=progress)
 
 
-def unstage(source: Location | None = None, *, fs: Any = None, to: Location | None = None) -> bool:
-    """Remove the copies of a source, or all copies if `source` is None.
-
-    `source`, `fs` and `to` are those of `stage_to_shm`.
-
-    Returns:
-        Whether all of them were removed. A copy that a job uses is not removed.
-    """
-    place, gone = find_staging_dir(to), True
-    with _writing(place.parent):
-        sweep(place)
-        for copy in copies(place, "*" if source is None else Source(source, fs).key):
-            with copy.locked():
-                gone &= copy.remove()
-    return gone
-
-
-def staged_copies(
-    source: Location | None = None, *, to: Location | None = None
-) -> list[StagedCopy]:
+def staged_copies(source: Location | None = None, *, to: Location | None = None) -> list[Staged]:
     """Return the copies of a source, or all copies. Printing one shows its size and source."""
     key = "*" if source is None else Source(source).key
-    return [copy for copy in copies(find_staging_dir(to), key) if copy.seal]
-
-
-def copies(place: Path, key: str = "*") -> list[StagedCopy]:
-    """Return the copies in a folder, of one source or of all sources, complete or not."""
-    return [StagedCopy(folder) for folder in sorted(place.glob(f"{key}-*"))]
+    folders = sorted(find_staging_dir(to).glob(f"{key}-*"))
+    return [copy for copy in map(find_copy, folders) if copy]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Create one staged copy atomically, track its users, and remove it.
+"""Make one staged copy atomically, and remove it.
 
 A copy is built in a folder with a temporary name, together with its seal, and then renamed. A
 folder with its final name is therefore complete. If a process is killed, the next process that
@@ -8,13 +8,12 @@ acquires the lock deletes the temporary folder.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -24,175 +23,104 @@ from keepfed.files import progress_bar
 from keepfed.formatting import size
 from keepfed.loaders.staging.staged_source import Files, Source, SourceFile
 
-try:
-    import fcntl
-except ImportError:  # Windows, which refuses to delete a file that is open
-    fcntl = None  # type: ignore[assignment]
-
-QUIET_S = 0.5  # seconds to wait for a lock before a message is printed
-_SEAL, _KEPT = ".seal.json", ".kept"  # next to the file or folder with the data
+QUIET_S = 0.5  # seconds to wait for the lock before a message is printed
+_SEAL = ".seal.json"  # next to the file or folder with the data
+_UNFINISHED = ".unfinished"  # name of a copy while it is made or removed
 _PIECE = 4 * 1024 * 1024  # bytes copied at a time
 
 
-class StagedCopy:
-    """One copy and its seal, which lists its source and its files."""
+@dataclass(frozen=True)
+class Staged:
+    """A complete copy of a file or a folder. It stays until `unstage` removes it."""
 
-    def __init__(self, folder: Path):
-        """Name the folder of a copy, which need not exist."""
-        self.folder, self.key = folder, folder.name.partition("-")[0]
-        self.unfinished = folder.with_name(f".{self.key}.unfinished")  # while a copy is made
-        self.kept = folder / _KEPT  # exists if the copy stays after its last user
-
-    @property
-    def seal(self) -> dict[str, Any]:
-        """Source, name, bytes and files (size, modification time), or {} if incomplete."""
-        try:
-            seal = json.loads((self.folder / _SEAL).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return seal if isinstance(seal, dict) else {}
+    path: Path  # of the copied file or folder
+    source: str
+    bytes: int
+    files: Mapping[str, list[int]]  # size and modification time of each file of the copy
+    seconds: float | None = None  # that the copy took, or None if it existed
 
     @property
-    def path(self) -> Path:
-        """The path of the copied file or folder."""
-        return self.folder / str(self.seal["name"])
+    def reused(self) -> bool:
+        """Whether the copy existed."""
+        return self.seconds is None
 
     @property
     def is_untouched(self) -> bool:
-        """Whether all files have the sizes and modification times listed in the seal."""
+        """Whether all files have the sizes and modification times of the copy when it was made."""
         try:
-            top, files = self.path, self.seal["files"].items()
-            return all([*stamp(top / name)] == sealed for name, sealed in files)
-        except (KeyError, OSError):
+            return all([*stamp(self.path / name)] == sealed for name, sealed in self.files.items())
+        except OSError:
             return False
 
-    @property
-    def in_use(self) -> bool:
-        """Whether a process uses the copy. On Windows always False, but removing it fails."""
-        try:
-            with (self.folder / _SEAL).open("r+b") as file:
-                if fcntl is not None:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, FileNotFoundError) as error:
-            return isinstance(error, BlockingIOError)
-        return False
+    def unstage(self) -> None:
+        """Remove the copy. A job may go on reading the files that it has open, but no others."""
+        with locked(self.path.parent.parent):
+            remove(self.path.parent)
 
     def __str__(self) -> str:
-        """Return path, size, state and source in one line."""
-        seal, used = self.seal, "in use" if self.in_use else "not in use"
-        return f"{self.path}: {size(seal['bytes'])}, {used}, copied from {seal['source']}"
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of the source, and delete what a killed process left of its copy.
-
-        The lock is required to make and remove copies. The system releases it when the process
-        ends. If another process holds it, a message says after a moment why nothing happens.
-        """
-        # If an interrupt skips the release, a notebook may keep the frame with the lock in its
-        # traceback. The next call gets the same lock, and releases it.
-        lock = FileLock(self.folder.with_name(f".{self.key}.lock"), is_singleton=True)
-        try:
-            try:
-                lock.acquire(timeout=QUIET_S)
-            except Timeout:
-                print("Waiting for another process that stages the same data.", flush=True)
-                lock.acquire()
-            _delete(self.unfinished)
-            yield
-        finally:
-            lock.release(force=True)
-
-    def make(self, source: Source, files: Files, *, progress: bool) -> None:
-        """Copy all files of a source, or none if it changes. The caller must hold the lock."""
-        if source.name in (_SEAL, _KEPT):
-            raise KeepfedError(
-                f"Staging uses the name {source.name} itself. Rename {source.identity}, or stage "
-                "the folder that contains it."
-            )
-        self.unfinished.mkdir(mode=0o700)
-        try:
-            _fill(self.unfinished, source, files, progress=progress)
-            if source.look() != files:
-                raise _changed(source)
-            self.unfinished.rename(self.folder)
-        finally:
-            _delete(self.unfinished)
-
-    def remove(self) -> bool:
-        """Remove the copy unless it is in use, and return whether it is gone.
-
-        The caller must hold the lock.
-        """
-        self.kept.unlink(missing_ok=True)
-        _delete(self.unfinished)
-        if self.in_use:
-            return False
-        try:
-            self.folder.rename(self.unfinished)  # atomic, so no incomplete copy has its final name
-        except (PermissionError, FileNotFoundError) as error:  # on Windows, because it is in use
-            return isinstance(error, FileNotFoundError)
-        _delete(self.unfinished)
-        return True
-
-
-class Staged(StagedCopy):
-    """A copy that this process uses. It cannot be removed before this process releases it.
-
-    At the end of a `with` block the copy is removed, or released if other processes use it. The
-    last of them then removes it.
-    """
-
-    def __init__(self, folder: Path, *, reused: bool):
-        """Protect a copy as long as this object and its process live.
-
-        The caller must hold the lock. `reused` says whether it is an existing copy.
-        """
-        super().__init__(folder)
-        self.reused, self.bytes, self.seconds = reused, int(self.seal["bytes"]), 0.0
-        self._handle = os.open(folder / _SEAL, os.O_RDONLY)
-        if fcntl:
-            fcntl.flock(self._handle, fcntl.LOCK_SH)
-        self._close = weakref.finalize(self, os.close, self._handle)
-
-    def unstage(self) -> bool:
-        """Remove the copy unless another process uses it, and return whether it was removed."""
-        with self.locked():
-            self._release()
-            return self.remove()
-
-    def keep(self) -> None:
-        """Keep the copy until `unstage` removes it, even after the last `with` block."""
-        self.kept.touch()
-        self._release()
-
-    def _release(self) -> None:
-        """Release the copy, including for workers that were forked in the meantime."""
-        if self._close.alive and fcntl:
-            fcntl.flock(self._handle, fcntl.LOCK_UN)
-        self._close()
-
-    def __enter__(self) -> Staged:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.kept.exists():
-            self._release()
-        else:
-            self.unstage()
-
-    def __repr__(self) -> str:
-        """Return path, size and time of the copy."""
+        """Return path, size, and how the copy was made, in one line."""
         how = "an existing copy" if self.reused else f"copied in {self.seconds:.1f} s"
-        return f"Staged {self.path}: {size(self.bytes)}, {how}"
+        return f"{self.path}: {size(self.bytes)}, {how} of {self.source}"
 
 
-def sweep(place: Path) -> None:
-    """Delete what killed processes left. Copies in progress are protected by their locks."""
-    for path in place.glob(".*.unfinished"):
-        lock = FileLock(path.with_suffix(".lock"), is_singleton=True)
-        with suppress(Timeout), lock.acquire(timeout=0):
-            _delete(path)
+def find_copy(folder: Path) -> Staged | None:
+    """Return the copy in a folder, or None if it is not complete."""
+    try:
+        return _read_seal(folder)
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _read_seal(folder: Path) -> Staged:
+    seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+    return Staged(folder / seal["name"], seal["source"], seal["bytes"], seal["files"])
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Hold the lock of all copies in a folder, and delete what a killed process left.
+
+    The lock is required to make and remove copies. The system releases it when the process ends.
+    If another process holds it, a message says after a moment why nothing happens.
+    """
+    lock = FileLock(place / "copies.lock")
+    try:
+        lock.acquire(timeout=QUIET_S)
+    except Timeout:
+        print("Waiting for another process that stages data.", flush=True)
+        lock.acquire()
+    try:
+        _delete(place / _UNFINISHED)
+        yield
+    finally:
+        lock.release()
+
+
+def make(folder: Path, source: Source, files: Files, *, progress: bool) -> Staged:
+    """Copy all files of a source, or none if it changes. The caller must hold the lock."""
+    start = time.perf_counter()
+    if source.name == _SEAL:
+        raise KeepfedError(
+            f"Staging uses the name {source.name} itself. Rename {source.identity}, or stage "
+            "the folder that contains it."
+        )
+    unfinished = folder.with_name(_UNFINISHED)
+    unfinished.mkdir(mode=0o700)
+    try:
+        _fill(unfinished, source, files, progress=progress)
+        if source.look() != files:
+            raise _changed(source)
+        unfinished.rename(folder)
+    finally:
+        _delete(unfinished)
+    return replace(_read_seal(folder), seconds=time.perf_counter() - start)
+
+
+def remove(folder: Path) -> None:
+    """Remove a copy, if it exists. The caller must hold the lock."""
+    if folder.exists():
+        # atomic, so no incomplete copy has its final name
+        _delete(folder.rename(folder.with_name(_UNFINISHED)))
 
 
 def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None:
