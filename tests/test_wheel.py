@@ -19,11 +19,11 @@ from packaging.utils import canonicalize_name
 
 import keepfed
 from course_utils.paths import REPO
-from keepfed import private_torch
+from keepfed.measure.hook import loader_hook
 
 MOST_BYTES = 5_000_000
 ADDED = {"psutil", "threadpoolctl"}  # what pip installs with keepfed
-OLDEST = {"torch": private_torch.OLDEST, "numpy": "1.26"}
+OLDEST = {"torch": loader_hook.OLDEST, "numpy": "1.26"}
 HEADER = (
     "import sys; sys.path[:] = [{wheel!r}, *[path for path in sys.path if path], *{libraries!r}]"
 )

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from torch.utils.data import DataLoader, Subset
 
+from keepfed.errors import KeepfedError
 from keepfed.measure.hook.loader_hook import (
     Listener,
     end,
     listen,
-    missing,
     reads_whole_batches,
 )
 from tests.measure.datasets import Noted, Numbers, Stream, note_worker
@@ -38,13 +37,10 @@ class Diary(Listener):
         return self.name, told, batch
 
 
-def test_missing_finds_every_name_without_random_numbers() -> None:
-    missing.cache_clear()
-    torch.manual_seed(1)
-    expected = torch.rand(())
-    torch.manual_seed(1)
-    assert missing() == (), "see keepfed/src/keepfed/private_torch.py for the use of each name"
-    assert torch.rand(()) == expected
+def test_torch_without_a_private_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(DataLoader, "_get_iterator")
+    with pytest.raises(KeepfedError, match=r"has no _get_iterator, .* Install a newer keepfed"):
+        listen(DataLoader(Numbers(2)), [Diary()])
 
 
 @pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])

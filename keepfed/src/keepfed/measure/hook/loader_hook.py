@@ -2,24 +2,26 @@
 
 The hook replaces the loader's `collate_fn` and `worker_init_fn` while the iterator is created, and
 restores them afterwards. The iterator and its workers keep the replacements. The dataset is
-unchanged, and the hook needs no extra files or queues. `keepfed.private_torch` lists the private
-names of torch that the hook uses.
+unchanged, and the hook needs no extra files or queues. It uses private names of torch: those of
+`PRIVATE`, the fetchers of `torch.utils.data._utils.fetch`, and `_dataset_fetcher`, `_collate_fn`
+and `_sampler_iter` of an iterator.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Subset, TensorDataset, dataloader
+from torch.utils.data import DataLoader, Subset
 
-from keepfed import private_torch
 from keepfed.errors import KeepfedError
 
+OLDEST = "2.4"  # the oldest torch that the tests run with
+PRIVATE = "_get_iterator", "_iterator"  # of a `DataLoader`, without which no loop is followed
 MAX_PARTS = 32  # parts of an object or a list that are searched for a loader
 
 
@@ -120,14 +122,14 @@ def listen(
     Raises:
         KeepfedError: If torch is too old, or lacks a private name that the hook uses.
     """
-    if torch.__version__ < private_torch.OLDEST:
+    if torch.__version__ < OLDEST:
         raise KeepfedError(
-            f"keepfed needs torch {private_torch.OLDEST} or newer, but this is {torch.__version__}."
+            f"keepfed needs torch {OLDEST} or newer, but this is {torch.__version__}."
         )
-    if absent := missing():
+    if absent := [name for name in PRIVATE if not hasattr(loader, name)]:
         raise KeepfedError(
-            f"torch {torch.__version__} has no {', no '.join(absent)}, which is needed to record a "
-            "DataLoader. Install a newer keepfed."
+            f"A DataLoader of torch {torch.__version__} has no {' and no '.join(absent)}, which is "
+            "needed to follow its batches. Install a newer keepfed."
         )
     hook = _Hook(loader, listeners)
     originals = loader.collate_fn, loader.worker_init_fn
@@ -234,20 +236,6 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
         batches._shutdown_workers()
     elif hasattr(batches, "close"):
         batches.close()
-
-
-@cache
-def missing() -> tuple[str, ...]:
-    """Return the private names that `listen` needs but the installed torch lacks."""
-    with torch.device("cpu"):  # a default device such as "cuda" would break the iterator
-        loader = DataLoader(
-            TensorDataset(torch.zeros(1, device="cpu")), generator=torch.Generator()
-        )
-        # Do not call iter(loader), because it may be watched.
-        begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)
-        owners = {"torch": torch, "a DataLoader": loader, "its iterator": begin(loader)}
-    absent = private_torch.missing(owners, without=private_torch.REFUSED)
-    return tuple(f"{one.name} ({one.use})" for one in absent)
 
 
 class _Hook:
