@@ -8,6 +8,7 @@ import torch
 
 from course_utils.hardware.gpu import checksum, timed_accelerator
 from course_utils.stories.prefetchers import SideStream
+from course_utils.stories.real_cards import CARDS, recordings
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record
@@ -109,3 +110,16 @@ def _pace_ms(design: Design) -> float:
         gpu.step(uploaded).item()
         ends.append(clock())
     return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
+
+
+def points_between_real_and_emulated() -> set[str]:
+    """Return how far the busy shares of each recorded card and its emulation differ at most."""
+    found = set()
+    for card in CARDS:
+        busy, same = (
+            [trace.summary().utilization for trace in recordings(card, kind)]
+            for kind in ("measured", "emulated")
+        )
+        apart = max(100 * abs(a - b) for a, b in zip(busy, same, strict=True))
+        found.add(f"{apart:.1f} points in {len(busy)} loops on the {card}")
+    return found

@@ -136,7 +136,8 @@ def lengths(trace: Trace, lane: str) -> list[float]:  # in ms, for the spans of 
 def calibrated(trace: Trace, loop: Loop) -> tuple[EmulatedAccelerator, Loop]:
     """Return an emulated device and a loop with the times of `trace`."""
     gb_s = loop.batch_mb / median(lengths(trace, "copy"))
-    preset = replace(PRESETS["H200"], pinned_gb_s=gb_s, pageable_gb_s=gb_s)
+    name = trace.note.removeprefix("emulated ")
+    preset = replace(PRESETS["H200"], name=name, pinned_gb_s=gb_s, pageable_gb_s=gb_s)
     # augmentation and step alternate
     *augmentation, step = (
         median(lengths(trace, "gpu")[first :: loop.kernels]) for first in range(loop.kernels)
