@@ -8,7 +8,7 @@ import torch
 
 from course_utils.hardware.gpu import checksum, timed_accelerator
 from course_utils.stories.prefetchers import SideStream
-from course_utils.stories.real_cards import CARDS, recordings
+from course_utils.stories.prefetchers.recordings import CARDS, recordings
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record

@@ -413,7 +413,7 @@ for read_late in False, True:
 # row is an emulated GPU with the times of the real one. Switch between the two cards. <!-- given -->
 
 # %%
-from course_utils.stories.real_cards import real_cards
+from course_utils.stories.prefetchers.recordings import real_cards
 
 real_cards()
 

@@ -89,7 +89,7 @@ def check_overlap(gpu: Accelerator) -> str:
 
 
 def check_wait(gpu: Accelerator) -> str:
-    """With a wait the data are right in 20 of 20 runs; without it, this depends on luck."""
+    """With a wait the data are right in 20 of 20 runs. Without it, this depends on luck."""
     wrong = {True: 0, False: 0}
     for wait in wrong:
         for run in range(20):
@@ -138,7 +138,7 @@ class Unguarded(CudaPrefetcher):
 def check_prefetcher_hides_the_copies(gpu: Accelerator) -> str:
     """Four fifths of the copies after the first overlap with steps, even if each loss is read.
 
-    The rest is the time in which Python launches a step after the copy.
+    During the rest, Python launches a step after the copy.
     """
     batches = [gpu.pin(noise(128))] * 6
     _train(
@@ -249,40 +249,6 @@ def check_prefetcher_device(gpu: Accelerator) -> str:
     return f"3 batches on {wanted}"
 
 
-class Graph:
-    """An object with the interface of a DGLGraph or a PyTorch Geometric `Data`."""
-
-    def __init__(self, x: torch.Tensor):
-        self.x = x
-
-    def to(self, device: Any, non_blocking: bool = False) -> Graph:
-        return type(self)(self.x.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> Graph:
-        return type(self)(self.x.pin_memory())
-
-    def record_stream(self, stream: torch.cuda.Stream) -> None:
-        self.x.record_stream(stream)
-
-
-class Instances:
-    """An object with the interface of detectron2's `Instances`, without `record_stream`."""
-
-    def __init__(self, x: torch.Tensor):
-        self._fields = {"x": x}
-
-    def to(self, *args: Any, **kwargs: Any) -> Instances:
-        return Instances(self._fields["x"].to(*args, **kwargs))
-
-
-def check_objects(gpu: Accelerator) -> str:
-    """Graphs and instances arrive intact, and stay intact when the loop drops them."""
-    _need_cuda(gpu)
-    for kind in (Graph, Instances):
-        _survives(gpu, [gpu.pin(kind(noise(16, seed=seed))) for seed in range(6)])
-    return "2 kinds, 6 of 6 right"
-
-
 def check_layouts(gpu: Accelerator) -> str:
     """Sparse and jagged tensors are copied, and their memory is protected."""
     _need_cuda(gpu)
@@ -387,7 +353,7 @@ def check_captured_graph(gpu: Accelerator) -> str:
     return f"the capture survives, {len(recorded)} iterations recorded"
 
 
-# in the order above; the last may leave the device in an error state
+# in the order above, since the last one may leave the device in an error state
 CHECKS: list[Callable[[Accelerator], str]] = [
     check for name, check in dict(globals()).items() if name.startswith("check_")
 ]

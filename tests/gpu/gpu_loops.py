@@ -22,7 +22,7 @@ STEPS = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A training loop; `mode` is the way in which its batches are copied."""
+    """A training loop, and the way its batches are copied: `mode`."""
 
     name: str
     load_ms: float

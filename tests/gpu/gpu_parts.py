@@ -6,7 +6,6 @@ Each part imports its libraries itself, so a missing library affects only this p
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -82,7 +81,7 @@ class Notes:
             print(f"  {line}", flush=True)
 
     def attempt_all(self, works: Mapping[str, Callable[[], Any]], *, at_once: int) -> None:
-        """Attempt some works at the same time; each is recorded as it ends."""
+        """Attempt some works at the same time, and record each as it ends."""
         with ThreadPoolExecutor(at_once) as pool:
             for name, work in works.items():
                 pool.submit(self.attempt, name, work)
@@ -129,7 +128,6 @@ def machine_facts(*, emulated: bool) -> dict[str, str]:
 
 def notebooks(notes: Notes, options: argparse.Namespace) -> None:
     """Run all notebooks, as learners have them and solved."""
-    need("nbformat", "jupyter_client", "ipykernel", "pytest")
     from gpu_runs import run_notebooks
 
     run_notebooks(notes)
@@ -137,7 +135,6 @@ def notebooks(notes: Notes, options: argparse.Namespace) -> None:
 
 def tests(notes: Notes, options: argparse.Namespace) -> None:
     """Run the tests of keepfed and of the course, or the files that `--only` names."""
-    need("pytest")
     from gpu_runs import TESTS, run_tests
 
     paths, notes.only = notes.only or TESTS, ()
@@ -224,13 +221,6 @@ def probes(notes: Notes, options: argparse.Namespace) -> None:
 PARTS: dict[str, Part] = {
     part.__name__: part for part in (notebooks, tests, wild, cards, checks, loops, probes)
 }
-
-
-def need(*libraries: str) -> None:
-    """Raise ImportError unless all of them are installed."""
-    for library in libraries:
-        if importlib.util.find_spec(library) is None:
-            raise ImportError(f"{library} is not installed")
 
 
 def succeeds(arguments: Sequence[str]) -> str:

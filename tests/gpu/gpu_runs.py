@@ -55,7 +55,7 @@ def run_notebook(path: Path, log: Path) -> str:
     wanted = "right" if _solved(path) else "todo"
     cells, wrong = code_cells(path), list[str]()
     with (
-        closing(ensure_event_loop()),  # of this thread
+        closing(ensure_event_loop()),  # a thread has its own
         TemporaryDirectory() as folder,
         log.open("w", encoding="utf-8") as shown,
         running_kernel(Path(folder), **VARIABLES) as kernel,

@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
 REPO = Path(__file__).resolve().parents[2]
-AT_ONCE = 3  # programs; few, as some of them measure time
+AT_ONCE = 3  # few, as some of these programs measure time
 CUDA = torch.cuda.is_available() and "--emulated" not in sys.argv
 DEVICE = torch.device("cuda" if CUDA else "cpu")
 
@@ -74,7 +74,7 @@ def jagged() -> str:
 
 
 def image_loader() -> str:
-    """Serve an ImageLoader, which reuses its memory, with CudaPrefetcher; no batch is wrong."""
+    """Serve an ImageLoader, which reuses its memory, with CudaPrefetcher, and check all batches."""
     from gpu_checks import expected, hidden
 
     from course_utils.hardware.gpu import get_accelerator
@@ -163,7 +163,7 @@ if __name__ == "__main__":
 
 
 def beside(command: str, *words: str, launcher: Sequence[str] = (sys.executable,)) -> str:
-    """Run a training alone and under keepfed, with equal losses; return lines of the report."""
+    """Run a training alone and under keepfed, compare losses, and return lines of the report."""
     outputs = []
     with TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
@@ -186,7 +186,7 @@ def watch_torchrun() -> str:
 
 
 def pin_memory_device() -> str:
-    """Watch a loader that names the device for which it pins."""
+    """Watch a loader that pins for a named device."""
     if not CUDA:
         raise ModuleNotFoundError("needs CUDA")
     return beside("watch", "pin_memory_device")

@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PACK = "gpu-check.zip"
 PACK_EVERY_S, LEAST_S = 5, 10  # a part starts if it has this time
-# in the order of importance, with shares of the time; a part that ends early leaves its rest
+# in the order of importance, with shares of the time. A part that ends early leaves its rest
 PARTS = {
     "notebooks": 40,
     "tests": 22,
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the options; the default is all parts."""
+    """Return the options. By default, all parts run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--emulated", action="store_true", help="use no GPU, and save nothing")
