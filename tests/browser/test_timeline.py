@@ -10,7 +10,6 @@ from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineG
 from keepfed.measure.picture.model import pack
 from keepfed.measure.picture.timeline import module_source
 from keepfed.measure.simulate import Pipeline, simulate
-from keepfed.measure.spans import Span
 from keepfed.measure.trace import Trace
 
 pytestmark = pytest.mark.browser
@@ -203,18 +202,6 @@ def test_picture_keys_do_not_reach_the_page(show, grid):
     assert timeline.evaluate("() => heard") == ["x"]
 
 
-def test_n_and_p_follow_the_batches_that_were_recorded(show):
-    trace = Trace(clock=lambda: 0)
-    for batch in (0, 8, 16):
-        trace.add(Span("gpu", "compute", batch * 1_000_000, (batch + 1) * 1_000_000, batch))
-    timeline = show(Timeline(trace).to_html())
-    timeline.locator(".stage").focus()
-    for key_name, batch in (("n", 0), ("n", 8), ("n", 16), ("n", 16), ("p", 8)):
-        timeline.page.keyboard.press(key_name)
-        expect(timeline).to_have_attribute("data-batch", str(batch))
-    assert view(timeline) == pytest.approx([0, 17], abs=1e-3)
-
-
 def test_mouse_zooms_drags_and_finds_batches_on_scaled_slide(show):
     style = "width:900px;min-height:3000px;transform:scale(.5);transform-origin:20px 30px"
     timeline = show(on_page(Timeline(run("naive", steps=4)), style=style))
@@ -268,17 +255,6 @@ def test_view_and_axis_stay_when_run_is_switched(show):
     timeline.get_by_role("radio", name="all together").check()
     assert view(timeline) == zoomed
     assert len(timeline.get_attribute("data-util").split(",")) == len(RUNS)
-
-
-def test_many_spans_are_drawn_as_shares_until_zoomed_in(show):
-    timeline = show(Timeline(run("workers", steps=1_500)).to_html())
-    expect(timeline).to_have_attribute("data-binned", "true")
-    expect(timeline.locator(".hint")).to_contain_text("Zoomed out")
-    for _ in range(6):
-        timeline.get_by_role("button", name="Zoom in").click()
-    expect(timeline).to_have_attribute("data-binned", "false")
-    timeline.get_by_role("button", name="Whole run").click()
-    expect(timeline).to_have_attribute("data-binned", "true")
 
 
 @pytest.mark.parametrize(("background", "dark"), [("#111111", True), ("#f5f0e0", False)])

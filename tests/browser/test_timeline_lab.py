@@ -65,22 +65,6 @@ def test_timeline_follows_the_theme_of_jupyterlab(lab_page, timeline):
     expect(timeline).to_have_class(before)
 
 
-def test_keys_move_the_picture_and_not_the_notebook(lab_page, timeline):
-    page = lab_page.page
-    active = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
-    cells = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
-    timeline.locator(".stage").click()
-    before = page.evaluate(active), page.evaluate(cells)
-    shown = timeline.get_attribute("data-view")
-    for key in ("+", "+", "n", "ArrowRight"):
-        page.keyboard.press(key)
-    expect(timeline).not_to_have_attribute("data-view", shown)
-    timeline.get_by_role("radio", name="naive", exact=True).focus()
-    page.keyboard.press("ArrowDown")
-    expect(timeline).to_have_attribute("data-state", "show=workers")
-    assert (page.evaluate(active), page.evaluate(cells)) == before
-
-
 def test_reopened_notebook_shows_timelines_without_running(
     chromium, lab_server, lab_page, timeline
 ):

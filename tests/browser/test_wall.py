@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from slides.build.markdown import read_deck
-from slides.build.page import page as deck_page
 from tests.browser.lab_page import GuardedPage
 from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
@@ -21,32 +19,6 @@ SIZES = """() => [...document.body.querySelectorAll("*")]
   .filter((one) => one.checkVisibility())
   .filter((one) => [...one.childNodes].some((part) => part.nodeType === 3 && part.data.trim()))
   .map((one) => parseFloat(getComputedStyle(one).fontSize))"""
-DECK = """---
-title: A talk
-subtitle: Short
-minutes: 2
----
-# A talk
-
-Note:
-**1 min.**
-
-*Say:* Welcome.
----
-## A question
-
-:::guess 02b
-How many times longer is a step?
-unit: times
-:::
-
-The answer.
-
-Note:
-**1 min.**
-
-*Say:* Guess.
-"""
 
 
 @pytest.fixture
@@ -155,33 +127,3 @@ def test_teacher_and_phone_follow_each_other(
     wall.process.kill()
     expect(phone.get_by_role("status")).to_contain_text("The server does not answer.")
     guarded.js_errors.clear()  # requests that got no answer
-
-
-def test_slide_shows_the_wall_and_gives_phones_its_question(
-    chromium: BrowserContext, wall: RunningWall, tmp_path: Path
-) -> None:
-    source = tmp_path / "talk.md"
-    source.write_text(DECK, "utf-8")
-    html = tmp_path / "talk.html"
-    html.write_text(deck_page(read_deck(source), []), "utf-8")
-    page = chromium.new_page()
-    page.set_viewport_size(PROJECTOR)
-    page.goto(html.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".guess p")).to_be_visible()
-    expect(page.get_by_role("heading", name="A question")).to_be_hidden()
-    expect(page.get_by_text("The answer.")).to_be_hidden()
-    assert page.locator("iframe").count() == 0
-    page.on("dialog", lambda dialog: dialog.accept(wall.teacher))
-    page.keyboard.press("w")
-    frame = page.frame_locator(".guess iframe")
-    expect(frame.get_by_role("status")).to_contain_text("of 60 have guessed (times")
-    expect(frame.locator("h1")).to_be_hidden()
-    assert wall.shown()["key"] == "02b"  # so that phones show it
-    page.keyboard.press("r")
-    expect(frame.locator(".median")).to_have_count(1)
-    page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("The answer.")).to_be_visible()
-    expect(page.locator(".guess")).to_be_hidden()
-    page.close()

@@ -46,9 +46,7 @@ def test_energies_directions_runs_and_kinds_are_distributed() -> None:
     assert shares.std() > 0.05
 
 
-def test_pulses_have_the_count_order_and_steps_of_public_data(
-    simulated: Simulated,
-) -> None:
+def test_pulses_have_the_count_order_and_steps_of_public_data(simulated: Simulated) -> None:
     events, runs, pulses, counts = simulated
     assert len(pulses) == counts.sum()
     assert 70 < counts.mean() < 140
@@ -67,15 +65,3 @@ def test_pulses_have_the_count_order_and_steps_of_public_data(
     assert runs.dead.any()
     string = sensor_id.astype(int) // SENSORS_PER_STRING
     assert not runs.dead[np.repeat(events["run_id"], counts), string].any()
-
-
-def test_auxiliary_pulses_have_no_near_hit_on_their_string(simulated: Simulated) -> None:
-    *_, pulses, counts = simulated
-    event = pulses[: counts[0]]
-    sensors = np.unique(event[:, 2]).astype(int)
-    string, place = np.divmod(sensors, SENSORS_PER_STRING)
-    apart = np.abs(place[:, None] - place)
-    company = ((string[:, None] == string) & (apart > 0) & (apart <= 2)).any(axis=1)
-
-    alone = np.isin(event[:, 2], sensors[~company])
-    np.testing.assert_array_equal(alone, event[:, 3] == 1)

@@ -71,9 +71,7 @@ def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]
     return sorted(said.splitlines())
 
 
-def test_scripts_are_valid_bash_and_start_each_program_as_often_as_they_say(
-    tmp_path: Path,
-) -> None:
+def test_scripts_are_valid_bash_and_start_each_program_as_often_as_they_say(tmp_path: Path) -> None:
     for script in SCRIPTS.glob("*.sh"):
         assert subprocess.run(["bash", "-n", script]).returncode == 0
         assert directives(script.name).keys() <= KNOWN

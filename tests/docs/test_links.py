@@ -1,4 +1,4 @@
-"""The links of all texts are known, and a broken one is told from one that refuses programs."""
+"""A broken link is distinguished from a page that refuses programs."""
 
 import http.server
 import threading
@@ -6,15 +6,6 @@ import threading
 import pytest
 
 from docs import links
-
-
-def test_all_kinds_of_texts_give_their_links() -> None:
-    found = links.links()
-    files = {name for names in found.values() for name in names}
-    kinds = ("notebooks/source/", "slides/", "deploy/", "keepfed/src/keepfed/field_guide/")
-    assert [kind for kind in kinds if not any(name.startswith(kind) for name in files)] == []
-    assert "https://github.com/pytorch/pytorch/issues/13246" in found
-    assert [link for link in found if "127.0.0.1" in link or link.endswith((")", ".", "]"))] == []
 
 
 def test_only_a_page_that_is_gone_is_broken(

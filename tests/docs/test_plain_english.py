@@ -6,33 +6,9 @@ from pathlib import Path
 import pytest
 
 from docs import plain_english
-from docs.plain_english import PATTERNS, Block, find, scan
+from docs.plain_english import PATTERNS, Block, find
 
 EXAMPLES = tomllib.loads(Path(__file__).with_name("plain_english.toml").read_text("utf-8"))
-
-PYTHON = '''"""Tell the time."""
-
-# Mend `anew` this line;
-# it stands here.
-x = f"the file {x} is no picture"  # of the day
-ANEW = "anew"
-
-
-def meanwhile() -> None:
-    """Wait.
-
-    Whoever waits is told.
-    """
-'''
-MARKDOWN = """# Whoever
-
-```
-meanwhile
-```
-
-- The data lie
-  on a disk of `its own`.
-"""
 
 
 def names(kind: str, text: str) -> list[str]:
@@ -49,31 +25,6 @@ def test_checker_finds_phrase_and_accepts_plain_sentence() -> None:
         kind = example.get("kind", "text")
         assert name in names(kind, example["found"]), name
         assert names(kind, example["plain"]) == [], name
-
-
-def test_files_are_searched_without_code(tmp_path: Path) -> None:
-    for name, text, expected in (
-        (
-            "a.py",
-            PYTHON,
-            {
-                (1, "clause-docstring"),
-                (3, "archaic"),
-                (4, "lie-stand"),
-                (5, "is-no"),
-                (5, "telegram-comment"),
-                (12, "whoever"),
-                (12, "told"),
-            },
-        ),
-        ("a.md", MARKDOWN, {(1, "whoever"), (7, "lie-stand")}),
-        ("a.toml", 'why = "It is told."\ncode = "Whoever"\n', {(1, "told")}),
-    ):
-        (tmp_path / name).write_text(text, "utf-8")
-        _, hits = scan(tmp_path / name)
-        assert {(hit.line, hit.pattern.name) for hit in hits if hit.pattern.counted} == expected, (
-            name
-        )
 
 
 def test_strict_fails_above_a_limit(

@@ -3,9 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
-from docs import publish
 from docs.publish import REPO, TEXTS, Address, address, chosen, edited
 
 EXAMPLES = [
@@ -45,14 +42,3 @@ def test_github_gives_addresses_that_others_do_not_have() -> None:
     assert on_github.colab("00").endswith("/github/Ada/Course/blob/main/notebooks/00.ipynb")
     assert on_github.fields()["image"] == "ghcr.io/ada/course"
     assert published.keepfed() == "keepfed"
-
-
-def test_wrong_address_and_changed_text_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Path, "write_text", None)
-    assert publish.main(["my course"]) == 1
-    assert "Write it like example.org/team/course" in capsys.readouterr().err
-    monkeypatch.setattr(publish, "TEXTS", [{"file": "LICENSE", "without": "?", "with": "!"}])
-    assert publish.main(["example.org/x/y"]) == 1
-    assert "LICENSE must have this text once:\n" in capsys.readouterr().err

@@ -23,7 +23,7 @@ EPOCHS, SHARDS = 3, 10  # ten shards on four ranks: some have three, others two
 
 
 def train(loader: DataLoader[Any], model: DistributedDataParallel) -> list[int]:
-    """Train on every batch; a rank that is through goes on meeting the others."""
+    """Train on every batch. A rank that has finished still meets the others."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     served: list[int] = []
     with Join([model]):

@@ -1,14 +1,14 @@
 """Answers to the exercises: the stub, the solution, and attempts/NN.diff, what else learners write.
 
-An attempt is the solution with something replaced, wherever it stands, and what is said of it:
+An attempt is the solution with some text replaced everywhere, and words of the verdict:
 
     @@ 01.1 @@ upside down
     - < lengths
     + >= lengths
 
-It is wrong, and the verdict says those words, unless it is `right`. It may be `slow`, be left to
-the `full` run, need `fork`, or go on `from` a right one. Lines after the first are indented as the
-first is in the solution.
+It is wrong, and the verdict says those words, unless it is `right`. It may be `slow`, run only in
+the `full` run, need `fork`, or build on a right one (`from`). Lines after the first are indented
+as the first is in the solution.
 """
 
 import ast
@@ -86,7 +86,7 @@ def attempt(
 
 
 def mutant(source: str, *changes: Change) -> str:
-    """Return `source` with each old text replaced by the new one, wherever it stands."""
+    """Return `source` with each old text replaced by the new one everywhere."""
     for change in changes:
         first = re.escape(change[0].partition("\n")[0])
         place = re.search(f"^( *).*?{first}", source, re.MULTILINE)

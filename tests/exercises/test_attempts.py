@@ -12,15 +12,7 @@ from course_utils.exercises.nb05 import ex3_prefetch_in_a_thread
 from course_utils.exercises.nb07 import ex1_stage_a_file
 from course_utils.stories.prefetchers import trial
 from notebooks.build import HERE
-from tests.exercises.solutions import (
-    Change,
-    assert_refused,
-    attempts,
-    judge,
-    judge_stub,
-    mutant,
-    solution,
-)
+from tests.exercises.solutions import Change, assert_refused, attempts, judge, judge_stub
 
 # these judge what a notebook has measured, or data that it has made: their own tests make that up
 MADE_UP = {"00.1", "00.2", "03.1", "13.1"}
@@ -91,21 +83,3 @@ def test_a_wrong_attempt_is_explained(
         record_retry()
         verdict = judge(key, folder, *changes)
     assert_refused(verdict, misconception)
-
-
-def test_a_solution_comes_with_the_statements_that_it_needs_and_no_others() -> None:
-    lines = solution("04.1").splitlines()
-    assert lines[1:3] == ["import math", "def choose_workers(m: Machine) -> int | None:"]
-    assert "import Machine" in lines[0] or ", Machine" in lines[0]
-
-
-def test_a_mutation_that_changes_nothing_is_an_error() -> None:
-    assert mutant("a + b", ("+", "-"), ("b", "c")) == "a - c"
-    with pytest.raises(AssertionError, match="Nothing to replace"):
-        mutant("a + b", ("*", "-"))
-
-
-def test_more_lines_are_indented_as_the_first_is() -> None:
-    assert mutant("if a:\n    b()\n    c()", ("b()\nc()", "c()\nif d:\n    b()")) == (
-        "if a:\n    c()\n    if d:\n        b()"
-    )

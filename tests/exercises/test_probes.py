@@ -10,10 +10,7 @@ import torch
 from course_utils.exercises.judging import Number, judge_numbers
 from course_utils.exercises.judging.chance import expect_mixed, expect_no_seed, shuffled
 from course_utils.exercises.judging.compare import Raised, Slip, compare, difference
-from course_utils.exercises.judging.probes import (
-    expect_as_fast,
-    process_unchanged,
-)
+from course_utils.exercises.judging.probes import expect_as_fast, process_unchanged
 from course_utils.teaching.exercise import Refused
 
 DISK = list(range(400))

@@ -1,4 +1,4 @@
-"""What notebooks import holds no answer and no judge, and each exercise is found in a file."""
+"""Notebooks import no answer and no judge, and each exercise has a file."""
 
 import re
 from importlib import import_module

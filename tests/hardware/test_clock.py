@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.hardware.clock import RealClock, VirtualClock
+from course_utils.hardware.clock import VirtualClock
 from course_utils.hardware.storage import slow_storage, storage_preset
 
 MS = MB = 1_000_000
@@ -29,14 +29,6 @@ def test_only_waits_advance_a_virtual_clock_for_all_threads():
     assert clock() == clock.waited == 7 * MS
     clock.sleep_until(3 * MS)  # a time in the past
     assert clock() == 7 * MS
-
-
-def test_real_clock_waits():
-    clock = RealClock()
-    end = clock() + 2 * MS
-    clock.sleep_until(end)
-    assert clock() >= end
-    clock.sleep_until(0)
 
 
 def test_emulated_time_is_that_of_the_calendar_without_waiting(fs):

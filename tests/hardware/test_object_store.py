@@ -137,19 +137,6 @@ def test_readers_share_the_link_fairly_up_to_one_stream_each() -> None:
         assert min(ends) > 0.95 * max(ends)
 
 
-def test_late_wake_up_is_compensated_and_look_ups_queue() -> None:
-    arrival = Limits(PRESET, clock=(clock := Clock())).answer()
-    for _ in range(100):
-        clock.now = arrival(MB // 100) + 0.001
-    assert clock.now == pytest.approx(0.1 + 1 / 10, abs=0.002)
-    clock.now = 60
-    assert arrival(MB) > 60 + 0.05  # a pause is not compensated
-    limits = Limits(PRESET, clock=Clock())
-    assert [limits.look_up() for _ in range(3)] == pytest.approx([0.05, 0.06, 0.07])
-    limits = Limits(None, clock=Clock())
-    assert limits.look_up() == limits.answer()(10**12) == 0
-
-
 def test_store_serves_inside_the_block_and_hides_its_token(folder: Path) -> None:
     before = children()
     with object_store(folder, "S3") as store:

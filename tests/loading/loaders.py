@@ -128,11 +128,7 @@ KINDS = {
         follows_itself=True,
     ),
     "ragged": Kind(
-        _ragged,
-        _load_ragged,
-        lambda b: _list(b["number"]),
-        has_position=True,
-        follows_itself=True,
+        _ragged, _load_ragged, lambda b: _list(b["number"]), has_position=True, follows_itself=True
     ),
     "buckets": Kind(_buckets, _load_batches, _list, has_position=True),
     "batches": Kind(_batches, _load_batches, _list, has_position=True),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import multiprocessing
 import os
 import shutil
 import threading
 import warnings
-from collections.abc import Iterator
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.loading.events import MemmapEvents, pad_collate
-from course_utils.loading.images import Augment
-from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.contract import EpochLoader, WorkerSlot
-from keepfed.loaders.workers import SharedEpoch
 from tests.loaders.ranks import set_rank, start_server
 from tests.loading.loaders import KINDS, Kind, N, prepare
 
@@ -181,20 +175,6 @@ def test_leaving_or_closing_a_loop_restarts_the_epoch(folder: Path) -> None:
         assert batches(kind, loader, folder) != whole, name
 
 
-def test_unfinished_loop_does_not_change_the_state(folder: Path) -> None:
-    """The loop ends when Python drops the traceback, maybe after a state was loaded."""
-    kind = KINDS["batches"]
-    loader = kind.make(folder)
-    left: Iterator[Any] = loader.follow(kind.load(loader, folder))
-    next(left)
-    state = loader.state_dict()
-    loader.load_state_dict(state)
-    del left
-    gc.collect()
-    assert loader.state_dict()["taken"] == 8
-    assert sum(map(len, batches(kind, loader, folder))) == N - 8
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -269,16 +249,3 @@ def test_default_device_does_not_affect_loaders(folder: Path) -> None:
         fields = chain(*(item.values() for item in items if isinstance(item, dict)))
         devices = {field.device.type for field in fields if isinstance(field, torch.Tensor)}
         assert devices <= {"cpu"}, name
-
-
-def test_default_device_does_not_affect_helpers(events_folder: Path) -> None:
-    with torch.device("meta"):
-        epoch = SharedEpoch()
-        epoch.value = 3
-        cached = SampleCache(MemmapEvents(events_folder), megabytes=1)
-        batch = pad_collate([cached[0], cached[1], cached[0]])
-        draws = Augment(size=8).draw(torch.Size((4, 3, 16, 16)))
-    assert epoch.value == 3
-    assert cached.counters()["hits"] == 1
-    tensors = [*batch.values(), *vars(draws).values()]
-    assert {tensor.device.type for tensor in tensors} == {"cpu"}

@@ -91,10 +91,7 @@ READERS = {
         lambda path: Jpegs(path.parent.parent)[1],
         (image()[:400], "[Tt]runcated"),
         (huge(), "exceeds limit of|truncated"),
-        (
-            saved(Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save, "PNG"),
-            "8 bits per col",
-        ),
+        (saved(Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save, "PNG"), "8 bits per col"),
     ),
     "2.jpg": (
         lambda path: pack_images(path.parents[2] / "x.images", path.parent.parent),

@@ -118,16 +118,6 @@ def test_files_of_other_code_are_read_unchanged(tmp_path: Path) -> None:
         files.close()
 
 
-def test_empty_file_between_others_is_skipped(paths: list[Path], tmp_path: Path) -> None:
-    jets = make_collisions.draw_jets("signal", 0, np.random.default_rng())
-    form = paths[0].parent.name.rstrip("0123456789")
-    make_collisions.write_jets(tmp_path / "empty.root", jets, form)
-    files = RootFiles([paths[0], tmp_path / "empty.root", paths[1]], PARTICLES)
-    assert (len(files), len(files.clusters)) == (2 * JETS, 6)
-    assert [sample["index"] for sample in files.samples(files.clusters[3])] == [*range(300, 425)]
-    assert files[JETS]["index"] == JETS
-
-
 def test_unclear_tree_and_unknown_column_are_explained(tmp_path: Path) -> None:
     path = tmp_path / "two.root"
     muons = ak.Array([[1.0], [], [2.0, 3.0]])

@@ -44,19 +44,6 @@ def test_document_ends_with_the_end_token(corpora: dict[str, Corpus]) -> None:
     assert pickle.loads(pickle.dumps(numbers))[0].tolist() == numbers[0].tolist()
 
 
-def test_missing_and_inconsistent_corpora_are_named(
-    corpora: dict[str, Corpus], tmp_path: Path
-) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no corpus 'code' .*\. Choose one of few, numb"):
-        Corpus(tmp_path, "code")
-    with pytest.raises(FileNotFoundError, match=r"with `python -m data_scripts\.make_tok"):
-        Corpus(tmp_path / "few", "code")
-    for offsets in ([0], [0, 4], [0, 9, 4, 11], [1, 11]):
-        np.save(tmp_path / "few/offsets.npy", offsets)
-        with pytest.raises(ValueError, match=r"offsets\.npy does not fit the 11 tokens .*Write b"):
-            Corpus(tmp_path, "few")
-
-
 def test_every_token_except_a_rest_is_a_target_once_per_epoch(corpora: dict[str, Corpus]) -> None:
     for length in (1, 7, 8, 50, 99):
         windows = PackedWindows(corpora["numbers"], length, count=3 * (99 // length))

@@ -1,6 +1,5 @@
 """All decks in a real browser."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from slides.build.browser import browser, open_deck
 from slides.build.check import measured
 from slides.build.markdown import read_deck
 from slides.build.page import page
-from slides.build.pdf import print_pdf
 from slides.build.rich_text import SLIDES
 from tests.browser.lab_page import typefaces
 
@@ -90,30 +88,6 @@ def test_digit_keys_select_a_state_of_the_timeline(window, tmp_path: Path) -> No
     slides.keyboard.press("PageDown")
     assert number() == 2
     assert asked == []
-
-
-def test_presenter_view_and_deck_follow_each_other(window, tmp_path: Path) -> None:
-    slides, asked = open_deck(window, built(tmp_path))
-    with slides.expect_popup() as opened:
-        slides.keyboard.press("s")
-    notes = opened.value
-    notes.get_by_text("Welcome.").wait_for()
-    slides.keyboard.press("ArrowRight")
-    notes.get_by_text("Press 2, then turn the page.").wait_for()
-    slides.keyboard.press("2")
-    for frame in notes.frames[1:]:
-        frame.locator(".tl[data-state='show=Workers']").wait_for()
-    notes.locator(".late", has_text="−1 min").wait_for()
-    notes.keyboard.press("1")
-    slides.locator(".tl[data-state='show=Naive']").wait_for()
-    assert len(notes.frames) == 3
-    assert asked == []
-
-
-def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:
-    first, second = (print_pdf(window, built(tmp_path)).read_bytes() for _ in range(2))
-    assert len(re.findall(rb"/Type /Page\b", first)) == 4
-    assert first == second
 
 
 def test_check_finds_unreadable_text(window, tmp_path: Path) -> None:

@@ -2,9 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.publish import Address, chosen
 from keepfed.palette import BAD, GOOD
-from slides.build import blocks
 from slides.build.markdown import DeckError, read_deck, to_html
 from slides.build.page import page
 from slides.build.sources import findings
@@ -52,19 +50,6 @@ def test_backup_slide_follows_the_talk(tmp_path: Path) -> None:
     assert list(findings(deck, [])) == []  # its minutes do not count
 
 
-def test_book_is_linked_once_it_has_an_address(html, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "address", Address)
-    assert "<code>make book</code>" in html(":::book")
-    monkeypatch.setattr(blocks, "address", lambda: chosen("github.com/Ada/course"))
-    assert 'href="https://ada.github.io/course"' in html(":::book")
-
-
-def test_plus_bullets_are_fragments_and_comments_are_hidden(html) -> None:
-    shown = html("- at once <!-- given -->\n\n+ later")
-    assert "<li>at once</li>" in shown
-    assert '<li class="fragment">later</li>' in shown
-
-
 def test_code_has_steps_and_no_markup(html) -> None:
     shown = html("```python {1|3-4}\n# One\n---\n:::\nx = 1\n```")
     assert 'data-steps="1|3-4"' in shown
@@ -72,32 +57,11 @@ def test_code_has_steps_and_no_markup(html) -> None:
     assert shown.count('class="fragment step"') == 1
 
 
-def test_columns_contain_blocks(html) -> None:
-    shown = html(":::columns\nleft\n:::column\n:::demo wait\n:::\n\n:::source Some, 2026")
-    left, right = shown.split('<div class="columns">')[1].split("</div><div>")[:2]
-    assert "left" in left
-    assert "course demo wait" in right
-    assert '<div class="source"><p>Some, 2026</p>' in shown
-
-
 def test_values_are_drawn_and_told(html) -> None:
     for kind in "bars", "dots":
         shown = html(f":::{kind} MB/s\n! text: 9\n* its storage: 2e6 = 2 million\n:::")
         assert 'aria-label="MB/s: text 9, its storage 2 million"' in shown
         assert all(color in shown for color in (BAD, GOOD))
-
-
-def test_timeline_has_a_state_per_line(html) -> None:
-    states = "Naive: read_ms=8 step_ms=5\nWorkers: read_ms=8 step_ms=5 num_workers=2 pinned=True"
-    shown = html(f":::timeline\n{states}\n:::")
-    assert '"state": {"show": "Naive"}' in shown
-    assert "mountAll" not in shown  # the page starts all timelines together
-
-
-def test_guess_shows_question_unit_and_choices(html) -> None:
-    shown = html(":::guess fast-1\ntitle: A\nHow many?\nunit: times\nchoices: 2 | <b>\n:::")
-    assert '<div class="guess" data-key="fast-1"><h2>A</h2><p>How many? (times)</p>' in shown
-    assert "<ul><li>2</li><li>&lt;b&gt;</li></ul>" in shown
 
 
 def test_unreadable_block_is_reported_with_its_slide(html) -> None:

@@ -4,7 +4,7 @@ from notebooks.claims import Claim
 from slides.build.__main__ import decks
 from slides.build.markdown import read_deck
 from slides.build.rich_text import SLIDES
-from slides.build.sources import findings, read_all_claims, sources
+from slides.build.sources import findings, read_all_claims
 
 CLAIM = Claim("words", "talk", "BERT read 3.3 billion words", "Devlin 2019", "figure")
 DECK = """---
@@ -62,13 +62,6 @@ def test_long_slides_and_notes_are_found(tmp_path: Path) -> None:
         found = " ".join(findings(deck_with(tmp_path, text, notes), []))
         assert message in found, text
         assert bool(message) == bool(found), text
-
-
-def test_slide_lists_the_sources_of_its_claims(tmp_path: Path) -> None:
-    other = Claim("other", "another_talk", "BERT read", "elsewhere", "figure")
-    notebook = Claim("12-words", "12", "3.3 billion words", "counted", "figure")
-    slide = deck_with(tmp_path, "BERT read 3.3 billion words.").slides[0]
-    assert sources(slide, "talk", [CLAIM, other, notebook]) == ["Devlin 2019", "counted"]
 
 
 def test_deck_has_no_findings() -> None:

@@ -2,16 +2,9 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-import torch
 
 from course_utils.hardware.gpu import get_accelerator
-from course_utils.stories.augmenting import (
-    BEGUN,
-    copy_ms,
-    load_ms,
-    pace_ms,
-    photo_loader,
-)
+from course_utils.stories.augmenting import BEGUN, load_ms, pace_ms, photo_loader
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.images import Jpegs
 from keepfed.measure.spans import Span
@@ -44,8 +37,3 @@ def test_pace_skips_first_steps_and_load_is_worker_time() -> None:
         trace.add(Span(f"worker {batch % 2}", "collate", 4_000_000, 6_000_000, batch))
         trace.add(Span("main", "wait", 0, 9_000_000, batch))
     assert (pace_ms(trace), load_ms(trace)) == (5, 6)
-
-
-def test_copy_time_matches_emulated_bus() -> None:
-    gpu = get_accelerator("RTX 3090", emulate=True)
-    assert copy_ms(gpu, torch.zeros(239_000, dtype=torch.uint8)) == pytest.approx(0.01)

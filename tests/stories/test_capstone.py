@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_utils.stories.capstone import PulseTransformer
-from course_utils.stories.capstone.learning import LearningCurves, recorded
+from course_utils.stories.capstone.learning import recorded
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
 Batch = dict[str, torch.Tensor]
@@ -47,15 +47,6 @@ def test_guess_does_not_depend_on_hidden_sensors() -> None:
     given["sensor"] = (given["sensor"] + 1) % len(SENSORS)
     torch.testing.assert_close(reader._encode(given, hide)[hide], guess)
     assert not torch.allclose(reader._encode(given, None)[hide], guess)
-
-
-def test_curve_counts_steps_of_its_task_over_all_epochs() -> None:
-    losses = [("masked", [4.0, 2.0]), ("direction", [9.0]), ("masked", [3.0, 1.0, 7.0])]
-    scores = [("masked", 2.5), ("direction", 8.0), ("masked", 1.5)]
-    found = LearningCurves(losses, scores, "here")
-    assert found.curve("masked", 2) == ([2, 4], [3.0, 2.0])
-    assert found.ends("masked") == ([2, 5], [2.5, 1.5])
-    assert found.ends("direction") == ([1], [8.0])
 
 
 def test_recorded_training_beats_guesses_without_a_model() -> None:

@@ -3,8 +3,6 @@
 import multiprocessing
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -64,21 +62,6 @@ def test_waiting_for_a_core_does_not_count_as_sleep(monkeypatch: pytest.MonkeyPa
     found = cpu_use([_worker(cpu_ns=480)], -1)
     assert (found["computes"], found["sleeps"], found["cores"]) == ((0.48,), None, None)
     assert found["sentence"] == "The workers compute 48 % of the time."
-
-
-def test_disturbed_probe_reports_busy_machine(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = next(iter(clinic))
-    for disturbed in (True, False):
-        run: Any = SimpleNamespace(
-            by_worker=lambda: [_worker(cpu_ns=480)], disturbed=disturbed, cores=2
-        )
-        monkeypatch.setattr(clinic_module, "ClinicRun", lambda _, run=run: run)
-        finding = loop.workers_cpu()
-        assert finding.computes == (0.48,)
-        assert finding.sentence.endswith("Use this probe again.") == disturbed
-        assert clinic.disturbed == disturbed
 
 
 @pytest.mark.slow

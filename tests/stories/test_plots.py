@@ -1,14 +1,11 @@
 """Plots in the course's style, and the typeface of plots, slides and book."""
 
-import re
-
 import matplotlib.pyplot as plt
 from fontTools.ttLib import TTFont
 from matplotlib_inline.backend_inline import _fetch_figure_metadata
 
 from course_utils.paths import REPO
 from course_utils.plots import TYPEFACE
-from slides.build.blocks import STYLES, _as_svg
 
 PLACES = "slides/*.md", "slides/figures/**/*.py", "docs/**/*.md", "notebooks/source/*.py"
 
@@ -19,16 +16,6 @@ def test_jupyter_adds_no_background_to_plots() -> None:
         panel.plot([1, 2])
         assert _fetch_figure_metadata(figure) is None  # type: ignore[no-untyped-call]
     plt.close(figure)
-
-
-def test_plots_and_formulas_are_drawn_in_the_typeface() -> None:
-    with plt.style.context(STYLES):
-        figure, panel = plt.subplots()
-        panel.set(title="0.5 × 10²⁵ → ∞", xlabel=r"$g_W \approx 2 \times 10^3$", xscale="log")
-        panel.text(1, 0, "bold", weight="bold")
-        svg = _as_svg(figure, "plot")
-    faces = set(re.findall(r'id="([A-Za-z]+(?:-[A-Z][a-z]+)?)-[0-9a-f]+"', svg))
-    assert faces == {"Inter-Regular", "Inter-Bold", "Inter-Italic"}
 
 
 def test_typeface_has_the_letters_of_all_texts_and_its_license() -> None:

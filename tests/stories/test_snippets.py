@@ -4,10 +4,7 @@ import re
 
 import pytest
 
-from course_utils.stories import snippets
 from course_utils.stories.snippets import SNIPPETS, compare_snippets, numbered_shards
-from course_utils.teaching.notebook import Demo
-from keepfed.errors import KeepfedError
 
 HERE = {
     "labels": r"torch.Size\(\[1, 16\]\)",
@@ -40,10 +37,3 @@ def test_printed_snippet_fails_and_fixed_one_serves_all(
     page = pairs._repr_html_()
     assert page.count("<details>") == 2 * len(SNIPPETS)
     assert all(name in page for name in SNIPPETS)
-
-
-def test_unfinished_snippets_raise_error(urls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    only_one = Demo("It ended", 0, seconds=1.0, peak_mb=1.0, output="said once")
-    monkeypatch.setattr(snippets, "run_demo", lambda program, seconds: only_one)
-    with pytest.raises(KeepfedError, match="The snippets did not finish"):
-        compare_snippets(urls, "script")

@@ -9,12 +9,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from course_utils.stories import worker_traps as traps
-from course_utils.stories.worker_traps import compare, show
+from course_utils.stories.worker_traps import show
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="about fork and /dev/shm")
 
 
@@ -61,18 +58,10 @@ def test_fork_shares_position_of_handle(tmp_path: Path) -> None:
     assert [*traps.one_handle(True).values()] == [0]
 
 
-def test_unpicklable_sample_hangs_without_timeout(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_unpicklable_sample_hangs_without_timeout(capfd: pytest.CaptureFixture[str]) -> None:
     before = show("unpicklable", seconds=5)
     assert before.numbers == {}
     assert before.demo.ending.startswith("Stopped after 5 s")
     with pytest.raises(RuntimeError, match="timed out after 2 seconds"):
         traps.unpicklable(True)
     assert "cannot pickle '_thread.lock' object" in capfd.readouterr().err
-
-
-def test_system_without_fork_gets_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
-    said = "Not shown, because it needs fork, which this system does not have"
-    assert [(run.numbers, str(run)[: len(said)]) for run in compare("strings")] == [({}, said)] * 2

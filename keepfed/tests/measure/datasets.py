@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
 
-from keepfed.measure.spans import current, stage
+from keepfed.measure.spans import stage
 
 BATCH, BATCHES = 8, 40
 
@@ -67,15 +67,6 @@ class Deadly(Numbers):
 
     def __getitem__(self, index: int) -> float:
         os._exit(3)
-
-
-class Emulating(Numbers):
-    """Dataset on emulated storage."""
-
-    def __getitem__(self, index: int) -> float:
-        if trace := current():
-            trace.mention("emulated tape")
-        return float(index)
 
 
 class Noted(Numbers):

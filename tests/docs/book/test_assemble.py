@@ -1,23 +1,11 @@
 import re
 
 from course_utils.paths import REPO
-from docs.book.assemble import BOOK, colab_badge, index
+from docs.book.assemble import BOOK, colab_badge
 from notebooks.build import HERE, ON_COLAB
 from tests.colab.run import NOTEBOOKS as COLAB_NOTEBOOKS
 
 FRAME = (BOOK / "index.md").read_text("utf-8")
-
-
-def test_the_first_page_says_what_the_readme_says() -> None:
-    readme = (
-        "# Title\n\n**[Read it now](https://b)** · **[Colab](https://c)**\n\n## Start\n\nmake\n\n"
-        "## Notebooks\n\n[00](notebooks/00_x.ipynb) [b](docs) [c](docs/commands.md)\n"
-    )
-    frame = "{{ README }}\n\n{{ Notebooks }}\n"
-    assert index(frame, readme) == (
-        "# Title\n\n**[Colab](https://c)**\n\n[00](00_x.ipynb) b [c](commands.md)\n"
-    )
-    assert "{{" not in index(FRAME, (REPO / "README.md").read_text("utf-8"))
 
 
 def test_every_notebook_is_in_the_contents() -> None:

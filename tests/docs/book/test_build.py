@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from docs.book import build
-from docs.book.build import lay_out
 
 
 def test_a_refused_solution_fails_the_build_and_the_last_book_stays(
@@ -17,11 +16,3 @@ def test_a_refused_solution_fails_the_build_and_the_last_book_stays(
     assert build.main() == 1
     assert page.read_text() == "the last book"
     assert f"00_x: rejected.\n{tmp_path} was not changed." in capsys.readouterr().err
-
-
-def test_files_are_laid_out_what_is_gone_goes_and_what_stays_keeps_its_time(tmp_path: Path) -> None:
-    lay_out({"one.md": "1", "in/two.md": "2"}, tmp_path)
-    before = (tmp_path / "one.md").stat().st_mtime_ns
-    lay_out({"one.md": "1", "in/three.md": "3"}, tmp_path)
-    assert (tmp_path / "one.md").stat().st_mtime_ns == before
-    assert [path.name for path in sorted((tmp_path / "in").iterdir())] == ["three.md"]

@@ -7,15 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_utils.paths import data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
-from docs.book.execute import digest_of, fingerprint, without_local_paths
-
-
-def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
-    names = [
-        fingerprint(new_notebook(cells=[new_markdown_cell(text), new_code_cell(code)]))
-        for text, code in (("one", "1"), ("other", "1"), ("one", "2"))
-    ]
-    assert names[0] == names[1] != names[2]
+from docs.book.execute import digest_of, without_local_paths
 
 
 def test_a_change_of_a_package_makes_a_new_execution(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import json
 
 from docs.book import guide
-from keepfed.field_guide import TOPICS, entries
+from keepfed.field_guide import entries
 from notebooks.build import HERE, number
 
 NOTEBOOKS = {number(path): path.stem for path in HERE.glob("*.ipynb")}
@@ -29,9 +29,3 @@ def test_every_entry_is_in_the_contents_once_and_in_what_the_browser_searches() 
         assert listed.count(f"\n{name}\n") == 1
     names = [row["name"] for row in json.loads(data)["rows"] if row["name"]]
     assert names == list(entries())
-
-
-def test_front_page_has_the_box_and_every_topic() -> None:
-    page = guide.front_page()
-    assert 'class="look-up"' in page
-    assert page.count("{toctree}") == len(TOPICS)

@@ -37,12 +37,6 @@ def test_cells_of_the_solution_are_folded_and_so_is_what_a_check_says() -> None:
     assert check.metadata["mystnb"]["code_prompt_show"] == VERDICT
 
 
-def test_what_is_extra_stands_one_level_deeper_and_code_stays_as_it_is() -> None:
-    extra = new_markdown_cell("# Extra\n\n## More\n\n```bash\n# a remark\n```\n<!-- given -->")
-    *_, text = made_of(extra).cells
-    assert text.source == "## Extra\n\n### More\n\n```bash\n# a remark\n```\n"
-
-
 def test_what_is_about_the_run_is_left_out() -> None:
     bar = new_output("stream", name="stderr", text="100%|####| 9/9 [00:01<00:00, 8.1it/s]")
     start = new_code_cell('cu.ready("07")', outputs=[new_output("stream", text="2 cores")])

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.stories.figures import bars, curves, drawing
-from docs.book.plots import MOST, alternative_text, as_html
+from course_utils.stories.figures import bars, drawing
+from docs.book.plots import MOST, as_html
 
 LONG = "Parquet with row groups of 1,000 events"
 NOISE = np.random.default_rng(0).random((200, 200))
@@ -33,11 +33,3 @@ def test_plot_has_readable_letters_in_the_color_of_the_page() -> None:
             assert svg.count("<text ") == len(re.findall("<text [^>]*fill: currentColor", svg))
             assert "<style" not in svg  # would change the whole page
             assert len(svg) < 3 * MOST
-
-
-def test_alternative_text_has_axes_names_and_values() -> None:
-    drawn = [bars({"npz": 3.2, LONG: 5.1}, "MB/s"), curves([1], {"a": [2]}, xlabel="t", ylabel="y")]
-    assert [alternative_text(figure) for figure in drawn] == [
-        f"Plot. MB/s: npz 3.2, {LONG} 5.1.",
-        "Plot. y against t. a.",
-    ]

@@ -1,13 +1,7 @@
 import pytest
 import torch
 
-from course_utils.hardware.gpu import (
-    accelerator,
-    get_accelerator,
-    rank_accelerator,
-    timed_accelerator,
-)
-from keepfed.measure.trace import record
+from course_utils.hardware.gpu import accelerator, get_accelerator, rank_accelerator
 
 
 def test_device_is_emulated_on_request_or_without_cuda_and_labeled(monkeypatch):
@@ -41,11 +35,3 @@ def test_rank_gets_its_gpu_or_an_emulated_one_if_there_are_too_few(monkeypatch):
         assert as_rank(1, ranks=3, devices=2).emulated
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")  # the batch system shows only one
     assert as_rank(3, ranks=4, devices=1) == "cuda:0"
-
-
-def test_emulated_device_has_exact_times_on_its_clock():
-    gpu, clock = timed_accelerator("RTX 3090", step_ms=3, emulate=True)
-    with record(clock=clock) as trace:
-        gpu.step(gpu.upload(torch.zeros(12_900, dtype=torch.uint8))).item()
-    assert [(span.start_ns, span.end_ns) for span in trace.spans] == [(0, 1000), (1000, 3_001_000)]
-    assert "emulated RTX 3090" in trace.note

@@ -7,7 +7,7 @@ from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator
 from course_utils.hardware.gpu import cuda as gpu_cuda
 from course_utils.hardware.gpu.cuda import CudaAccelerator
 from keepfed.device import cuda
-from keepfed.device.cuda import CudaDevice, host_time
+from keepfed.device.cuda import host_time
 from keepfed.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
@@ -104,22 +104,6 @@ def test_fastest_round_trip_of_an_anchor_synchronizes_the_clocks(gpu, clock):
     assert gpu.late_ms == []
 
 
-def test_prefetchers_share_a_copy_stream_and_anchors_have_priority(gpu):
-    first, second = (torch.device("cuda", index) for index in range(2))
-    copies = CudaDevice(first).copy_stream
-    assert CudaDevice(first).copy_stream is copies
-    assert CudaDevice(second).copy_stream[:2] == (second, 0)
-    assert cuda.stream_for("anchors", first, -1)[:2] == (first, -1)
-
-
-def test_memory_in_use_includes_steps_with_dropped_batches(gpu, monkeypatch):
-    figures = {"active_bytes.all.current": 64, "active_bytes.all.peak": 96}
-    figures |= {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 32}
-    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: figures)
-    assert (gpu.memory_allocated(), gpu.max_memory_allocated()) == (64, 96)
-    assert gpu.Event().blocking  # a host that waits uses no core
-
-
 def test_step_and_kernel_results_belong_to_the_batch_they_read(gpu, clock):
     with record(clock=clock) as trace:
         trace.batch = 6
@@ -130,13 +114,6 @@ def test_step_and_kernel_results_belong_to_the_batch_they_read(gpu, clock):
         gpu.step(turned)
     lanes = sorted((span.lane, span.batch) for span in trace.spans)
     assert lanes == [("copy", 6)] + 3 * [("gpu", 6)]
-
-
-def test_pinning_is_attributed_to_the_main_process(gpu, clock, monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: clock.work(3) or tensor)
-    with record(clock=clock) as trace:
-        gpu.pin({"pulses": torch.ones(3), "name": "event"})
-    assert trace.spans == [("main", "transfer", 0, 3 * MS, -1)]
 
 
 def test_both_devices_have_the_same_interface_and_checksum(gpu):

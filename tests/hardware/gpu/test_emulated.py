@@ -17,16 +17,6 @@ def test_invalid_step_is_rejected():
         gpu.step({"pulses": torch.ones(3)})
 
 
-def test_device_tensor_and_loss_explain_how_to_use_them():
-    gpu, _ = fake_device()
-    tensor = gpu.upload(torch.ones(2, 3))
-    assert len(tensor) == 2
-    assert repr(tensor) == "DeviceTensor((2, 3), torch.float32, 'emulated RTX 3090')"
-    with pytest.raises(AttributeError, match=r"gpu\.launch.*cpu\(\)"):
-        tensor.mean()
-    assert "item() waits" in repr(gpu.step(tensor))
-
-
 def test_two_gpus_compute_in_parallel_and_reject_each_others_data():
     kinds = [replace(PRESETS["RTX 3090"], name=name) for name in "ab"]
     clock = FakeClock()

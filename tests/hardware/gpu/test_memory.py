@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import checksum
-from course_utils.hardware.gpu.emulated import UNREAD_LOSSES
-from course_utils.hardware.gpu.memory import HostBlocks
 from tests.hardware.fake_device import fake_device, megabytes
 
 
@@ -151,15 +149,6 @@ def test_kernel_without_a_wait_and_its_users_return_garbage(device):
             assert math.isnan(gpu.step(result).item())
 
 
-def test_unread_loss_releases_its_batch_eventually(device):
-    gpu, _ = device
-    batch = gpu.pin(torch.zeros(10))
-    losses = [gpu.step(gpu.upload(batch, non_blocking=True)) for _ in range(UNREAD_LOSSES + 1)]
-    batch.fill_(1)
-    zeros, ones = expected(torch.zeros(10)), expected(torch.ones(10))
-    assert [loss.item() for loss in losses] == [zeros] + UNREAD_LOSSES * [ones]
-
-
 def test_memory_is_counted_exactly(device):
     gpu, _ = device
     first = gpu.upload(megabytes(4))
@@ -195,24 +184,6 @@ def test_full_device_waits_for_memory_in_use_or_raises():
     del batch
     gpu.upload(megabytes(6))
     assert clock.ms == 6 + 100 + 6
-
-
-def test_host_block_is_equal_independent_and_reused_for_at_least_half_its_size():
-    for dtype in (torch.bool, torch.bfloat16, torch.complex64):
-        table = torch.ones((4, 5), dtype=dtype)
-        for source in (table, table[:, 1], table[0, 0], table[:0]):
-            copy = HostBlocks().copy(source)
-            assert torch.equal(copy, source)
-            source.zero_()
-            assert copy.all()
-            source.fill_(1)
-    for size, fits in ((100, True), (60, True), (101, False), (49, False)):
-        blocks = HostBlocks()
-        first = blocks.copy(torch.ones(100))
-        blocks.give_back(first)
-        again = blocks.copy(torch.zeros(size, dtype=torch.int32))
-        assert (again.data_ptr() == first.data_ptr()) is fits
-        assert again.tolist() == [0] * size
 
 
 def launch_product(gpu, dtype=torch.float32):

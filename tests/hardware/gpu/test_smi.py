@@ -5,7 +5,6 @@ import pytest
 from course_utils.hardware.gpu import PRESETS, smi
 from course_utils.hardware.gpu.emulated import Kernel, emulated_smi
 from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi, nvidia_smi
-from tests.hardware.fake_device import fake_device, megabytes
 
 RTX = PRESETS["RTX 3090"]
 
@@ -38,21 +37,6 @@ def test_only_the_last_sample_period_counts_except_for_idle_share():
     nothing = look(1)
     assert (nothing.gpu_util, nothing.idle) == (0, None)
     assert "idle           not available\n" in str(nothing)
-
-
-def test_device_shows_its_memory_and_past_kernels():
-    gpu, clock = fake_device(step_ms=1000)
-    batch = gpu.upload(megabytes(4))
-    gpu.step(batch, occupancy=0.05).item()
-    panel = gpu.smi()
-    assert (panel.gpu_util, panel.memory_used) == (100, 4_000_000)
-    assert panel.sm_active == pytest.approx(0.05)
-    assert "GPU-Util       100 %" in str(panel)
-    assert "SMs at work      5 %" in str(panel)
-    # The width of a notebook in a window of 900 pixels, next to its file browser.
-    assert max(map(len, str(panel).splitlines())) <= 58
-    clock.work(5000)
-    assert gpu.smi().gpu_util == 0
 
 
 def test_real_output_is_parsed_and_missing_figures_are_none(monkeypatch, tmp_path):

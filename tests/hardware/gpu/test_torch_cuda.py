@@ -1,6 +1,5 @@
 """Torch's own text on the emulated GPU is right or refuted, and torch is restored."""
 
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -163,24 +162,3 @@ def test_torch_itself_works_in_the_block_as_without_cuda() -> None:
         torch.cuda.synchronize()
         assert start.elapsed_time(end) >= 4
         assert losses == [checksum([b]).item() for b in batches]
-
-
-def test_blocks_nest_but_threads_do_not_mix_them() -> None:
-    outer, inner = (timed_accelerator(name, emulate=True)[0] for name in ("H200", "A100"))
-    errors: list[str] = []
-
-    def second_block() -> None:
-        try:
-            with emulated_cuda(inner):
-                pass
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    with emulated_cuda(outer):
-        with emulated_cuda(inner):
-            assert torch.ones(1).to("cuda").gpu is inner
-        assert torch.ones(1).to("cuda").gpu is outer
-        thread = threading.Thread(target=second_block)
-        thread.start()
-        thread.join()
-    assert "Another thread" in errors[0]

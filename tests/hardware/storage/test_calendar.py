@@ -136,11 +136,3 @@ def test_block_in_hand_is_not_a_hit_and_one_in_flight_is_awaited(clock):
     arrives = read(storage, 0, 100)
     assert read(storage, 100, 200, in_hand=0) == arrives
     assert (storage.counters().hits, storage.counters().misses) == (0, 1)
-
-
-def test_counters_are_printed_as_a_sentence():
-    seen = Counters(opens=1, requests=12, bytes_read=6_000_000, bytes_used=1_500, hits=1, misses=3)
-    assert str(seen) == (
-        "1 open, 0 look-ups, 12 requests; 6.0 MB read for 1.5 kB used (4000.00x); "
-        "page cache hits 25 %"
-    )

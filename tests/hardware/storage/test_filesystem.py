@@ -16,7 +16,6 @@ from course_utils.hardware.storage import (
     counting_storage,
     slow_storage,
 )
-from keepfed.measure.trace import record
 
 INSTANT = replace(UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
 PULSES = np.arange(40_000, dtype="f4").reshape(-1, 4)
@@ -128,15 +127,6 @@ def test_pickled_copy_shares_counters_and_cache_but_not_of_a_changed_file(folder
     (folder / "new.npy").replace(folder / "pulses.npy")
     assert fs.cat_file("pulses.npy") == b"new"
     assert fs.counters().hits == hits
-
-
-def test_trace_names_the_emulation_even_for_open_files(folder, fs):
-    assert repr(fs).startswith("SlowFileSystem(emulated busy Lustre (")
-    assert str(folder) in repr(fs)
-    with fs.open("pulses.npy") as file, record() as trace:
-        file.read(1)
-        file.read(1)
-    assert trace.note == "emulated busy Lustre"
 
 
 def test_invalid_arguments_are_reported_with_a_next_step(tmp_path, fs):

@@ -80,33 +80,6 @@ def test_threads_exclude_each_other_and_a_fork_holds_no_lock(device, how):
     other.join()
 
 
-@forks
-def test_two_processes_may_use_two_storages_crosswise(device):
-    """The system would report a deadlock: each process holds the lock the other one waits for."""
-    other, failed = attach(make_state(".", PRESET)), []
-    both_inside = multiprocessing.get_context("fork").Barrier(2, timeout=20)
-
-    def ask(wanted):
-        try:
-            wanted.counters()
-        except OSError as error:
-            failed.append(error)
-
-    def hold(mine, wanted):
-        thread = threading.Thread(target=ask, args=(wanted,))
-        with mine.state.locked():
-            both_inside.wait()
-            thread.start()
-            thread.join(0.3)
-        thread.join(20)
-        assert not thread.is_alive()
-        assert failed == []
-
-    child = fork(hold, other, device)
-    hold(device, other)
-    assert ending(child) == 0
-
-
 def run_python(program):
     """Create a state in a new Python with warnings as errors; return its output."""
     make = (
@@ -155,16 +128,6 @@ def no_room(monkeypatch, tmp_path, *full):
 
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
     monkeypatch.setattr(storage_state.tempfile, "gettempdir", lambda: str(tmp_path))
-
-
-def test_full_memory_uses_the_disk_and_a_full_disk_raises(tmp_path, monkeypatch):
-    no_room(monkeypatch, tmp_path, "/dev/shm")
-    made = Path(storage_state.create({}, 100))
-    assert made.parent == tmp_path
-    no_room(monkeypatch, tmp_path, "/dev/shm", tmp_path)
-    with pytest.raises(OSError, match=r"needs .* MB in .*\. Free some space there"):
-        storage_state.create({}, 10**6)
-    assert list(tmp_path.iterdir()) == [made]
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")

@@ -188,25 +188,6 @@ def test_damage_raises_an_error_with_file_and_next_step(
         assert said.endswith(f"make_events --check --out {tmp_path}`.")
 
 
-def swap_two(content: bytes) -> bytes:
-    return content[:128] + content[144:152] + content[136:144] + content[128:136] + content[152:]
-
-
-@pytest.mark.parametrize("name", ["npy", "tar"])
-def test_damaged_index_and_pulses_of_another_dtype_are_named(
-    name: str, damaged: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / {"npy": "npy/offsets.npy", "tar": "tar/index.npy"}[name]
-    whole, pulses = path.read_bytes(), damaged.read_bytes()
-    damaged.write_bytes(pulses.replace(b"'<f4'", b"'<i4'"))
-    with pytest.raises(OSError, match="sample 300: "):
-        _ = open_events(tmp_path, name)[300]
-    for content in (swap_two(whole), whole[:300], b""):
-        path.write_bytes(content)
-        with pytest.raises(OSError, match=re.escape(str(path))):
-            open_events(tmp_path, name)
-
-
 @pytest.mark.usefixtures("end_loops")
 @pytest.mark.parametrize("name", ["tar"])
 def test_error_in_a_batch_or_worker_names_the_damaged_event(
@@ -235,18 +216,6 @@ def test_missing_data_and_other_labels_are_reported(all_formats: Path, tmp_path:
     pq.write_table(table.set_column(1, "run_id", table["event_id"]), path)
     with pytest.raises(OSError, match=r"does not match its columns, or these have other types"):
         open_events(tmp_path, "npy")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="HDF5 locks with flock")
-@pytest.mark.parametrize("name", ["hdf5"])
-def test_hdf5_file_that_another_process_holds_open_can_be_read(name: str, damaged: Path) -> None:
-    code = f"import h5py; f = h5py.File({str(damaged)!r}, 'r+'); print(1); input()"
-    command = [sys.executable, "-uc", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        assert len(open_events(damaged.parent, name)[300]["pulses"]) > 0
-        writer.communicate(b"\n")
 
 
 @pytest.mark.slow

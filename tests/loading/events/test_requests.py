@@ -1,16 +1,12 @@
 """Requests of each format to the storage for reading its events."""
 
-import gc
 from pathlib import Path
 
-import apsw
 import numpy as np
-import pytest
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, open_events
 from course_utils.loading.events.contract import neighbors
-from course_utils.loading.events.tar import Shards
 from keepfed.measure.trace import record
 
 SOME = np.random.default_rng(0).permutation(600)[:64].tolist()
@@ -59,19 +55,6 @@ def test_adjacent_events_are_read_together() -> None:
     assert list(neighbors([], offsets, 0)) == []
 
 
-def test_sqlite_releases_the_file_system_with_the_database(all_formats: Path) -> None:
-    before = apsw.vfs_names()
-    storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
-    dataset = open_events(all_formats, "sqlite", fs=storage)
-    gc.collect()
-    assert dataset[3]["n_pulses"] > 0
-    assert len(apsw.vfs_names()) == len(before) + 1
-
-    del dataset
-    gc.collect()
-    assert apsw.vfs_names() == before
-
-
 def test_database_in_a_read_only_folder_can_be_read(all_formats: Path, tmp_path: Path) -> None:
     for name in ("events.parquet", "events.db"):
         (tmp_path / name).write_bytes((all_formats / name).read_bytes())
@@ -82,17 +65,3 @@ def test_database_in_a_read_only_folder_can_be_read(all_formats: Path, tmp_path:
     finally:
         tmp_path.chmod(0o755)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]
-
-
-def test_number_of_open_shards_is_limited(
-    all_formats: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Shards, "open_at_once", 2)
-    shards = Shards(f"{all_formats}/tar", None)
-    first = [shards.read(shard, 0, 6) for shard in (0, 1, 2, 0)]
-    opened = list(shards._files.values())
-
-    assert first == [b"000000", b"000250", b"000500", b"000000"]
-    assert len(opened) == 2
-    shards.close()
-    assert all(file.closed for file in opened)

@@ -1,9 +1,7 @@
 """Contents of the files as other programs read them."""
 
 import gc
-import sqlite3
 import warnings
-from contextlib import closing
 from pathlib import Path
 
 import h5py
@@ -52,21 +50,6 @@ def test_parquet_has_smaller_dtypes_and_complete_events_per_group(
         np.testing.assert_array_equal(ids, wanted)
 
 
-def test_sqlite_finds_the_pulses_of_an_event_with_an_index(
-    all_formats: Path, events: EventArrays
-) -> None:
-    query = "SELECT time, charge, sensor_id, auxiliary FROM pulses WHERE event_row = 300"
-    with closing(sqlite3.connect(all_formats / "events.db")) as database:
-        plan = database.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-        pulses = database.execute(query).fetchall()
-        table = database.execute("SELECT * FROM events").fetchall()
-
-    assert "USING INDEX pulses_of_event" in plan[0][-1]
-    np.testing.assert_array_equal(np.float32(pulses), events[300])
-    assert table == [(row, *event) for row, event in enumerate(events.table.tolist())]
-    assert not list(all_formats.glob("events.db-*"))
-
-
 def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> None:
     shards = sorted(map(str, (all_formats / "tar").glob("*.tar")))
     with warnings.catch_warnings():
@@ -79,15 +62,3 @@ def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> 
     for index in (0, 249, 250, 599):
         np.testing.assert_array_equal(samples[index]["npy"], events[index])
         assert tuple(samples[index]["json"].values()) == events.table[index].item()
-
-
-def test_root_has_a_tree_with_an_entry_per_event(all_formats: Path, events: EventArrays) -> None:
-    import uproot
-
-    with uproot.open({all_formats / "events.root": "events"}) as tree:
-        assert tree.num_entries == 600
-        assert tree.common_entry_offsets() == [0, 256, 512, 600]
-        assert tree["sensor_id"].typename == "int16_t[]"
-        np.testing.assert_array_equal(tree["time"].array(library="np")[300], events[300][:, 0])
-        energy = tree["energy_gev"].array(library="np")
-        np.testing.assert_array_equal(energy, events.table["energy_gev"])

@@ -6,10 +6,8 @@ Exercises 05.3 and 09.2 also check when they read, how far ahead, any batch type
 import contextlib
 import gc
 import multiprocessing
-import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -69,34 +67,11 @@ def number(batch: Any) -> int:
     return int(batch.cpu()[0])
 
 
-def test_every_batch_is_served_once_in_order_in_every_epoch(kind: Kind) -> None:
-    for length, depth in product((0, 1, 6), (1, 2, 50)):
-        source = kind.source(length)
-        prefetcher = kind.over(source, depth=depth)
-        for _ in range(3):
-            assert list(map(number, prefetcher)) == list(range(length)), (length, depth)
-        assert (source.closed, len(prefetcher)) == (3, length)
-
-
 def test_length_is_optional_and_depth_is_at_least_one(kind: Kind) -> None:
     with pytest.raises(TypeError, match="len"):
         len(kind.over(iter([])))
     with pytest.raises(ValueError, match="`depth` must be at least 1"):
         kind.over([], depth=0)
-
-
-def test_error_follows_earlier_batches_and_next_epoch_is_complete(kind: Kind) -> None:
-    for fails_at, depth in product((0, 1, 5), (1, 9)):
-        source, received = kind.source(), list[int]()
-        source.fails_at = fails_at
-        prefetcher = kind.over(source, depth=depth)
-        with pytest.raises(ValueError, match="corrupt event") as caught:
-            received.extend(map(number, prefetcher))
-        assert traceback.extract_tb(caught.value.__traceback__)[-1].line == "raise self.error"
-        assert received == list(range(fails_at)), (fails_at, depth)
-        assert source.closed == 1
-        source.fails_at = -1
-        assert list(map(number, prefetcher)) == list(range(6))
 
 
 def test_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
@@ -106,15 +81,6 @@ def test_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
         received.extend(map(number, kind.over(source)))
     assert received == list(range(len(received)))
     assert source.closed == 1
-
-
-def test_error_in_iter_is_raised_in_the_loop(kind: Kind) -> None:
-    class Broken:
-        def __iter__(self) -> Iterator[Any]:
-            raise OSError("no such folder")
-
-    with pytest.raises(OSError, match="no such folder"):
-        next(iter(kind.over(Broken())))
 
 
 def test_error_is_freed_after_it_was_handled(kind: Kind) -> None:
@@ -134,30 +100,6 @@ def test_error_is_freed_after_it_was_handled(kind: Kind) -> None:
         assert alive[0]() is None
     finally:
         gc.enable()
-
-
-def test_leaving_the_loop_closes_the_loader(kind: Kind) -> None:
-    for depth in (1, 4):
-        source = kind.source()
-        for _ in kind.over(source, depth=depth):
-            break
-        assert source.closed == 1
-        try:
-            for _ in kind.over(source, depth=depth):
-                raise RuntimeError("the step failed")
-        except RuntimeError as error:
-            error.__traceback__ = None
-        assert source.closed == 2
-
-
-def test_nested_loops_over_one_prefetcher_are_independent(kind: Kind) -> None:
-    prefetcher, seen = kind.over(kind.source()), []
-    for outer in prefetcher:
-        for inner in prefetcher:
-            seen.append((number(outer), number(inner)))
-            if number(inner) == 1:
-                break
-    assert seen == [(outer, inner) for outer in range(6) for inner in (0, 1)]
 
 
 @pytest.mark.slow

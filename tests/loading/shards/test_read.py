@@ -2,13 +2,8 @@
 
 import pickle
 import tarfile
-import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -86,48 +81,6 @@ def test_reading_resumes_after_a_broken_connection_and_a_restart(
         assert read(url, headers=store.headers) == KEYS
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Send complete files, whatever range is requested."""
-
-    def do_GET(self) -> None:
-        del self.headers["Range"]
-        super().do_GET()
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-class Busy(Quiet):
-    """Answer with status 503."""
-
-    def do_GET(self) -> None:
-        self.send_error(503, "Busy")
-
-
-@contextmanager
-def serving(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
-    """Yield the URL of a server in a thread."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/shard-000000.tar"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_server_without_range_works_for_complete_shards(
-    shards: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(shards) as url:
-        with pytest.raises(UnsupportedOperation, match=r"server that supports Range requests\.$"):
-            read(url)
-        monkeypatch.setattr(module, "_REQUEST_BYTES", 10**7)
-        assert read(url) == KEYS
-    assert waited == []
-
-
 def refused(error: type[Exception], read_it: Callable[[], object], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         read_it()
@@ -150,10 +103,6 @@ def test_errors_are_final_or_repeated_and_never_show_the_token(
         assert waited == []
         other = f"{store.url}/shards.json{query}"
         refused(OSError, lambda: read(other, **options), r"shards\.json: it is truncated or corr")
-    message = r"failed 5 times \(503, message='Busy', url='http[^?]*tar'\)\. Check that the server"
-    with serving(shards, Busy) as url:
-        stream = stream_shards([f"{url}?token=secret"])
-        refused(ConnectionError, lambda: list(stream), message)
     refused(FileNotFoundError, lambda: stream_shards("nowhere"), r"nowhere/shards\.json does not")
     refused(ValueError, lambda: stream_shards([]), "no shards to stream")
     (tmp_path / "a.tar").write_bytes(b"<!doctype html>" * 100)

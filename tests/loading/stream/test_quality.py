@@ -25,9 +25,7 @@ def measure(order: object, labels: np.ndarray) -> Mixing:
     return mixing(batched(order, BATCH), labels)  # type: ignore[arg-type]
 
 
-def test_full_shuffle_is_ideal_and_sorted_data_are_worth_one_sample(
-    labels: np.ndarray,
-) -> None:
+def test_full_shuffle_is_ideal_and_sorted_data_are_worth_one_sample(labels: np.ndarray) -> None:
     shuffle = measure(shuffled(range(N), np.random.default_rng(1)), labels)
     assert shuffle.ideal == pytest.approx(1 / BATCH**0.5)
     assert shuffle.ratio == pytest.approx(1, abs=0.1)

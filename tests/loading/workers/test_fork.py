@@ -25,9 +25,7 @@ def work() -> None:
 
 
 @pytest.mark.slow
-def test_parent_of_a_fork_still_receives_answers(
-    tmp_path: Path,
-) -> None:
+def test_parent_of_a_fork_still_receives_answers(tmp_path: Path) -> None:
     (tmp_path / "numbers.bin").write_bytes(bytes(1000))
     answers: list[bytes] = []
     with object_store(tmp_path, None) as store:

@@ -15,14 +15,10 @@ TIMES = Question("01b", "How many times longer?", "times")
 CHOICE = Question("02a", "What happens?", choices=("it waits", "an error"))
 
 
-def labels(question: Question, guesses: list[float], measured: list[float]) -> list[str]:
-    return [label for _, label in draw(question, guesses, measured)["ticks"]]
-
-
 def test_guesses_and_measured_values_are_on_one_scale() -> None:
     shown = draw(SHARE, [0, 50, 100, 40, 60], [])
     assert shown["dots"] == [0, 0.4, 0.5, 0.6, 1]
-    assert labels(SHARE, [40], []) == ["0", "20", "40", "60", "80", "100"]
+    assert [label for _, label in shown["ticks"]] == ["0", "20", "40", "60", "80", "100"]
     assert (shown["sentence"], shown["marks"]) == ("The median guess is 50 %.", [])
     shown = draw(SHARE, [40], [17, 19, 24])
     assert (shown["marks"], shown["median"]) == ([0.17, 0.19, 0.24], [0.19])
@@ -30,18 +26,6 @@ def test_guesses_and_measured_values_are_on_one_scale() -> None:
     shown = draw(CHOICE, ["it waits", "it waits", "an error"], ["an error"])
     assert shown["bars"] == [["it waits", 2, 0], ["an error", 1, 1]]
     assert shown["sentence"] == "Measured: an error."
-
-
-def test_scale_is_logarithmic_for_a_large_spread_also_with_measured_values() -> None:
-    assert labels(TIMES, [2, 3, 30, 400], []) == ["1", "10", "100", "1,000"]
-    assert labels(TIMES, [2, 3, 30, 400], [19.0] * 60) == ["1", "10", "100", "1,000"]
-    assert not draw(TIMES, [2, 3, 5], [])["log"]
-
-
-def test_extreme_values_stay_at_the_edge() -> None:
-    shown = draw(TIMES._replace(unit="reads"), [*range(10, 50), 1e15, -500], [])
-    assert (shown["dots"][0], shown["dots"][-1]) == (0, 1)
-    assert float(shown["ticks"][-1][1]) < 200
 
 
 def test_any_numbers_have_a_picture() -> None:

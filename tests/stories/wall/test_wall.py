@@ -10,11 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from course_utils.command import cli
 from course_utils.stories.capstone import Result, post
-from course_utils.stories.wall.server import PostLimits, network_address
-from keepfed.errors import KeepfedError
-from tests.stories.wall.helpers import GOOD, TOKEN, RunningWall, running_wall, seat
+from course_utils.stories.wall.server import PostLimits
+from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
 ON_NETWORK = "127.0.0.2"  # represents a network address of this machine
 
@@ -135,24 +133,3 @@ def test_wall_is_reachable_from_network_only_with_lan(tmp_path: Path, wall: Runn
     assert urlsplit(wall.page).hostname == ON_NETWORK
     with running_wall(tmp_path) as here, pytest.raises(OSError, match="refused"):
         socket.create_connection((ON_NETWORK, urlsplit(here.page).port or 0), 5)
-
-
-def test_invalid_arguments_stop_wall_with_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    for options, token, said in (
-        (["--lan", "203.0.113.9"], TOKEN, "Cannot listen on port 8765 of 203.0.113.9"),
-        (["--port", "99999"], TOKEN, "Cannot listen on port 99999"),
-        ([], "ä", "A token may contain only letters, digits and ._~+/-. Choose a different token."),
-    ):
-        monkeypatch.setenv("COURSE_TOKEN", token)
-        assert cli.main(["wall", *options]) == 1
-        assert capsys.readouterr().err.startswith(f"course: {said}")
-
-    def connect(self: socket.socket, address: tuple[str, int]) -> None:
-        raise OSError(101, "Network is unreachable")
-
-    monkeypatch.setattr(socket.socket, "connect", connect)
-    with pytest.raises(KeepfedError, match="not connected to a network"):
-        network_address()

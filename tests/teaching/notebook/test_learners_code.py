@@ -73,9 +73,7 @@ def test_unwritten_parts_are_found_and_written_ones_are_not(tmp_path: Path) -> N
     assert not any(map(find_stub, [*written, Settings(), DataLoader, 0, ""]))
 
 
-def test_unwritten_method_is_named_even_for_an_instance(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unwritten_method_is_named_even_for_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_stub(HalfWritten) == "HalfWritten.__getitem__"
     assert find_stub(HalfWritten()) is None
     monkeypatch.setattr(HalfWritten, "__module__", "__main__")

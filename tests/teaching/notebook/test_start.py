@@ -63,9 +63,7 @@ def test_invalid_start_method_is_reported_by_check_too(
 
 
 def test_ready_describes_the_machine_and_fixes_seeds(
-    calls: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(start, "data_path", calls.append)
     drawn = set()

@@ -58,14 +58,6 @@ def test_names_of_the_cell_reach_the_notebook(
     assert missing.startswith("A worker will not know np, torch, because it is a new Python")
 
 
-def test_script_is_labeled_and_its_names_are_not_missing(
-    magic: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    magic.run("mine", 'import sys\nif __name__ == "__main__":\n    a = sys.argv\n    print(a)\n')
-    said = capsys.readouterr().out
-    assert said == "mine.py is a script. Importing it does nothing.\n"
-
-
 def test_changed_cell_warns_about_old_objects(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,9 +85,7 @@ def test_cell_is_run_again_after_a_different_or_a_failed_one(
     assert magic.names["x"] == 2
 
 
-def test_equal_length_edits_within_a_second_are_imported(
-    folder: Path,
-) -> None:
+def test_equal_length_edits_within_a_second_are_imported(folder: Path) -> None:
     """Includes the case that a worker wrote a .pyc between the edits."""
     with pytest.raises(KeepfedError):
         define("mine", "1 / 0", folder=folder)  # fixed by the next version

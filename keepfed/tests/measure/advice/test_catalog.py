@@ -94,17 +94,3 @@ def test_the_called_function_selects_the_advice() -> None:
         assert finding.lines == (line,)
         if advice not in ("precompute", "local-copy", "open-once"):
             assert "(data.py:1)" in finding.change, call
-
-
-def test_less_computing_also_saves_waiting_for_a_core() -> None:
-    quiet = recommend(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
-    busy = hungry(
-        step_s=0.001,
-        together_s=0.3,
-        workers=0,
-        fetch_s=0.3,
-        computing_s=0.095,
-        delay_s=0.2,
-        others_cores=1.0,
-    )
-    assert recommend(busy, "CPU", []).gain > 1.5 * quiet.gain

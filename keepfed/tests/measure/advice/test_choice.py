@@ -29,16 +29,8 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
             {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
             "batch_size=None., with a __getitem__ that takes the indices of a batch",
         ),
-        (
-            "CPU",
-            {"workers": 0, "batch_size": 1024, "has_getitems": True},
-            "precompute before",
-        ),
-        (
-            "CPU",
-            {"workers": 0, "batch_size": 1024, "kind": "stream"},
-            "precompute before",
-        ),
+        ("CPU", {"workers": 0, "batch_size": 1024, "has_getitems": True}, "precompute before"),
+        ("CPU", {"workers": 0, "batch_size": 1024, "kind": "stream"}, "precompute before"),
         ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
         ("CPU", {"one_thread_gain": 3.0}, "2 workers x 1 thread compete.*=keepfed.loaders.workers"),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
@@ -124,15 +116,6 @@ def test_trial_of_whole_batches_replaces_the_prediction() -> None:
         assert recommend(
             rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
         ).at_most, batch_size  # the advised change was not tried
-
-
-def test_faster_run_counts_if_threads_compete_irregularly() -> None:
-    for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
-        fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
-        ((_, one_thread),) = candidates(fits, "CPU")
-        assert recommend(
-            fits, "CPU", [Trial("one-thread", one_thread, 0.02)]
-        ).gain == pytest.approx(3)
 
 
 def test_prediction_matches_the_formula() -> None:

@@ -93,14 +93,6 @@ def test_pinned_workers_use_all_cores_temporarily() -> None:
     assert {int(cores) for batch in ours for cores in batch} == {1}
 
 
-def test_prefetch_thread_yields_equal_batches_and_ends() -> None:
-    with applied([1, 2, 3], Change("", "thread ahead")) as ahead:
-        assert list(ahead) == [1, 2, 3]
-        batches = iter(ahead)
-        assert next(batches) == 1
-        batches.close()  # type: ignore[attr-defined]
-
-
 def test_batches_are_equal_if_their_contents_are() -> None:
     for one, other, equal in (
         (torch.ones(2), torch.ones(2), True),

@@ -209,18 +209,6 @@ class Ended:
             yield next(self.batches)
 
 
-def test_progress_is_shown_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for terminal, count in ((True, 1), (False, 0)):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
-        quick([torch.zeros(1)] * 40)
-        shown = capsys.readouterr().err
-        assert shown.count("the step alone") == count
-        assert shown.endswith("\r\x1b[K" * count)
-        assert "\n" not in shown
-
-
 def test_diagnosis_keeps_its_time_if_workers_start_slowly() -> None:
     loader = DataLoader(data.Numbers(4000), 8, num_workers=2, worker_init_fn=start_slowly)
     begun = time.perf_counter()

@@ -8,12 +8,7 @@ import pytest
 from torch.utils.data import DataLoader, Subset
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook.loader_hook import (
-    Listener,
-    end,
-    listen,
-    reads_whole_batches,
-)
+from keepfed.measure.hook.loader_hook import Listener, end, listen, reads_whole_batches
 from tests.measure.datasets import Noted, Numbers, Stream, note_worker
 
 

@@ -97,18 +97,3 @@ def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.Monk
     pinned, told = detach_report(pin_memory(attach_report(batch, about)))
     assert (str(pinned), told) == (str(pin_memory(batch)), about)
     assert detach_report(batch) == (batch, None)
-
-
-def test_batch_numbers_continue_and_notes_appear_once() -> None:
-    for num_workers in (0, 2):
-        loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)
-        with record() as trace:
-            trace.mention("emulated GPU")
-            for _epoch in range(2):
-                batches = [batch.tolist() for batch in trace.batches(loader)]
-        assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]], num_workers
-        assert trace.note == "emulated GPU, emulated tape", num_workers
-        assert sorted({s.batch for s in trace.spans if s.stage == "collate"}) == list(range(6)), (
-            num_workers
-        )
-        assert trace.summary().distinct == 12, num_workers

@@ -3,20 +3,12 @@ import json
 
 import pytest
 
-from keepfed.measure.picture import Control, Picture, facts, key, states
-from keepfed.measure.picture.model import columns, pack, sentence, tick_ns
+from keepfed.measure.picture import Control, Picture, facts
+from keepfed.measure.picture.model import columns, pack, sentence
 from keepfed.measure.picture.static import as_svg, as_text
 from tests.measure.handmade import naive, span, trace_of
 
 CONTROLS = [Control("run", "Run", ["naive", "workers"]), Control("load", "Load time", [40, 80])]
-
-
-def test_states_are_all_combinations_of_options():
-    every = [key(CONTROLS, state) for state in states(CONTROLS)]
-    assert every[:2] == ["run=naive|load=40", "run=naive|load=80"]
-    assert len(every) == len(set(every)) == 4
-    assert list(states([])) == [{}]
-    assert key([], {}) == ""
 
 
 def test_sentence_gives_busy_and_idle_shares_with_reason():
@@ -77,11 +69,6 @@ def test_columns_are_relative_and_do_not_drift():
     thirds = [span("gpu", "compute", n / 3, (n + 1) / 3, n) for n in range(3_000)]
     (lane,) = columns(trace_of(*thirds), 100_000)["lanes"]
     assert sum(lane["gap"]) + sum(lane["length"]) == pytest.approx(10_000, abs=1)
-
-
-def test_ticks_are_round_and_short():
-    for length_ms, tick_us in ((1, 1), (10, 1), (11, 2), (40, 5), (90, 10)):
-        assert tick_ns(trace_of(span("gpu", "compute", 0, length_ms)), 10_000) == tick_us * 1_000
 
 
 def test_shared_trace_is_packed_once():

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ElementTree
 
 from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.picture.static import LEFT, LETTERS, MARGIN, RIGHT, WIDTH
-from tests.measure.handmade import naive, span, trace_of
+from tests.measure.handmade import naive
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,18 +32,6 @@ def test_svg_escapes_names_and_has_unique_ids():
     assert '<script>"&' in "".join(pages[0].itertext())
     one, other = ({element.get("id") for element in page.iter()} - {None} for page in pages)
     assert not one & other
-
-
-def test_svg_of_any_trace_is_small():
-    for trace in (
-        trace_of(span("main", "read", 0, 5)),
-        trace_of(),
-        trace_of(span("main", "read", 0, 1), span("gpu", "compute", 1, 2_000)),
-    ):
-        drawn(Picture([trace]))
-        assert len(as_svg(Picture([trace]))) < 80_000, trace
-    many = trace_of(*(span("main", "read", n, n + 0.7, n) for n in range(3_000)))
-    assert len(as_svg(Picture([many]))) < 20_000
 
 
 def test_text_shows_main_stage_of_each_column():

@@ -6,8 +6,6 @@ import pytest
 
 from keepfed.measure.picture import Control, Picture, Timeline, TimelineGrid, key, states
 from keepfed.measure.picture.timeline import module_source
-from keepfed.measure.spans import stage
-from keepfed.measure.trace import record
 from tests.measure.handmade import naive
 
 
@@ -19,25 +17,6 @@ def grid():
         for state in states(controls)
     }
     return TimelineGrid(controls, pictures)
-
-
-def test_timeline_of_one_trace_has_no_controls():
-    with record(label="mine") as trace, stage("compute", lane="gpu"):
-        pass
-    widget = trace.timeline()
-    assert widget.controls == []
-    data, _ = widget._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["text/plain"].startswith("Mine: the GPU computes 100 %")
-
-
-def test_timeline_switches_between_traces():
-    for names, together in (("a", []), ("ab", ["a and b"]), ("abc", ["all together"])):
-        widget = Timeline({name: naive() for name in names})
-        assert [control.options for control in widget.controls] == [[*names, *together]], names
-        assert widget.picture.names == tuple(names), names
-        widget.state = {"show": "a"}
-        assert widget.picture.names == ("a",), names
 
 
 def test_state_is_completed_and_checked(grid):

@@ -4,7 +4,7 @@ import pytest
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import STAGES, busy_share, busy_shares, idle_gaps, lanes
 from keepfed.measure.spans.lanes import MAX_ROWS, place
-from tests.measure.handmade import MS, naive, span, trace_of
+from tests.measure.handmade import span, trace_of
 
 
 def test_overlapping_spans_are_nested_or_get_new_rows():
@@ -34,15 +34,3 @@ def test_idle_gaps_and_column_shares_match_the_summary():
         assert work.sum() / 97 * trace.end_ns == pytest.approx(lane.busy_ns())
         assert lane.name != "gpu" or busy_share(trace, lane) == summary.utilization
     assert idle_gaps(trace_of(span("main", "read", 0, 5))) == idle_gaps(trace_of()) == []
-
-
-def test_busy_shares_give_the_time_of_each_stage():
-    main, gpu = lanes(naive(steps=2, load_ms=30, step_ms=10))
-    assert busy_share(naive(steps=2, load_ms=30, step_ms=10), main) == pytest.approx(0.75)
-    busy = busy_shares(gpu.placed, np.linspace(0, 80 * MS, 5))
-    assert busy.shape == (len(STAGES), 4)
-    np.testing.assert_allclose(busy[STAGES.index("compute")], [0, 0.5, 0, 0.5])
-    loading = busy_shares(main.placed, np.linspace(0, 40 * MS, 5))
-    np.testing.assert_allclose(loading[STAGES.index("read")], [1, 1, 0.4, 0])
-    np.testing.assert_allclose(loading[STAGES.index("decode")], [0, 0, 0.6, 0])
-    np.testing.assert_allclose(loading[STAGES.index("wait")], 0, atol=1e-9)  # covered

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 import torch
 
-from keepfed.measure.watch.timing.device import MAX_PENDING, DeviceClock, device_in_use
+from keepfed.measure.watch.timing.device import DeviceClock
 
 
 class Event:
@@ -66,14 +66,6 @@ def test_clock_ignores_end_of_epoch() -> None:
     assert reported == [1]
 
 
-def test_slow_device_needs_no_more_memory() -> None:
-    clock = DeviceClock(lambda *iteration: None)
-    for number in range(3 * MAX_PENDING):
-        clock.asked()
-        clock.got(number)
-    assert len(clock._pending) == MAX_PENDING
-
-
 def test_iterations_on_two_devices_are_dropped() -> None:
     reported: list[float] = []
     clock = DeviceClock(lambda number, idle, work: reported.append(number))
@@ -106,9 +98,3 @@ def test_cuda_error_stops_clock_but_not_loop(
         clock.asked()
         clock.got(number)
     assert next(Event.numbers) == 3  # no mark after the error
-
-
-def test_program_without_cuda_has_no_device() -> None:
-    if not torch.cuda.is_initialized():
-        assert not device_in_use()
-        assert not torch.cuda.is_initialized()

@@ -19,7 +19,6 @@ import pytest
 from keepfed import command
 from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.program import claim_folder
 from keepfed.measure.watch.timing import failsafe
 from keepfed.measure.watch.timing.ring_file import RingFile, read_all
 from tests.fixtures import PROJECT
@@ -181,13 +180,6 @@ def test_error_in_the_report_costs_only_the_report(
     assert run("raise SystemExit(5)", tmp_path / "out") == 5
     assert "watch: Could not create the report (NameError: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    assert claim_folder(tmp_path / "out") == tmp_path / "out"
-    (tmp_path / "out-2").touch()
-    assert claim_folder(tmp_path / "out").name == "out-3"
 
 
 def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:

@@ -43,14 +43,6 @@ def test_fast_loader_is_left_alone() -> None:
         assert "Predicted gain" not in text
 
 
-def test_report_mentions_loss_at_the_first_start() -> None:
-    for persistent in (False, True):  # which would not make a single start faster
-        text = said(loop(wait=0.1, work=10.0, first=3000.0, persistent=persistent))
-        assert text.startswith("Look at the start of the first epoch, and leave the rest of the lo")
-        assert "75 % of the time lost One iteration takes 10 ms, including a wait of 100" in text
-        assert "after the first batches, but most of the lost time is theirs." in text
-
-
 def test_report_on_busy_machine_promises_no_gain() -> None:
     waiting = loop(wait=8.0, work=20.0, fetch=28.0)
     fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}

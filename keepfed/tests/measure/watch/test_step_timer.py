@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -198,23 +198,6 @@ def test_time_of_inner_loader_is_not_counted(seen: Observed) -> None:
     assert left[1] == -1  # the inner loop ran in this iteration
     assert left[2] > 0
     assert first.totals.worked_ns == sum(one.left_ns - one.got_ns for one in first.iterations[::2])
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_cpu_time_of_some_steps_is_measured(
-    seen: Observed, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    monkeypatch.setattr(step_timer, "process_time_ns", count(1, 1000).__next__)
-    loader = DataLoader(Numbers(), batch_size=1, num_workers=workers)
-    for number, _ in enumerate(loader):
-        if number == 1:  # this step uses another loader, so it does not count
-            next(iter(DataLoader(Stream())))
-    for _ in loader:
-        pass
-    totals = seen()[0].totals
-    seconds = (one for one in seen()[0].iterations if one.place == 1 and one.epoch)
-    (step_ns,) = (one.left_ns - one.got_ns for one in seconds)
-    assert (totals.step_cpu_ns, totals.step_seen_ns) == (1000, step_ns)
 
 
 def test_next_in_another_thread_is_counted(seen: Observed) -> None:

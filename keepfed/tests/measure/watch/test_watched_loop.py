@@ -119,14 +119,6 @@ def test_equal_loaders_are_numbered_per_process() -> None:
     assert found.name == "Events, batch 32, 2 workers, at train.py:9, in trainer.py:412"
 
 
-def test_costly_moving_gets_advice_to_use_no_workers() -> None:
-    one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
-    fetches = {n: fetch._replace(total_cpu_ns=n * 3_000_000) for n, fetch in one.fetches.items()}
-    advice = watched_loops([replace(one, fetches=fetches)])[0].finding
-    assert advice is not None
-    assert (advice.change, round(advice.gain, 1)) == ("num_workers=0", 4.0)
-
-
 def test_loop_that_restarts_loader_gets_advice() -> None:
     one = loop(wait=50.0, work=0.0, fetch=2.0, count=30)
     iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
