@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import copy
 import inspect
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
@@ -102,6 +105,24 @@ def tensors(batch: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
 
 
+def nbytes(batch: Any, *, whole: bool = False) -> int:
+    """Return the bytes of a batch: of its tensors and arrays, and of its pickled objects.
+
+    With `whole`, a tensor counts with its whole storage, once, because a worker sends all of it.
+    """
+    storages, total, objects = dict[int, int](), 0, list[Any]()
+    for part in chain.from_iterable(map(_parts, leaves(batch))):
+        if whole and isinstance(part, torch.Tensor):
+            storages[part.untyped_storage().data_ptr()] = part.untyped_storage().nbytes()
+        elif hasattr(part, "nbytes"):
+            total += part.nbytes
+        else:
+            objects.append(part)
+    with suppress(Exception):  # pickling objects of an unknown class may raise anything
+        total += len(pickle.dumps(objects)) if objects else 0
+    return total + sum(storages.values())
+
+
 def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
     """Return `batch` with its tensors on `device`. A movable moves itself by its own `to`."""
 
@@ -169,6 +190,10 @@ def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if tensor.layout == torch.jagged and (lengths := tensor.lengths()) is not None:  # type: ignore[attr-defined]
         parts.append(lengths)
     return parts
+
+
+def _parts(leaf: Any) -> list[Any]:
+    return dense_parts(leaf) if getattr(leaf, "layout", None) in _COMPRESSED else [leaf]
 
 
 def is_movable(part: Any) -> bool:

@@ -22,8 +22,9 @@ from torch.utils.data import (
 )
 
 from keepfed.auditing.samples import UNSEEN
+from keepfed.limits import known
 from keepfed.measure.throughput import length
-from keepfed.measure.watch.timing.writer import get_rank
+from keepfed.ranks import get_rank
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
 BATCH = 32  # samples that take as much memory as the rest of a batch's description
@@ -182,7 +183,8 @@ def describe(loader: DataLoader[Any], name: str) -> LoaderRecord:
     batches: Any = loader if loader.batch_size else loader.batch_sampler
     spare = batches.batch_size - 1 if getattr(batches, "drop_last", False) else 0
     groups = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
-    rank, ranks, roles = *get_rank().values(), len(getattr(groups, "pg_map", ()))
+    rank, ranks = known(get_rank) or (0, 1)
+    roles = len(getattr(groups, "pg_map", ()))
     place, workers = (os.getpid(), _number_of(base)), loader.num_workers
     return LoaderRecord(
         name, name, rank, ranks, roles, workers, spare, total, again, place, indices

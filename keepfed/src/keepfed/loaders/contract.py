@@ -26,7 +26,6 @@ Every `EpochLoader` keeps this contract: `RaggedLoader`, `ImageLoader`, `Resumab
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -36,10 +35,10 @@ from weakref import WeakSet
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import distributed
 from torch.utils.data import get_worker_info
 
 from keepfed.loaders.workers import SharedEpoch
+from keepfed.ranks import get_rank, has_group
 
 T = TypeVar("T")
 Loop = Generator[T, None, None]
@@ -70,27 +69,13 @@ class WorkerSlot:
     def here(cls) -> WorkerSlot:
         """Return the slot of this process.
 
-        The rank comes from torch.distributed, or else from the variables RANK and WORLD_SIZE, which
-        torchrun sets before Python starts and workers inherit. A worker that is not forked has no
-        process group, and does not see variables that changed later. Ask in the main process and
-        send the slot to such a worker, as `EpochLoader` does.
+        A worker that is not forked has no process group, and does not see variables that changed
+        later. Ask in the main process and send the slot to such a worker, as `EpochLoader` does.
 
         Raises:
-            ValueError: If only one of the two variables is set, or if they are not valid numbers.
+            ValueError: As `keepfed.ranks.get_rank`.
         """
-        found = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
-        if _has_group():
-            return cls(distributed.get_rank(), distributed.get_world_size()).in_worker()
-        if not any(found.values()):
-            return cls().in_worker()
-        try:
-            rank, world_size = (int(value or "") for value in found.values())
-        except ValueError as error:
-            raise ValueError(
-                f"The environment has RANK={found['RANK']} and WORLD_SIZE={found['WORLD_SIZE']}. "
-                "Set both to whole numbers, as torchrun does, or unset both."
-            ) from error
-        return cls(rank, world_size).in_worker()
+        return cls(*get_rank()).in_worker()
 
     def in_worker(self) -> WorkerSlot:
         """Return this rank with the worker of this process, or unchanged outside of workers."""
@@ -98,10 +83,6 @@ class WorkerSlot:
         if worker is None:
             return self
         return replace(self, worker=worker.id, num_workers=worker.num_workers)
-
-
-def _has_group() -> bool:
-    return distributed.is_available() and distributed.is_initialized()
 
 
 def epoch_rng(seed: int, epoch: int, slot: WorkerSlot | None = None) -> np.random.Generator:
@@ -220,7 +201,7 @@ class EpochLoader:
         """Return the rank and the worker that this process serves."""
         if self.slot is not None:
             return self.slot.in_worker()
-        if self._sent_from is None or get_worker_info() is None or _has_group():
+        if self._sent_from is None or get_worker_info() is None or has_group():
             return WorkerSlot.here()
         return self._sent_from.in_worker()
 

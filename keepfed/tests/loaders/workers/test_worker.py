@@ -74,5 +74,6 @@ def test_ranks_with_the_same_seed_draw_different_numbers(monkeypatch: pytest.Mon
     numbers = set()
     for rank in ("0", "1", "2"):
         monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "3")
         numbers |= set(drawn({"num_workers": 0, "timeout": 0}))
     assert len(numbers) == 24

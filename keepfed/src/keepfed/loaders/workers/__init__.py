@@ -3,7 +3,6 @@
 from keepfed.loaders.workers.memory import (
     DEFAULT_PREFETCH,
     ShmBudget,
-    nbytes,
     shm_budget,
     shm_free,
     unique_mb,

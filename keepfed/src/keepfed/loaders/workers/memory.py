@@ -6,36 +6,12 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-
-from keepfed.batches import leaves
+from keepfed.batches import nbytes
 from keepfed.errors import required
 from keepfed.formatting import plural, size
 from keepfed.limits import SHM, known, memory, shm_size
 
 DEFAULT_PREFETCH = 2  # batches per worker; DataLoader's value for prefetch_factor=None
-
-
-def nbytes(batch: Any) -> int:
-    """Return the bytes that a batch occupies while a worker sends it.
-
-    A tensor counts with its whole storage, once, because a view is sent with all of it. A NumPy
-    array counts with its elements, a string with its bytes, and other objects do not count.
-    """
-    storages: dict[int, int] = {}
-    others = 0
-    for leaf in leaves(batch):
-        if isinstance(leaf, torch.Tensor):
-            storage = leaf.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(leaf, np.ndarray | np.generic):
-            others += leaf.nbytes
-        elif isinstance(leaf, str):
-            others += len(leaf.encode("utf-8", "surrogatepass"))
-        elif isinstance(leaf, bytes | bytearray):
-            others += len(leaf)
-    return sum(storages.values()) + others
 
 
 @dataclass(frozen=True)
@@ -45,7 +21,7 @@ class ShmBudget:
     /dev/shm is memory, so staged data must fit into it and, with the programs, into all memory.
     """
 
-    batch_bytes: int  # one batch, as returned by `nbytes`
+    batch_bytes: int  # one batch
     num_workers: int  # workers of each loader
     memory_bytes: int  # memory of the machine, or the limit of the container
     prefetch_factor: int = DEFAULT_PREFETCH  # batches that each worker prefetches
@@ -94,7 +70,7 @@ class ShmBudget:
 def shm_budget(batch: Any, num_workers: int, **others: int) -> ShmBudget:
     """Return the budget of this machine. `others` are fields of `ShmBudget`."""
     machine: dict[str, Any] = {"memory_bytes": memory(), "shm_bytes": known(shm_size)}
-    return ShmBudget(nbytes(batch), num_workers, **{**machine, **others})
+    return ShmBudget(nbytes(batch, whole=True), num_workers, **{**machine, **others})
 
 
 def unique_mb(pid: int) -> float:

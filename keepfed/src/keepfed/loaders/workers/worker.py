@@ -25,6 +25,7 @@ from torch.utils.data import get_worker_info
 from keepfed.checks import stamp
 from keepfed.errors import required
 from keepfed.forks import keep_inherited
+from keepfed.ranks import get_rank
 from keepfed.reading import reading
 
 F = TypeVar("F")
@@ -87,13 +88,13 @@ def worker_rng() -> np.random.Generator:
     each call returns a new generator that is seeded from torch.
     """
     global _rng
-    rank = int(os.environ.get("RANK", 0))  # all ranks often use the same seed
+    # all ranks often use the same seed
     if get_worker_info() is None:
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-        return np.random.default_rng([seed, rank])
+        return np.random.default_rng([seed, get_rank()[0]])
     key = os.getpid(), torch.initial_seed()
     if _rng is None or _rng[0] != key:
-        _rng = key, np.random.default_rng([key[1], rank])
+        _rng = key, np.random.default_rng([key[1], get_rank()[0]])
     return _rng[1]
 
 

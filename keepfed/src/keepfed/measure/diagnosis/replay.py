@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-from keepfed.batches import leaves
+from keepfed.batches import nbytes
 from keepfed.measure.accelerator import copy_s
 from keepfed.measure.diagnosis.loop import DiagnosedLoop
 from keepfed.measure.hook import contents_of
@@ -57,17 +56,6 @@ class Replay:
 
     def __iter__(self) -> Iterator[Any]:
         return map(_in_new_containers, cycle(self.batches))
-
-
-def nbytes(batch: Any) -> int:
-    """Return the bytes of a batch: of its tensors and arrays, and of its pickled objects."""
-    parts = leaves(batch)
-    objects = [part for part in parts if not hasattr(part, "nbytes")]
-    try:
-        pickled = len(pickle.dumps(objects)) if objects else 0
-    except Exception:  # pickling objects of an unknown class may raise anything
-        pickled = 0
-    return sum(getattr(part, "nbytes", 0) for part in parts) + pickled
 
 
 def _in_new_containers(batch: Any) -> Any:

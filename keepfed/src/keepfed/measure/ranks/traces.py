@@ -26,6 +26,7 @@ from keepfed.measure.exchange import load_chrome, save_chrome
 from keepfed.measure.ranks.straggler import Straggler, find_straggler
 from keepfed.measure.spans import reach
 from keepfed.measure.trace import Trace
+from keepfed.ranks import get_rank
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline
@@ -64,11 +65,7 @@ class RankTraces:
 
 def save_rank(trace: Trace, folder: str | Path) -> Path:
     """Write the trace of this rank to a file in `folder`, and return its path."""
-    from torch import distributed  # not above, because reading traces needs no torch
-
-    rank, ranks = 0, 1
-    if distributed.is_initialized():
-        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    rank, ranks = get_rank()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return save_chrome(

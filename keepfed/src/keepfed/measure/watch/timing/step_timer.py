@@ -13,7 +13,8 @@ from threading import get_ident
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
-from keepfed.batches import tensors
+from keepfed.batches import nbytes
+from keepfed.limits import known
 from keepfed.measure.hook import (
     FetchMeter,
     TimedSampler,
@@ -28,7 +29,8 @@ from keepfed.measure.hook import (
 from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Iteration
 from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
-from keepfed.measure.watch.timing.writer import Writer, call_sites, get_rank
+from keepfed.measure.watch.timing.writer import Writer, call_sites
+from keepfed.ranks import get_rank
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
 SHORT_NS = 1_000_000  # mean time of an iteration below which few are timed
@@ -264,10 +266,9 @@ class StepTimer:
         """Add facts to the description that are known once the loop runs."""
         self.totals.cores = self.writer.cores.bit_count()
         loop = {"loop": call_sites(sys._getframe(1))[0]} if is_main else {}
-        nbytes = sum(tensor.nbytes for tensor in tensors(batch))
-        self.writer.describe(
-            **loop, **get_rank(), batch_bytes=nbytes, **contents_of(batch)._asdict()
-        )
+        rank, ranks = known(get_rank) or (0, 1)
+        moving = {"batch_bytes": nbytes(batch), **contents_of(batch)._asdict()}
+        self.writer.describe(rank=rank, ranks=ranks, **loop, **moving)
 
     def _begin_epoch(self) -> None:
         self._index = self._timed = self._got_ns = self._mark_ns = 0

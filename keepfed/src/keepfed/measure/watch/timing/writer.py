@@ -12,13 +12,13 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset
 
-from keepfed.limits import usable_cores
+from keepfed.limits import known, usable_cores
 from keepfed.measure.hook import reads_whole_batches
 from keepfed.measure.stacks import is_ours, is_own
 from keepfed.measure.watch.timing.ring_file import ENDING, RingFile, records_folder
+from keepfed.ranks import get_rank
 
 MAX_LOADERS = 16  # number of loaders watched per process
 _PASS_ON = "__init__", "__iter__", "__next__", "<listcomp>"  # parts of an iterator
@@ -81,6 +81,7 @@ def _description(loader: Any) -> dict[str, Any]:
     # With allow_none=False, this call would fix the start method of the program.
     method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
     workers = getattr(loader, "num_workers", 0)
+    rank, ranks = known(get_rank) or (0, 1)
     return {
         "kind": type(loader).__name__,
         "takes": _access_pattern(loader),
@@ -98,7 +99,8 @@ def _description(loader: Any) -> dict[str, Any]:
         "inner": inner,
         "pid": os.getpid(),
         "main_cores": usable_cores(),
-        **get_rank(),
+        "rank": rank,
+        "ranks": ranks,
     }
 
 
@@ -109,14 +111,6 @@ def _access_pattern(loader: Any) -> str:
     if isinstance(loader.dataset, IterableDataset):
         return "stream"
     return "samples" if loader.batch_sampler is None else "batches of samples"
-
-
-def get_rank() -> dict[str, int]:
-    """Return the rank, and the number of ranks."""
-    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if distributed.is_available() and distributed.is_initialized():
-        rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    return {"rank": rank, "ranks": ranks}
 
 
 def _batch_size(loader: Any) -> int | None:
