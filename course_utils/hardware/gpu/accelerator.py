@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,7 @@ from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.gpu.cuda import CudaAccelerator
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.loss import Loss
+from course_utils.hardware.gpu.pinned import PinnedBatches
 from course_utils.hardware.gpu.smi import Smi
 from keepfed.device import BatchDevice
 
@@ -32,7 +34,41 @@ from keepfed.device import BatchDevice
 class Accelerator(BatchDevice, Protocol):
     """A device that also computes training steps of a chosen length."""
 
+    emulated: bool
+    name: str
     step_ms: float
+
+    def Stream(self) -> Any:
+        """Return a stream. There are 32 streams, so the 33rd call returns the first one again."""
+
+    def synchronize(self) -> None:
+        """Block the host until everything launched is finished."""
+
+    def launch(
+        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
+    ) -> Any:
+        """Launch `function(*buffers)`, which returns new tensors, such as an augmentation.
+
+        Only the emulated device uses `ms` and `occupancy`.
+        """
+
+    def pin(self, batch: Any) -> Any:
+        """Return a copy of `batch` in pinned host memory. The host makes this copy itself."""
+
+    def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
+        """Return the batches of a loader in pinned memory, as `pin_memory=True` does on CUDA.
+
+        While recording, write `for batch in gpu.pinned(trace.batches(loader))`.
+        """
+
+    def memory_allocated(self) -> int:
+        """Return the bytes of device memory in use."""
+
+    def max_memory_allocated(self) -> int:
+        """Return the peak of the bytes in use."""
+
+    def memory_reserved(self) -> int:
+        """Return the bytes held on the device: in use, or kept for reuse on their stream."""
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> Loss:
         """Launch a training step on `batch` and return immediately.

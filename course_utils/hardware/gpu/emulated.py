@@ -27,8 +27,10 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from course_utils.hardware.clock import HostClock, RealClock
+from course_utils.hardware.gpu.cuda import IN_HOST_MEMORY, ON_ANOTHER_GPU
 from course_utils.hardware.gpu.loss import Loss, checksum
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
+from course_utils.hardware.gpu.pinned import PinnedBatches, pin_as_a_loader
 from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi
 from course_utils.hardware.gpu.streams import (
     Driver,
@@ -38,19 +40,14 @@ from course_utils.hardware.gpu.streams import (
     Operation,
 )
 from keepfed.batches import (
-    IN_HOST_MEMORY,
-    ON_ANOTHER_GPU,
     SMALL,
     Handle,
-    PinnedBatches,
     dense_parts,
     has_gaps,
     leaves,
     map_leaves,
     map_tensors,
-    pin_as_a_loader,
     tensors,
-    without_tensors,
 )
 from keepfed.measure.spans import Span, current, stage
 
@@ -155,7 +152,7 @@ class EmulatedAccelerator:
 
         def copy(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
-                return without_tensors(leaf)
+                return leaf
             contents.append(self._upload(_dense(leaf)))
             return self._handle(contents[-1])
 

@@ -4,31 +4,26 @@ One rule says how to look into a batch, and `map_leaves` follows it:
 
 - Mappings, lists, tuples, named tuples and dataclasses are containers. They keep their type.
 - An object that holds tensors and has a method `to` is a *movable*: a graph of PyTorch Geometric or
-  DGL, `Instances` of detectron2, a TensorDict, a BatchEncoding. A CUDA device calls its methods.
-  Everything else replaces the tensors in a shallow copy.
-- Everything else is a leaf. A leaf that hides tensors cannot be copied to a device.
+  DGL, `Instances` of detectron2, a TensorDict. A CUDA device calls its methods. Everything else
+  replaces the tensors in a shallow copy.
+- Everything else is a leaf.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain
-from types import FunctionType, ModuleType
-from typing import Any, cast
+from types import ModuleType
+from typing import Any
 
 import torch
 
 SMALL = 64 * 1024  # bytes; CUDA does not block the host for pageable copies up to this size
-IN_HOST_MEMORY = "The batch is in host memory. Copy it first: batch = gpu.upload(batch)."
-ON_ANOTHER_GPU = (
-    "The batch is on {}, but the step runs on {}. Upload the batch to the GPU of the step."
-)
 DEPTH = 4  # levels of objects that are searched for tensors
 _COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
@@ -52,18 +47,16 @@ class Handle:
 def map_leaves(function: Function, batch: Any, *, whole: Function | None = None) -> Any:
     """Return a batch of the same shape with `function` applied to every leaf, in order.
 
-    `whole` is called with a movable instead of with its leaves, if the movable is not a container
-    or if its `to` accepts `non_blocking`.
+    `whole` is called with a movable instead of with its leaves.
     """
     down = partial(map_leaves, function, whole=whole)
     if is_movable(batch):
-        is_container = isinstance(batch, (Mapping, list, tuple)) or is_dataclass(batch)
-        if whole and (not is_container or _takes_non_blocking(batch)):
+        if whole:
             return whole(batch)
-        if not isinstance(batch, dict) and (isinstance(batch, Mapping) or not is_container):
+        if not isinstance(batch, (dict, list, tuple)) and not is_dataclass(batch):
             return _map_inside(function, batch)
     if isinstance(batch, (Mapping, list, tuple)):
-        return _map_collection(down, batch)
+        return map_collection(down, batch)
     if is_dataclass(batch) and not isinstance(batch, type):
         twin = copy.copy(batch)
         for field in fields(batch):
@@ -73,7 +66,7 @@ def map_leaves(function: Function, batch: Any, *, whole: Function | None = None)
     return function(batch)
 
 
-def _map_collection(function: Function, batch: Any) -> Any:
+def map_collection(function: Function, batch: Any) -> Any:
     """Return a mapping, list or tuple of the same type with `function` applied to its parts."""
     if isinstance(batch, Mapping):
         return _like_mapping(batch, {key: function(value) for key, value in batch.items()})
@@ -127,16 +120,16 @@ def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any
     """Return `batch` with its tensors on `device`. A movable moves itself by its own `to`."""
 
     def move_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor):
-            return leaf.to(device, non_blocking=non_blocking)
-        return without_tensors(leaf)
+        is_tensor = isinstance(leaf, torch.Tensor)
+        return leaf.to(device, non_blocking=non_blocking) if is_tensor else leaf
 
     def move_whole(movable: Any) -> Any:
         # PyTorch Geometric and Hugging Face modify the object, which belongs to the loader.
         twin = copy.copy(movable)
-        if _takes_non_blocking(twin):
+        try:
             return twin.to(device, non_blocking=non_blocking)
-        return twin.to(device)
+        except TypeError:  # its `to` takes only a device
+            return twin.to(device)
 
     return map_leaves(move_leaf, batch, whole=move_whole)
 
@@ -167,16 +160,6 @@ def record_stream(batch: Any, stream: Any) -> None:
     map_leaves(record, batch, whole=record_whole)
 
 
-def without_tensors(leaf: Any) -> Any:
-    """Return `leaf`, or raise TypeError if it holds tensors, which a device would not find."""
-    if not isinstance(leaf, Handle) and _holds_tensors(leaf):
-        raise TypeError(
-            f"The batch contains a {type(leaf).__name__} that holds tensors, but has no method to "
-            "copy them. Return a dict, or give the class a method to(device, non_blocking=False)."
-        )
-    return leaf
-
-
 def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the dense tensors of a sparse or jagged tensor, or a list with the tensor itself."""
     if tensor.layout == torch.strided and not tensor.is_nested:
@@ -201,21 +184,12 @@ def is_movable(part: Any) -> bool:
 
     A method `to` alone is not enough, because `to` of a physical quantity converts units.
     """
-    if isinstance(part, (torch.Tensor, Handle, type)) or type(part) in (dict, list, tuple, str):
+    if isinstance(part, (torch.Tensor, Handle, type)) or not callable(getattr(part, "to", None)):
         return False
-    return callable(getattr(part, "to", None)) and (
-        hasattr(part, "pin_memory") or hasattr(part, "record_stream") or _holds_tensors(part)
-    )
-
-
-def _takes_non_blocking(movable: Any) -> bool:
-    try:
-        inspect.signature(movable.to).bind("cuda", non_blocking=True)
-    except TypeError:
-        return False
-    except ValueError:  # A method written in C has no signature.
-        pass
-    return True
+    if hasattr(part, "pin_memory") or hasattr(part, "record_stream"):
+        return True
+    is_container = isinstance(part, (Mapping, list, tuple)) or is_dataclass(part)
+    return not is_container and _holds_tensors(part)
 
 
 def _like_mapping(batch: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
@@ -246,23 +220,11 @@ def _map_inside(function: Function, movable: Any) -> Any:
 def _holds_tensors(part: Any, depth: int = DEPTH) -> bool:
     if isinstance(part, (torch.Tensor, Handle)):
         return True
-    if depth == 0 or isinstance(part, (str, bytes, type, FunctionType, ModuleType)):
+    if depth == 0 or isinstance(part, (type, ModuleType)):
         return False
-    inside = part.values() if isinstance(part, Mapping) else part
-    inside = inside if isinstance(part, (Mapping, list, tuple, set, frozenset)) else ()
-    state = getattr(part, "__dict__", {})
-    slots = (getattr(part, name, None) for name in getattr(part, "__slots__", ()))
-    return any(_holds_tensors(value, depth - 1) for value in (*inside, *state.values(), *slots))
-
-
-def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
-    """Return `batch` with `pin` applied to the tensors that a DataLoader would pin.
-
-    It ignores dataclasses and other objects unless they have a method `pin_memory`.
-    """
-    if isinstance(batch, (Mapping, list, tuple)):
-        return _map_collection(partial(pin_as_a_loader, pin), batch)
-    return map_tensors(pin, batch) if hasattr(batch, "pin_memory") else batch
+    inside = part if isinstance(part, (Mapping, list, tuple)) else getattr(part, "__dict__", {})
+    values = inside.values() if isinstance(inside, Mapping) else inside
+    return any(_holds_tensors(value, depth - 1) for value in values)
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
@@ -272,17 +234,3 @@ def has_gaps(tensor: torch.Tensor) -> bool:
     """
     strided = tensor.layout == torch.strided
     return strided and torch.empty_like(tensor, device="meta").stride() != tensor.stride()
-
-
-@dataclass(frozen=True)
-class PinnedBatches:
-    """The batches of a loader in pinned memory. It can be iterated as often as the loader."""
-
-    batches: Iterable[Any]
-    pin: Callable[[Any], Any]
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.pin, self.batches)
-
-    def __len__(self) -> int:
-        return len(cast(Sized, self.batches))

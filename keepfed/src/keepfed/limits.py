@@ -1,15 +1,17 @@
 """Report the cores and the memory that this process may use, including limits of containers.
 
-Some systems do not report every value. Use `known` to get None instead of an error.
+A training of several processes shares them, so this also tells which rank this process is. Some
+systems do not report every value. Use `known` to get None instead of an error.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from keepfed.errors import required
 
@@ -99,3 +101,31 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
         counts = dict(line.split() for line in lines)
         files = counts.get("total_inactive_file", counts.get("inactive_file", 0))
         yield int(words[0]), used - int(files)
+
+
+def has_group() -> bool:
+    """Return whether this process has joined a process group of torch.distributed."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    return bool(distributed and distributed.is_available() and distributed.is_initialized())
+
+
+def get_rank() -> tuple[int, int]:
+    """Return the rank of this process, and the number of ranks.
+
+    They come from torch.distributed, or else from the variables RANK and WORLD_SIZE, which torchrun
+    sets before Python starts and workers inherit.
+
+    Raises:
+        ValueError: If only one of the two variables is set, or if they are not whole numbers.
+    """
+    if has_group():
+        distributed = sys.modules["torch.distributed"]
+        return distributed.get_rank(), distributed.get_world_size()
+    rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
+    try:
+        return (int(rank or ""), int(world_size or "")) if rank or world_size else (0, 1)
+    except ValueError as error:
+        raise ValueError(
+            f"The environment has RANK={rank} and WORLD_SIZE={world_size}. Set both to whole "
+            "numbers, as torchrun does, or unset both."
+        ) from error

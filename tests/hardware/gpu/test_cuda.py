@@ -58,8 +58,7 @@ def gpu(monkeypatch, clock):
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr(gpu_cuda, "BusyKernels", Busy)
     monkeypatch.setattr(gpu_cuda, "CudaLoss", lambda value, stream: value)
-    for module in (cuda, gpu_cuda):
-        monkeypatch.setattr(module, "device_tensors", lambda batch, device: cuda.tensors(batch))
+    monkeypatch.setattr(gpu_cuda, "device_tensors", lambda batch, device: cuda.tensors(batch))
     waits, late_ms = [], []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # device of the tensors in this test
@@ -134,6 +133,6 @@ def test_device_times_are_synchronized_at_both_ends():
 
 def test_batch_in_host_memory_or_on_another_gpu_is_rejected():
     with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
-        cuda.device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
+        gpu_cuda.device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
     with pytest.raises(RuntimeError, match=r"on meta, but the step runs on cuda:0\. Upload"):
-        cuda.device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))
+        gpu_cuda.device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))

@@ -129,15 +129,6 @@ def test_mappings_keep_their_type_and_attributes():
         assert getattr(moved, "default_factory", None) == getattr(batch, "default_factory", None)
 
 
-def test_object_with_hidden_tensors_is_named():
-    hidden, sentence = SimpleNamespace(deep={"a": [torch.ones(1)]}), "SimpleNamespace that holds"
-    for upload in (fake_device()[0].upload, lambda batch: move(batch, torch.device("meta"))):
-        with pytest.raises(TypeError, match=sentence):
-            upload([hidden])
-        with pytest.raises(TypeError, match="set that holds"):
-            upload({torch.ones(1)})
-
-
 def test_objects_without_tensors_pass_unchanged():
     class Quantity:
         def to(self, unit):

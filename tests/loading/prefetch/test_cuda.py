@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from course_utils.hardware.gpu import CudaDevice, checksum
+from course_utils.hardware.gpu import checksum
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.spans import hidden_share, stage
 from keepfed.measure.trace import record
@@ -46,7 +46,6 @@ def two_cuda_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    monkeypatch.setattr(CudaDevice, "Stream", lambda self: None)
 
 
 def test_cuda_device_is_fixed_in_the_constructor(two_cuda_devices):

@@ -22,9 +22,8 @@ from torch.utils.data import (
 )
 
 from keepfed.auditing.samples import UNSEEN
-from keepfed.limits import known
+from keepfed.limits import get_rank, known
 from keepfed.measure.throughput import length
-from keepfed.ranks import get_rank
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
 BATCH = 32  # samples that take as much memory as the rest of a batch's description

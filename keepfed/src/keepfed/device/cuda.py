@@ -6,32 +6,25 @@ recording ends, so recording never makes the host wait for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
 
 from keepfed.batches import (
-    IN_HOST_MEMORY,
-    ON_ANOTHER_GPU,
-    PinnedBatches,
     dense_parts,
-    map_tensors,
     move,
-    pin_as_a_loader,
     tensors,
 )
-from keepfed.measure.spans import Span, SpanLog, current, stage
+from keepfed.measure.spans import Span, SpanLog, current
 
 ROUND_TRIPS = 5  # measurements of an anchor, of which the fastest counts
 
 
 class CudaDevice:
     """One CUDA device with its streams, its memory and the copies to it."""
-
-    emulated = False
 
     def __init__(self, device: torch.device | None = None):
         """Choose `device`, or the current device of this thread (0 in a new thread)."""
@@ -42,10 +35,6 @@ class CudaDevice:
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.device})"
-
-    def Stream(self) -> torch.cuda.Stream:
-        """Make a stream."""
-        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @property
     def copy_stream(self) -> torch.cuda.Stream:
@@ -74,47 +63,10 @@ class CudaDevice:
         with self.span("copy", "transfer", number):
             return numbered(move(batch, self.device, non_blocking=non_blocking), number)
 
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
-        """Launch `function(*buffers)`. `ms` and `occupancy` are ignored on a real GPU."""
-        number = batch_number(device_tensors(buffers, self.device))
-        with self.span("gpu", "compute", number):
-            return numbered(function(*buffers), number)
-
-    def pin(self, batch: Any) -> Any:
-        """Return `batch` in pinned host memory. Tensors that are already pinned are not copied."""
-        return self._pin(map_tensors, batch)
-
-    def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Return the batches in pinned memory, as `DataLoader(pin_memory=True)` does.
-
-        As in a DataLoader, a dataclass is unchanged unless it has a method `pin_memory`.
-        """
-        return PinnedBatches(batches, partial(self._pin, pin_as_a_loader))
-
-    @staticmethod
-    def _pin(to_tensors: Callable[..., Any], batch: Any) -> Any:
-        with stage("transfer", lane="main"):
-            return to_tensors(torch.Tensor.pin_memory, batch)
-
     def is_pinned(self, batch: Any) -> bool:
         """Return whether all tensors of `batch` in host memory are pinned."""
         here = (tensor for tensor in tensors(batch) if tensor.device.type == "cpu")
         return all(part.is_pinned() for tensor in here for part in dense_parts(tensor))
-
-    def memory_allocated(self) -> int:
-        """Return the bytes of device memory in use, including dropped batches of running steps."""
-        torch.empty(1, device=self.device)  # an allocation makes PyTorch check finished steps
-        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.current", 0))
-
-    def max_memory_allocated(self) -> int:
-        """Return the peak of the bytes in use."""
-        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.peak", 0))
-
-    def memory_reserved(self) -> int:
-        """Return the bytes that PyTorch holds on the device, including free blocks of its pools."""
-        return torch.cuda.memory_reserved(self.device)
 
     @contextmanager
     def span(self, lane: str, name: str, batch: int) -> Iterator[None]:
@@ -190,17 +142,6 @@ def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -
     A second one, `length_ms` later, corrects the drift of the clocks of 0.01 ms per second.
     """
     return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
-
-
-def device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
-    """Return the dense tensors of a batch, or raise an error if one of them is not on `device`."""
-    parts = [part for tensor in tensors(batch) for part in dense_parts(tensor)]
-    for tensor in parts:
-        if tensor.device.type == "cpu":
-            raise ValueError(IN_HOST_MEMORY)
-        if tensor.device != device:
-            raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, device))
-    return parts
 
 
 def numbered(batch: Any, number: int) -> Any:

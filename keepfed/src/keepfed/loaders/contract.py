@@ -37,8 +37,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
+from keepfed.limits import get_rank, has_group
 from keepfed.loaders.workers import SharedEpoch
-from keepfed.ranks import get_rank, has_group
 
 T = TypeVar("T")
 Loop = Generator[T, None, None]
@@ -73,7 +73,7 @@ class WorkerSlot:
         later. Ask in the main process and send the slot to such a worker, as `EpochLoader` does.
 
         Raises:
-            ValueError: As `keepfed.ranks.get_rank`.
+            ValueError: As `keepfed.limits.get_rank`.
         """
         return cls(*get_rank()).in_worker()
 

@@ -25,7 +25,7 @@ from torch.utils.data import get_worker_info
 from keepfed.checks import stamp
 from keepfed.errors import required
 from keepfed.forks import keep_inherited
-from keepfed.ranks import get_rank
+from keepfed.limits import get_rank
 from keepfed.reading import reading
 
 F = TypeVar("F")

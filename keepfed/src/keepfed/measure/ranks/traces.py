@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from keepfed.errors import KeepfedError
 from keepfed.formatting import plural
+from keepfed.limits import get_rank
 from keepfed.measure.exchange import load_chrome, save_chrome
 from keepfed.measure.ranks.straggler import Straggler, find_straggler
 from keepfed.measure.spans import reach
 from keepfed.measure.trace import Trace
-from keepfed.ranks import get_rank
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline

@@ -14,7 +14,7 @@ from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from keepfed.batches import nbytes
-from keepfed.limits import known
+from keepfed.limits import get_rank, known
 from keepfed.measure.hook import (
     FetchMeter,
     TimedSampler,
@@ -30,7 +30,6 @@ from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Iteration
 from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.writer import Writer, call_sites
-from keepfed.ranks import get_rank
 
 IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
 SHORT_NS = 1_000_000  # mean time of an iteration below which few are timed

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from keepfed.limits import known, usable_cores
+from keepfed.limits import get_rank, known, usable_cores
 from keepfed.measure.hook import reads_whole_batches
 from keepfed.measure.stacks import is_ours, is_own
 from keepfed.measure.watch.timing.ring_file import ENDING, RingFile, records_folder
-from keepfed.ranks import get_rank
 
 MAX_LOADERS = 16  # number of loaders watched per process
 _PASS_ON = "__init__", "__iter__", "__next__", "<listcomp>"  # parts of an iterator
