@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from keepfed.auditing.loops import _write, watch_iterator
+from keepfed.auditing.loops import _process, watch_iterator
 from keepfed.formatting import plural
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
@@ -78,8 +78,8 @@ def main() -> None:
             _print_turn(f"{what}, {plural(workers, 'worker')}", loader, recorded)
             if workers:
                 print(f"      in the worker {_in_the_worker_us(loader, recorded):15.1f} µs a batch")
-    for write in _print_report, _write:  # nobody needs their reports
-        atexit.unregister(write)
+    atexit.unregister(_print_report)  # nobody needs their reports
+    _process.loaders.clear()
 
 
 def _per_call_ns(action: Callable[[], None], calls: int) -> float:

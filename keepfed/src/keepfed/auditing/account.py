@@ -12,9 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.auditing import record
-from keepfed.auditing.listener import AuditListener
+from keepfed.auditing.listener import MAX_VALUES, AuditListener, arrays_in
 from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord
-from keepfed.auditing.samples import MAX_VALUES, arrays_in
 from keepfed.auditing.worker_state import epoch_numbers
 from keepfed.batches import leaves
 from keepfed.measure.hook import detach_report
@@ -38,18 +37,11 @@ class Account:
         self._batches: int | None = None  # batches of an epoch, None if unknown
         self.epoch: EpochRecord
 
-    def is_alone(self) -> bool:
-        """Return whether no other loader has data of its own, with which to compare contents."""
-        return False
-
     def start_epoch(self) -> None:
         """Start to record the next epoch."""
         epochs, loader, is_stream = self.loaded.epochs, self._loader(), self.loaded.total is None
-        # Contents tell whether two loaders share samples, so one epoch of them is enough. In the
-        # main process they take time of the training.
-        known = any(epoch.complete and epoch.has_prints for epoch in epochs)
-        waits = self.loaded.workers == 0 and self.is_alone()
-        self.listener.contents = is_stream or not (known or waits)
+        # Contents tell whether two loaders share samples, so one epoch of them is enough.
+        self.listener.contents = is_stream or not any(epoch.complete for epoch in epochs)
         training = torch.is_grad_enabled() if self._training is None else self._training
         self.epoch = EpochRecord(len(epochs), training, epoch_numbers(self._dataset))
         epochs.append(self.epoch)

@@ -11,7 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from keepfed.auditing.account import Account
 from keepfed.auditing.checks import check
-from keepfed.auditing.record import LoaderRecord, describe
+from keepfed.auditing.record import LoaderRecord, describe, sampler_of
 from keepfed.auditing.report import AuditReport, check_ids
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import data_loader_in, listen, listen_within
@@ -64,7 +64,7 @@ def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
             new = listen(inner, [account.listener], type(inner)._get_iterator)
             setattr(inner, name, new)
     for epoch in range(epochs):
-        parts = inner, inner.sampler, inner.batch_sampler, inner.dataset
+        parts = inner, sampler_of(inner), inner.batch_sampler, inner.dataset
         for set_epoch in (getattr(part, "set_epoch", None) for part in parts):
             if callable(set_epoch):
                 set_epoch(epoch)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.auditing.record import MAX_SAMPLES, Draws, EpochRecord, LoaderRecord
+from keepfed.auditing.record import MAX_SAMPLES, UNSEEN, Draws, EpochRecord, LoaderRecord
 from keepfed.auditing.report import AuditFinding, AuditReport
-from keepfed.auditing.samples import UNSEEN
 from keepfed.formatting import plural
 
 FEW = 32  # minimum number of samples to compare two orders, workers or loaders
@@ -47,7 +46,6 @@ def check(
     for finding in findings:  # the first epoch and rank that show it are enough
         if finding.id not in allow:
             first.setdefault((finding.id, finding.loader), finding)
-    several = len({record.base[1] for record in records}) > 1
     checked, gaps = list[str](), defaultdict[str, list[str]](list)
     for name in dict.fromkeys(record.name for record in records):
         ranks = [record for record in records if record.name == name]
@@ -55,10 +53,11 @@ def check(
         samples = plural(sum(int(epoch.sizes.sum()) - epoch.dropped for epoch in epochs), "sample")
         on = f" on {len(ranks)} ranks" if len(ranks) > 1 else ""
         checked.append(f"{samples} in {plural(len(epochs), 'epoch')} of {name}{on}")
-        for reason in _gaps(ranks[0], several):
+        for reason in _gaps(ranks[0]):
             gaps[reason].append(name)
     gaps_of = (f"{gap} ({', '.join(names)})" for gap, names in gaps.items())
-    return AuditReport(tuple(first.values()), tuple(checked), (*gaps_of, *unchecked))
+    faults_first = sorted(first.values(), key=lambda finding: not finding.kind.fault)
+    return AuditReport(tuple(faults_first), tuple(checked), (*gaps_of, *unchecked))
 
 
 def _find_training(records: Sequence[LoaderRecord]) -> None:
@@ -72,15 +71,13 @@ def _find_training(records: Sequence[LoaderRecord]) -> None:
             epoch.training = epoch.stepped
 
 
-def _gaps(record: LoaderRecord, several: bool) -> Iterator[str]:
+def _gaps(record: LoaderRecord) -> Iterator[str]:
     if len(record.training) == 1:
         yield "changes between epochs, because only one ran"
     if not any(epoch.expected for epoch in record.epochs):
         yield "whether samples are left out, because their number is unknown"
     if any(len(epoch.reports) < epoch.batches for epoch in record.epochs):
         yield f"some batches, such as those after {MAX_SAMPLES:,} samples"
-    if several and not any(epoch.has_prints for epoch in record.epochs):
-        yield "contents, because no epoch ran when there was other data"
 
 
 def _finding(
@@ -192,21 +189,21 @@ def _state(record: LoaderRecord) -> Findings:
 
 def _nan(record: LoaderRecord) -> Findings:
     """Find NaN. It may mark missing or masked values, but does not begin in a sample and stay."""
-    clean = damaged = healed = np.array([], np.int64)  # samples
-    news = list[tuple[EpochRecord, NDArray[np.int64]]]()
+    clean, damaged, new, healed = set[int](), set[int](), set[int](), set[int]()
+    facts = list[AuditFinding]()
     for epoch in record.epochs if any(r.nans for e in record.epochs for r in e.reports) else ():
         bad = [(n, report) for n, report in enumerate(epoch.reports) if report.nans]
-        now = np.array([r.ids[row] for _, r in bad for row in r.nans], np.int64)
-        healed = np.union1d(healed, np.setdiff1d(np.intersect1d(damaged, epoch.ids), now))
-        news.append((epoch, np.intersect1d(now, clean)))
-        clean = np.union1d(clean, np.setdiff1d(epoch.ids, now))
-        damaged = np.union1d(damaged, now)
+        now = {int(report.ids[row]) for _, report in bad for row in report.nans}
+        rest = {*epoch.ids.tolist()} - now
+        new, healed = new | (now & clean), healed | (rest & damaged)
+        clean, damaged = clean | rest, damaged | now
         if bad:
             numbers = {"nans": len(bad), "batches": len(epoch.reports), "first": bad[0][0]}
-            yield _finding("nan", record, epoch, **numbers, sample=int(now[0]))
-    for epoch, new in news:
-        if len(new) >= SURE and not len(healed):
-            yield _finding("new-nan", record, epoch, samples=len(new), sample=int(new[0]))
+            facts.append(_finding("nan", record, epoch, **numbers, sample=min(now)))
+    if len(new) >= SURE and not healed:
+        yield _finding("new-nan", record, None, samples=len(new), sample=min(new))
+    else:
+        yield from facts
 
 
 LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _order

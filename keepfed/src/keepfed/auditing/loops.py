@@ -21,6 +21,7 @@ from torch.utils.data import get_worker_info
 
 from keepfed.auditing.account import Account
 from keepfed.auditing.record import BatchReport, LoaderRecord, describe
+from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
 from keepfed.measure.hook import has_listeners, listen, without_report
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
@@ -83,13 +84,6 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
     """Return `make(loader)`, and audit the epoch that begins."""
     if has_failed() or get_worker_info() is not None or has_listeners(loader):
         return make(loader)
-    called = False
-
-    def make_once(loader: Any) -> Iterator[Any]:
-        nonlocal called
-        called = True
-        return make(loader)
-
     try:
         frame = sys._getframe(1)
         at, inner = call_sites(frame)
@@ -97,10 +91,12 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
         account = LoopAccount(_process.record_of(loader, place), loader)
         account.may_be_held = _uses_holder(frame)
         account.start_epoch()
-        iterator: Any = listen(loader, [account.listener], make_once)
     except Exception as error:
-        if called:  # an error of the program
-            raise
+        give_up(error)
+        return make(loader)
+    try:
+        iterator: Any = listen(loader, [account.listener], make)
+    except KeepfedError as error:  # this torch is too old, or lacks a private name
         give_up(error)
         return make(loader)
     iterator._step_timer = account
@@ -128,10 +124,6 @@ class LoopAccount(Account):
 
     steps = 0  # steps of the optimizers when the loop received its last batch
     may_be_held = False  # whether a `cycle` or `zip` may take the batches
-
-    def is_alone(self) -> bool:
-        """Return whether all loaders of this process so far have the same data."""
-        return all(other.base == self.loaded.base for _, other in _process.loaders)
 
     def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)` as the loop would get it, and add the batch."""

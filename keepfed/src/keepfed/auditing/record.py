@@ -21,11 +21,11 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from keepfed.auditing.samples import UNSEEN
 from keepfed.limits import get_rank, known
 from keepfed.measure.throughput import length
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
+UNSEEN = 0  # fingerprint of a sample whose content has no known type
 BATCH = 32  # samples that take as much memory as the rest of a batch's description
 
 
@@ -94,11 +94,6 @@ class EpochRecord:
         prints = [report.prints for report in self.reports if report.prints is not None]
         joined = np.concatenate([np.array([], np.int64), *prints])
         return joined[joined != UNSEEN]  # type: ignore[no-any-return]
-
-    @property
-    def has_prints(self) -> bool:
-        """Whether the samples are identified by their content."""
-        return any(report.prints is not None for report in self.reports[:1])
 
     @property
     def dropped(self) -> int:

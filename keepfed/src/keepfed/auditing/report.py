@@ -70,7 +70,7 @@ class AuditFinding:
 class AuditReport:
     """Result of an audit: what was checked, the faults, the facts, and what was not checked."""
 
-    findings: tuple[AuditFinding, ...]
+    findings: tuple[AuditFinding, ...]  # faults first
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
 
@@ -94,7 +94,7 @@ class AuditReport:
         checked = "; ".join(_short(self.checked)) or "nothing"
         lines = [f"Checked {checked}: {count} of the kinds that it looks for."]
         alike = defaultdict[str, list[AuditFinding]](list)
-        for finding in (*self.faults, *(f for f in self.findings if not f.kind.fault)):
+        for finding in self.findings:
             alike[finding.id].append(finding)
         for name, findings in alike.items():  # the advice comes once for each kind
             kind = kinds()[name]
