@@ -87,9 +87,6 @@ class Notes:
                 pool.submit(self.attempt, name, work)
 
 
-Part = Callable[[Notes, argparse.Namespace], None]
-
-
 def run_parts(options: argparse.Namespace) -> int:
     """Run the parts named in `options` in this process, and return the number of failures."""
     if not (options.emulated or torch.cuda.is_available()):
@@ -154,7 +151,7 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
     """Run the faulty and the fixed programs of the field guide that need this machine."""
     from keepfed.field_guide import entries
 
-    needs = "a machine without a GPU" if options.emulated else "a GPU"
+    needs = "a GPU" if torch.cuda.is_available() else "a machine without a GPU"
     for name, entry in entries().items():
         if entry.needs == needs:
             for kind, sign, prints in (
@@ -218,7 +215,7 @@ def probes(notes: Notes, options: argparse.Namespace) -> None:
         notes.attempt(probe.__name__, partial(probe, gpu, clock))
 
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, Callable[[Notes, argparse.Namespace], None]] = {
     part.__name__: part for part in (notebooks, tests, wild, cards, checks, loops, probes)
 }
 

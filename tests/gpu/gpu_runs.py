@@ -13,13 +13,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from keepfed.limits import usable_cores
+
 if TYPE_CHECKING:
     import pytest
     from gpu_parts import Notes
 
 REPO = Path(__file__).resolve().parents[2]
 NOTEBOOKS = REPO / "notebooks"
-AT_ONCE = 7  # notebooks or processes of tests: half of 16 cores, as both start workers
+AT_ONCE = max(usable_cores() // 2 - 1, 1)  # notebooks or tests, as both start workers
 TESTS = ["tests/hardware", "tests/gpu", "tests/test_default_device.py", "keepfed/tests"]
 TESTS += [f"tests/{room}" for room in ("loading", "teaching", "stories", "exercises", "command")]
 VARIABLES = {"COURSE_SIZE": "S", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
