@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.measure.diagnosis.differential import diagnose
-from keepfed.measure.hook.loader_hook import missing
 from keepfed.measure.watch.loop import watch
 from keepfed.measure.watch.timing import writer
 from keepfed.measure.watch.timing.ring_file import records_folder
@@ -29,7 +28,6 @@ class OnCpu(DataLoader[Any]):
 def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(writer, "_writers", [])
     records_folder.cache_clear()
-    missing.cache_clear()
     torch.set_default_device("meta")
     yield
     torch.set_default_device(None)
