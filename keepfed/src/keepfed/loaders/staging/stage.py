@@ -73,9 +73,10 @@ def stage_to_shm(
     if to is None and not _is_in_memory(place):
         print(f"This system has no /dev/shm, so the copy is stored on disk, in {place}.")
     target = place / f"{wanted.key}-{version(files)}"
+    if copy := find_copy(target, intact=True):  # does not wait while other data are copied
+        return copy
     with _writing(place.parent), locked(place):
-        copy = find_copy(target)
-        if copy and copy.is_untouched:
+        if copy := find_copy(target, intact=True):
             return copy
         remove(target)
         _require_free_space(place, wanted.name, files)

@@ -63,12 +63,13 @@ class Staged:
         return f"{self.path}: {size(self.bytes)}, {how} of {self.source}"
 
 
-def find_copy(folder: Path) -> Staged | None:
-    """Return the copy in a folder, or None if it is not complete."""
+def find_copy(folder: Path, *, intact: bool = False) -> Staged | None:
+    """Return the copy in a folder, or None if it is not complete, or not `intact` as asked."""
     try:
-        return _read_seal(folder)
+        copy = _read_seal(folder)
     except (OSError, ValueError, LookupError, TypeError):
         return None
+    return copy if copy.is_untouched or not intact else None
 
 
 def _read_seal(folder: Path) -> Staged:
