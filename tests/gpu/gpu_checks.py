@@ -316,11 +316,11 @@ def check_augment(gpu: Accelerator) -> str:
 def check_captured_graph(gpu: Accelerator) -> str:
     """Watching records iterations while another thread captures a graph, which stays valid."""
     _need_cuda(gpu)
-    from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
+    from keepfed.measure.hook import DeviceClock, device_in_use
 
     begun, marked, errors = Event(), Event(), list[str]()
     x, recorded = torch.zeros(1024, device="cuda"), list[float]()
-    clock = DeviceClock(lambda number, idle_ns, work_ns: recorded.append(number))
+    clock = DeviceClock(lambda number, *_: recorded.append(number))
 
     def capture() -> None:
         graph = torch.cuda.CUDAGraph()

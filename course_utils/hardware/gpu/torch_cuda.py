@@ -99,7 +99,7 @@ class EmulatedCuda:
 
     def __init__(self, gpu: Any):
         self.stream, self.is_available = lambda stream: gpu.stream(stream), lambda: True
-        self.current_device = lambda: gpu.index
+        self.current_device, self.is_initialized = lambda: gpu.index, lambda: False
         self.Event = lambda enable_timing=False, **_: gpu.Event(enable_timing=enable_timing)
         for name in ("Stream", "current_stream", "synchronize", "memory_allocated"):
             setattr(self, name, _of_device(gpu, name))

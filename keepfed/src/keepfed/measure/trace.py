@@ -2,13 +2,12 @@
 
     with record() as trace:
         for batch in trace.batches(loader):
-            with stage("compute"):
-                train(batch)
+            train(batch)
     print(trace.summary())
     trace.timeline()
 
-A `Trace` combines three packages: `measure.spans` records and computes, `measure.hook` follows a
-loader and `measure.picture` draws.
+If nothing marks the steps with `stage("compute")`, the time between two batches counts, on the
+device with CUDA events, otherwise in the main process. The step computes at most that long.
 """
 
 from __future__ import annotations
@@ -16,11 +15,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from keepfed.measure.kineto import add_kernels, start_profiler
 from keepfed.measure.spans import Clock, SampleIds, SpanLog, Summary, activate, summarize
 
 if TYPE_CHECKING:
+    from keepfed.measure.hook import StepBounds
     from keepfed.measure.picture import Timeline
 
 
@@ -35,8 +37,8 @@ class Trace(SpanLog):
         """Iterate over `loader` and record the wait for each batch and the work of the workers.
 
         Args:
-            loader: A `DataLoader` of any kind, which stays unchanged, or any other iterable.
-                Persistent workers that already ran before the first recording send no spans.
+            loader: A `DataLoader` of any kind, which stays unchanged, or any other iterable, also a
+                prefetcher. Persistent workers that already ran before send no spans.
             ids: A key or a function that reads the sample IDs from a batch. The ledger of an
                 `IterableDataset` needs it. A map-style dataset uses its indices.
 
@@ -45,7 +47,13 @@ class Trace(SpanLog):
         """
         from keepfed.measure.hook import traced_batches  # imported here, because it needs torch
 
-        return traced_batches(self, loader, ids)
+        return traced_batches(self, loader, ids, bounds=self._bounds)
+
+    @cached_property
+    def _bounds(self) -> StepBounds:
+        from keepfed.measure.hook import StepBounds
+
+        return StepBounds(self)
 
     def summary(self) -> Summary:
         """Return utilization, idle share, AU, stall per stage and the ledger."""
@@ -64,7 +72,9 @@ class Trace(SpanLog):
 
 
 @contextmanager
-def record(clock: Clock = time.perf_counter_ns, label: str = "") -> Iterator[Trace]:
+def record(
+    clock: Clock = time.perf_counter_ns, label: str = "", *, kernels: bool = False
+) -> Iterator[Trace]:
     """Record everything inside the `with` block. You can read the trace afterwards.
 
     If you nest recordings, only the innermost one records.
@@ -72,11 +82,19 @@ def record(clock: Clock = time.perf_counter_ns, label: str = "") -> Iterator[Tra
     Args:
         clock: Function that returns nanoseconds, the same in all processes of this machine.
         label: Name of the run, shown in pictures.
+        kernels: Whether torch.profiler also runs, to show the kernels and copies of CUDA. It needs
+            memory for each of them, so record at most a few hundred steps.
+
+    Raises:
+        KeepfedError: With `kernels`, if there is no CUDA device.
     """
+    profiler = start_profiler() if kernels else None
     trace = Trace(clock=clock, label=label)
     previous = activate(trace)
     try:
         yield trace
     finally:
         activate(previous)
+        if profiler is not None:
+            trace.on_close(partial(add_kernels, trace, profiler))
         trace.close()

@@ -1,6 +1,8 @@
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +10,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from torch.utils.data import DataLoader, TensorDataset
 
+from keepfed.errors import KeepfedError
+from keepfed.measure import kineto
 from keepfed.measure.exchange import load_profile
+from keepfed.measure.spans import stage
+from keepfed.measure.trace import record
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -61,14 +67,7 @@ ON_A_GPU = [
     ("gpu", "compute", 1140, 0),  # launched by the first step, but executed in the second
     ("gpu", "compute", 1300, 1),
 ]
-WITHOUT_A_LOADER = (  # the profiler marks the steps
-    host("ProfilerStep#0", 0, 100),
-    host("aten::mm", 10, 30, cat="cpu_op"),
-    host("aten::inner", 12, 20, cat="cpu_op"),
-    host("ProfilerStep#1", 100, 200),
-    host("aten::mm", 110, 130, cat="cpu_op"),
-)
-WITHOUT_WORKERS = (  # computing of the loader in the main process counts as waiting
+ON_A_CPU = (
     host(NEXT.replace("Multi", "Single"), 0, 100),
     host("aten::stack", 10, 30, cat="cpu_op"),
     host("aten::mm", 400, 500, cat="cpu_op"),
@@ -78,24 +77,72 @@ WITHOUT_WORKERS = (  # computing of the loader in the main process counts as wai
 def test_events_become_lanes_with_batch_indices(tmp_path: Path) -> None:
     for events, spans in (
         (TWO_STEPS, ON_A_GPU),
-        (WITHOUT_A_LOADER, [("cpu", "compute", 0, 0), ("cpu", "compute", 100, 1)]),
-        (WITHOUT_WORKERS, [("main", "wait", 0, 0), ("cpu", "compute", 400, 0)]),
+        (ON_A_CPU, [("main", "wait", 0, 0), ("main", "compute", 100, 0)]),
     ):
         (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
-        trace = load_profile(tmp_path / "profile.json")
+        trace, on_gpu = load_profile(tmp_path / "profile.json"), events is TWO_STEPS
         found = [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans]
         assert found == spans, events
         assert trace.note.startswith("recorded by torch.profiler, without workers"), events
-        assert ("no GPU" in trace.note) == (events is not TWO_STEPS), events
+        summary = trace.summary()
+        assert (summary.at_most, summary.steps) == (not on_gpu, 2 if on_gpu else 1), events
+        busy = 411 / 1390 if on_gpu else 400 / 500  # µs with a kernel, and in total
+        assert summary.utilization == pytest.approx(busy, abs=0.01), events
         # A schedule skipped the earlier steps, so the first wait is not a start-up.
-        assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS), events
+        assert (summary.start_up_s == 0) == on_gpu, events
+
+
+def test_recording_with_kernels_shows_those_of_its_own_profile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_us, fails = 0, False
+
+    class Profiler:
+        def __init__(self, *, activities: list[ProfilerActivity]) -> None:
+            assert activities == [ProfilerActivity.CUDA]
+
+        def start(self) -> None: ...
+
+        def stop(self) -> None:
+            if fails:
+                raise RuntimeError("CUPTI")
+
+        def export_chrome_trace(self, path: str) -> None:
+            profile = {"baseTimeNanoseconds": 10**15, "traceEvents": TWO_STEPS}
+            Path(path).write_text(json.dumps(profile))
+
+    def clock() -> int:
+        return 1000 * now_us
+
+    def load() -> Iterator[list[int]]:
+        nonlocal now_us
+        for now_us in (400, 1100):  # noqa: B007
+            yield [1]
+
+    with pytest.raises(KeepfedError, match="needs a CUDA device"), record(kernels=True):
+        pass
+    system = SimpleNamespace(time_ns=lambda: 10**15 + 5 * 10**12 + clock())
+    monkeypatch.setattr(kineto, "time", system)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.profiler, "profile", Profiler)
+    for fails, note in ((False, "kernels of torch.profiler"), (True, "no kernels")):
+        now_us = 10
+        with record(clock=clock, kernels=True) as trace:
+            for _ in trace.batches(load()):
+                with stage("transfer", lane="copy"):  # the profiler's copies replace this one
+                    now_us = 1010 if now_us == 400 else 2000
+        spans = [(s.lane, s.stage, s.start_ns // 1000 - 10, s.batch) for s in trace.spans]
+        on_device = [span for span in ON_A_GPU if span[0] != "main"]
+        assert ([s for s in spans if s[0] != "main"] == on_device) != fails, spans
+        assert (trace.note.startswith(note), trace.summary().at_most) == (True, fails)
 
 
 def test_error_names_a_file_without_a_profile(tmp_path: Path) -> None:
     cut_short = gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200]
     for content in (b"no JSON", b"[]", b'{"traceEvents": []}', cut_short):
         (tmp_path / "broken.json").write_bytes(content)
-        with pytest.raises(ValueError, match=r"broken\.json does not contain a profile\. Write"):
+        with pytest.raises(ValueError, match=r"broken\.json does not contain a profile"):
             load_profile(tmp_path / "broken.json")
 
 
@@ -110,6 +157,6 @@ def test_new_profile_has_waiting_and_computing(tmp_path: Path) -> None:
             profiler.step()
     profiler.export_chrome_trace(str(tmp_path / "fresh.json.gz"))
     trace = load_profile(tmp_path / "fresh.json.gz")
-    assert {*trace.lanes} == {"main", "cpu"}
-    for stage in ("wait", "compute"):
-        assert {s.batch for s in trace.spans if s.stage == stage} >= {0, 1, 2, 3}
+    assert trace.lanes == ["main"]
+    for name in ("wait", "compute"):
+        assert {s.batch for s in trace.spans if s.stage == name} >= {0, 1, 2, 3}

@@ -19,7 +19,7 @@ def traced(loader: Any, ids: Any = None) -> tuple[list[Any], Any]:
 
 
 def stages(trace: Any, lane: str) -> set[str]:
-    return {span.stage for span in trace.spans if span.lane == lane}
+    return {span.stage for span in trace.spans if span.lane == lane} - {"compute"}
 
 
 def test_stages_without_workers_are_inside_the_wait_of_main() -> None:
@@ -28,6 +28,8 @@ def test_stages_without_workers_are_inside_the_wait_of_main() -> None:
     assert stages(trace, "main") == {"wait", "read", "decode", "collate"}
     waits = {s.batch: s for s in trace.spans if s.stage == "wait"}
     for span in trace.spans:
+        if span.stage == "compute":  # the body of this loop
+            continue
         wait = waits[span.batch]
         assert wait.start_ns <= span.start_ns <= span.end_ns <= wait.end_ns
     _, unmarked = traced(DataLoader(data.Numbers(), batch_size=4))

@@ -6,6 +6,7 @@ import pytest
 from keepfed.measure.picture import Control, Picture, facts
 from keepfed.measure.picture.model import columns, pack, sentence
 from keepfed.measure.picture.static import as_svg, as_text
+from keepfed.measure.spans import MARK
 from tests.measure.handmade import naive, span, trace_of
 
 CONTROLS = [Control("run", "Run", ["naive", "workers"]), Control("load", "Load time", [40, 80])]
@@ -31,7 +32,7 @@ def test_sentence_gives_busy_and_idle_shares_with_reason():
         ),
         (
             [span("main", "read", 0, 5)],
-            'computed nothing. Call gpu.step(batch), or mark your step: with cu.stage("compute").',
+            f"computed nothing. {MARK}",
         ),
     ):
         assert sentence(trace_of(*spans)) == f"The GPU {says}", spans

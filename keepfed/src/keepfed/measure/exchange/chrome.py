@@ -12,32 +12,13 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from keepfed.measure.kineto import times_ns
 from keepfed.measure.spans import Span, lanes, reach
 from keepfed.measure.trace import Trace
 
 PROCESS = 1  # process ID of all lanes, so that Perfetto draws them below each other
-
-
-class Event(NamedTuple):
-    """A complete event of any program."""
-
-    name: str
-    category: str
-    process: Any
-    thread: Any
-    start_ns: int
-    end_ns: int
-    args: Mapping[str, Any]
-
-
-def event_of(record: Mapping[str, Any]) -> Event:
-    """Return `record` of a file as an event."""
-    start = round(record["ts"] * 1e3)
-    end = start + round(record.get("dur", 0) * 1e3)
-    place = record["pid"], record["tid"]
-    return Event(record["name"], record["cat"], *place, start, end, record.get("args") or {})
 
 
 def content_of(file: Path) -> bytes:
@@ -119,10 +100,9 @@ def load_chrome(path: str | Path, *, begins_ns: int = 0) -> Trace:
     """Read a trace that `save_chrome` wrote, shifted so that it begins at `begins_ns`."""
     data = json.loads(content_of(Path(path)))
     names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
-    events = [event_of(e) for e in data["traceEvents"] if e["ph"] == "X"]
-    about = data["otherData"]
+    events, about = [e for e in data["traceEvents"] if e["ph"] == "X"], data["otherData"]
     return trace_of(
-        (Span(names[e.thread], e.name, e.start_ns, e.end_ns, e.args["batch"]) for e in events),
+        (Span(names[e["tid"]], e["name"], *times_ns(e), e["args"]["batch"]) for e in events),
         label=about["label"],
         note=about["note"],
         begins_ns=begins_ns,

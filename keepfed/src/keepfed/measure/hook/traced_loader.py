@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from keepfed.measure.hook.loader_hook import (
     stop_receiving,
 )
 from keepfed.measure.hook.process_figures import ProcessFigures
+from keepfed.measure.hook.step_bounds import StepBounds
 from keepfed.measure.spans import SampleIds, SpanLog, current
 
 _END = object()
@@ -34,6 +36,7 @@ def traced_batches(
     loader: Iterable[Any],
     ids: SampleIds | None = None,
     *,
+    bounds: StepBounds | None = None,
     figures: ProcessFigures | None = None,
     listeners: Sequence[Listener] = (),
     started: Callable[[Iterator[Any]], None] = lambda batches: None,
@@ -44,6 +47,7 @@ def traced_batches(
         trace: The trace that is recording.
         loader: A `DataLoader`, or any iterable of batches.
         ids: Key of the sample IDs in a batch, or a function that returns them for a batch.
+        bounds: Gets the time of each step, if this thread runs the loop.
         figures: As in `FetchMeter`.
         listeners: Further listeners in the processes that build the batches of a `DataLoader`.
         started: Function called with the loader's iterator when it exists, and with the iterator
@@ -61,10 +65,14 @@ def traced_batches(
         arrivals = _Arrivals(trace, meter)
         begin = partial(arrivals.begin, loader, inner, [*listeners, meter], started)
     batches: Iterator[Any] | None = None
+    if get_ident() != trace.thread:  # a prefetching thread receives batches long before their step
+        bounds = None
     try:
         while True:
             trace.batch = trace.served
             log = current()  # not `trace` if another recording is nested in it
+            if bounds is not None and log is trace:
+                bounds.asked()
             asked_ns = log.clock() if log is not None else 0
             try:
                 if batches is None:  # starting the workers is part of the first wait
@@ -79,11 +87,16 @@ def traced_batches(
             known = arrivals.ids if arrivals is not None and is_direct else None
             if ids is not None:
                 known = _read_ids(batch, ids)
+            trace.batch = trace.served  # a prefetcher in `loader` also received later batches
             trace.serve(batch_size(batch) if known is None else len(known), known)
             trace.served += 1
+            if bounds is not None and log is trace:
+                bounds.got(trace.served - 1)
             yield batch
     finally:
         trace.batch = -1
+        if bounds is not None and current() is trace:
+            bounds.asked()
         if arrivals is not None:
             arrivals.end()
 
@@ -129,6 +142,7 @@ class _Arrivals:
         """Add the report that a worker sent, or that the meter of this process has."""
         report = self.meter.last if sent is None else received_report(sent)
         self.meter.last = self.ids = None
+        self.trace.batch = self.number
         if report is not None:
             self.trace.rows += [(*row[:4], self.number) for row in report.rows]
             self.trace.fetches.append(report.fetch)

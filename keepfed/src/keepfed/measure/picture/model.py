@@ -19,6 +19,7 @@ import numpy as np
 from keepfed import palette
 from keepfed.formatting import duration, percent, plural
 from keepfed.measure.spans import (
+    MARK,
     STAGES,
     Lane,
     SpanLog,
@@ -36,7 +37,6 @@ NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the laun
 TILE = 8  # width and height of a pattern tile in pixels
 
 WAITING = "wait (not busy)"  # label of the stage, because a lane full of it is 0 % busy
-MARK = 'with cu.stage("compute")'  # code that records a step without a `gpu`
 
 State = Mapping[str, str | int]
 
@@ -164,9 +164,9 @@ def sentence(trace: SpanLog, name: str = "") -> str:
     summary = summarize(trace)
     name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
     if not summary.steps:
-        return f"{name} computed nothing. Call gpu.step(batch), or mark your step: {MARK}."
-    computes, waits = percent(summary.utilization), percent(summary.idle)
-    return f"{name} computes {computes} of the time and waits {waits}{_reason(summary)}."
+        return f"{name} computed nothing. {MARK}"
+    busy, idle = summary.shares
+    return f"{name} computes {busy} of the time and waits {idle}{_reason(summary)}."
 
 
 def _reason(summary: Summary) -> str:
@@ -195,7 +195,7 @@ def facts(trace: SpanLog) -> dict[str, str]:
     longest = f", longest {duration(max(gaps))}" if gaps else ""
     start, end = reach(trace)
     figures = {
-        gpu_label("Busy", trace): percent(summary.utilization),
+        gpu_label("Busy", trace): summary.shares[0],
         gpu_label("Idle", trace): plural(len(gaps), "gap") + longest,
         "Whole run": duration(end - start),
     }
@@ -215,7 +215,7 @@ def _picture_facts(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str,
     if len(traces) == 1:
         return facts(traces[0])
     return {
-        f"{name}: {gpu_label('busy', trace)}": percent(summarize(trace).utilization)
+        f"{name}: {gpu_label('busy', trace)}": summarize(trace).shares[0]
         for trace, name in zip(traces, names, strict=True)
     }
 
@@ -268,6 +268,7 @@ def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
     start, end = reach(trace)
     return {
         "note": trace.note,
+        "at_most": trace.steps_are == "bounds",
         "tick": tick / 1e6,
         "end": round((end - start) / tick),
         "lanes": [_lane_columns(lane, start, tick) for lane in lanes(trace)],

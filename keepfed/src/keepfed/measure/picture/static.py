@@ -101,7 +101,7 @@ def _axis(longest: int, bottom: int) -> Iterator[str]:
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarize(trace)
     # Escape the label, because it contains "<" below 1 %.
-    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilization)}")
+    busy = escape(f"{gpu_label('busy', trace)} {summary.shares[0]}")
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'

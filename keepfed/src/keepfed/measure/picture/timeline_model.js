@@ -20,7 +20,7 @@ export function openTrace(raw) {
   const stepsEnd = steps.at(-1)?.[1] ?? end;
   const gaps = steps.map(([start], i) => [steps[i - 1]?.[1] ?? 0, start]).filter((gap) => gap[0] < gap[1]);
   return {
-    note: raw.note, lanes, gaps, end, stepsEnd, stepLane: stepLanes[0],
+    note: raw.note, atMost: raw.at_most ? "at most " : "", lanes, gaps, end, stepsEnd, stepLane: stepLanes[0],
     gpu: !computing.length || onGpu.length > 0, utilization: steps.length ? 1 - total(gaps) / stepsEnd : 0,
   };
 }

@@ -3,6 +3,7 @@
 from keepfed.measure.records import Span
 from keepfed.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
 from keepfed.measure.spans.span_log import (
+    AT_MOST,
     OTHERS,
     STAGES,
     Clock,
@@ -14,11 +15,14 @@ from keepfed.measure.spans.span_log import (
 )
 from keepfed.measure.spans.summary import (
     LOADING,
+    MARK,
     Interval,
     Summary,
     compute_spans,
     compute_unit,
     hidden_share,
+    near,
+    outside,
     stall_label,
     summarize,
     union,

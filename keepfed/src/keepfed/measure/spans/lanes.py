@@ -85,9 +85,7 @@ def _fits(around: list[Span], span: Span) -> bool:
 
 def reach(trace: SpanLog) -> Interval:
     """Return the start of the trace and the end of its last span, in ns."""
-    if not trace.rows:
-        return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
-    return trace.begins_ns, trace.last_ns
+    return trace.begins_ns, trace.last_ns or max(trace.end_ns, trace.start_ns + 1)
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:

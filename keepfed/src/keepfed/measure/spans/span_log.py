@@ -20,6 +20,7 @@ from keepfed.measure.records import Fetch, Row, Span
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
 THREAD = "thread"  # lane of the threads other than the recording one
 OTHERS = "other ranks"  # lane of the time in which a rank waits for the other ranks
+AT_MOST = "computing: at most, the time between two batches"  # note if no step was marked
 
 Clock = Callable[[], int]
 SampleIds = str | Callable[[Any], Iterable[Hashable]]
@@ -45,6 +46,7 @@ class SpanLog:
         self.start_ns = self.end_ns = clock()
         self.origin_ns: int | None = None  # common origin of several ranks, None: the first span
         self.starts_midway = False  # recording began in a running loop, without its start-up
+        self.steps_are = "marks"  # or "bounds" (at most that long) or "kernels" (many per step)
         # Use plain tuples, because the garbage collector stops tracking a tuple of strings and
         # numbers after one check. It would check every `Span` in every collection.
         self.rows: list[Row] = []

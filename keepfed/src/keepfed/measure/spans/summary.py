@@ -18,6 +18,7 @@ _STALL_LABELS = {
     "others": "the other ranks",
     "host": "the program itself",
 }
+MARK = 'Loop over trace.batches(loader), or mark the step: with stage("compute"): train(batch)'
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Summary:
     samples: int
     distinct: int | None  # number of distinct samples, None if the sample IDs are unknown
     who: str  # unit that computes the steps: "GPU", or "main process" in a trace without a GPU
+    at_most: bool  # steps were not marked, so `utilization` and `au` are upper bounds
 
     @property
     def complete(self) -> bool | None:
@@ -45,23 +47,27 @@ class Summary:
         """Samples served per second, start-up included."""
         return self.samples / self.total_s if self.total_s else 0.0
 
+    @property
+    def shares(self) -> tuple[str, str]:
+        """Busy and idle share in words."""
+        most, least = ("at most ", "at least ") if self.at_most else ("", "")
+        return f"{most}{percent(self.utilization)}", f"{least}{percent(self.idle)}"
+
     def __str__(self) -> str:
         """Return the summary as text with short lines."""
         if not self.steps:
-            return (
-                f"No step was recorded in {self.total_s:.2f} s. Call gpu.step(batch) in the loop."
-            )
+            return f"No step was recorded in {self.total_s:.2f} s. {MARK}"
         waits = [
             f"{stall_label(stage)} {percent(share)}"
             for stage, share in self.stall.items()
             if share >= 0.005
         ]
         waited = f",\nwaiting mostly for {', '.join(waits[:3])}" if waits else ""
+        busy, idle = self.shares
         return (
-            f"The {self.who} computed {percent(self.utilization)} of {self.total_s:.2f} s and was "
-            f"idle {percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
-            f"{plural(self.steps, 'step')}. The first one started after {self.start_up_s:.2f} s.\n"
-            f"{self._ledger()}"
+            f"The {self.who} computed {busy} of {self.total_s:.2f} s and was idle {idle}{waited}.\n"
+            f"AU {'at most ' * self.at_most}{percent(self.au)} over {plural(self.steps, 'step')}. "
+            f"The first one started after {self.start_up_s:.2f} s.\n{self._ledger()}"
         )
 
     def _ledger(self) -> str:
@@ -94,11 +100,12 @@ def summarize(trace: SpanLog) -> Summary:
         au=_au(steps, end),
         total_s=total / 1e9,
         start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.starts_midway else 0.0,
-        steps=len(steps),
+        steps=(trace.steps_are == "kernels" and trace.served) or len(steps),
         stall=_stall(spans, steps, start, total),
         samples=trace.samples,
         distinct=None if ids is None else len(set(ids)),
         who=compute_unit(steps),
+        at_most=trace.steps_are == "bounds",
     )
 
 
@@ -166,12 +173,12 @@ def _stall(
         work = [span for batch in batches for span in making.get(batch, ())]
         loading = [span for span in work if span.stage != "transfer"]
         whole = sum(span.duration_ns for span in loading)
-        meetings = _near(pause, met)
+        meetings = near(pause, met)
         stall["others"] += _covered(pause, meetings)
-        for gap in _around(pause, meetings):
+        for gap in outside(pause, meetings):
             lasted = _within(gap, work)
-            known = [*((span.start_ns, span.end_ns) for span in work), *_near(gap, copies)]
-            copied, waited = _covered(gap, known), _covered(gap, [*known, *_near(gap, waiting)])
+            known = [*((span.start_ns, span.end_ns) for span in work), *near(gap, copies)]
+            copied, waited = _covered(gap, known), _covered(gap, [*known, *near(gap, waiting)])
             stall["transfer"] += copied - sum(lasted.values()) + lasted.pop("transfer", 0)
             stall["wait"] += waited - copied
             stall["host"] += gap[1] - gap[0] - waited
@@ -191,7 +198,7 @@ def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
     return {wait.batch for wait in waits[first:last]}
 
 
-def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
+def outside(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
     """Yield the intervals of `whole` outside `parts`, which must be disjoint and sorted."""
     reached, end = whole
     for start, stop in parts:
@@ -202,7 +209,7 @@ def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
         yield reached, end
 
 
-def _near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:
+def near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:
     """Return the `intervals` that overlap `gap`. They must be disjoint and sorted."""
     first = bisect_right(intervals, gap[0], key=lambda interval: interval[1])
     return intervals[first : bisect_left(intervals, gap[1], key=lambda interval: interval[0])]

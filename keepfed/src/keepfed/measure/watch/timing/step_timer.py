@@ -16,10 +16,12 @@ from typing import Any
 from keepfed.batches import nbytes
 from keepfed.limits import get_rank, known
 from keepfed.measure.hook import (
+    DeviceClock,
     FetchMeter,
     TimedSampler,
     contents_of,
     detach_report,
+    device_in_use,
     is_lock_contended,
     pause,
     received_report,
@@ -27,7 +29,6 @@ from keepfed.measure.hook import (
     without_report,
 )
 from keepfed.measure.records import LONG_NS, SOME, UNKNOWN, Iteration
-from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.writer import Writer, call_sites
 

@@ -35,7 +35,7 @@ class Writer:
         self.cores = 0  # one bit for each core that a worker may use
         self.is_short = False  # whether iterations are so short that few of them are timed
 
-    def add_device_times(self, place: int, idle_ns: float, work_ns: float) -> None:
+    def add_device_times(self, place: int, idle_ns: float, work_ns: float, *_: float) -> None:
         """Add the device times of the iteration at `place` in the file."""
         self.file.set_field(place, "device_idle_ns", idle_ns)
         self.file.set_field(place, "device_work_ns", work_ns)

@@ -3,6 +3,9 @@
 The clock records an event before and after each call of next() and queries both later, so the host
 never waits for the device. Between the two events the loop gives the device no work. The time
 between them is therefore the device time lost to the loader. This module never initializes CUDA.
+
+The clock of the device starts at an unknown time. An event completes after it was recorded, and
+before a query that finds it complete, which relates both clocks without waiting for the device.
 """
 
 from __future__ import annotations
@@ -13,14 +16,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, NamedTuple
 
 import torch
 
 MAX_PENDING = 64  # iterations that the device may lag behind before the oldest are dropped
 _THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal: only captures of this thread restrict it
 
-Mark = tuple[Any, int]  # event and the device of its stream
+Report = Callable[[int, float, float, float], None]
+
+
+class Mark(NamedTuple):
+    """An event, the device of its stream, and the host time at which it was recorded."""
+
+    event: Any
+    device: int
+    recorded_ns: int
 
 
 class DeviceClock:
@@ -31,41 +43,68 @@ class DeviceClock:
     first declares that it does not take part in the capture. The clock stops at the first error.
     """
 
-    def __init__(self, report: Callable[[int, float, float], None]):
-        """Create a clock that calls `report(place, idle_ns, work_ns)` a few iterations later."""
-        self._report = report
+    def __init__(self, report: Report, clock: Callable[[], int] = perf_counter_ns):
+        """Create a clock that calls `report(place, idle_ns, work_ns, ended_ns)` later.
+
+        `ended_ns` is the time on the host's `clock` at which the device ended this work.
+        """
+        self.enabled = True
+        self._report, self._clock = report, clock
         self._asked: Mark | None = None
         self._current: tuple[int, Mark, Mark] | None = None  # place, before and after next()
-        self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MAX_PENDING)
-        self._enabled = True
+        self._pending: deque[tuple[int, Mark, Mark, Mark]] = deque(maxlen=MAX_PENDING)
+        self._last: tuple[Mark, float] | None = None  # last mark that was read, and its time
 
     def asked(self) -> None:
         """Mark that the loop asks for a batch, and read the events that have completed."""
-        if self._enabled:
+        if self.enabled:
             with self._stop_on_error():
                 self._ask()
+                self._read()
 
     def got(self, place: int) -> None:
         """Mark that the loop received the batch of the iteration at `place` in its file."""
-        if self._enabled and self._asked is not None:
+        self._current = None
+        if self.enabled and self._asked is not None:
             with self._stop_on_error():
-                self._current = place, self._asked, _mark()
+                self._current = place, self._asked, self._mark()
+                self._asked = None  # so that a request without a mark does not reuse it
 
     def forget(self) -> None:
         """Drop the current iteration, because the time until the next batch is not part of it."""
         self._current = None
 
+    def finish(self) -> None:
+        """Wait for the device, and report all iterations."""
+        if self.enabled and self._pending:
+            with self._stop_on_error():
+                self._pending[-1][-1].event.synchronize()
+                self._read()
+
     def _ask(self) -> None:
-        self._asked = _mark()
+        self._asked = self._mark()
         if self._current is not None:
-            place, *marks = *self._current, self._asked
+            place, before, after = self._current
             self._current = None
-            if len({device for _, device in marks}) == 1:
-                before, after, left = (event for event, _ in marks)
-                self._pending.append((place, before, after, left))
-        while self._pending and self._pending[0][3].query():
+            if before.device == after.device == self._asked.device:
+                self._pending.append((place, before, after, self._asked))
+
+    def _read(self) -> None:
+        while self._pending and self._pending[0][-1].event.query():
             place, before, after, left = self._pending.popleft()
-            self._report(place, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
+            idle_ns, work_ns = _elapsed_ns(before, after), _elapsed_ns(after, left)
+            earliest_ns = [left.recorded_ns, after.recorded_ns + work_ns]
+            if self._last is not None and self._last[0].device == before.device:
+                last, last_ns = self._last
+                earliest_ns.append(last_ns + _elapsed_ns(last, before) + idle_ns + work_ns)
+            self._last = left, min(max(earliest_ns), self._clock())
+            self._report(place, idle_ns, work_ns, self._last[1])
+
+    def _mark(self) -> Mark:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        recorded_ns = self._clock()
+        event.record()
+        return Mark(event, torch.cuda.current_device(), recorded_ns)
 
     @contextmanager
     def _stop_on_error(self) -> Iterator[None]:
@@ -75,7 +114,7 @@ class DeviceClock:
         try:
             yield
         except RuntimeError:
-            self._enabled, self._asked, self._current = False, None, None
+            self.enabled, self._asked, self._current = False, None, None
             self._pending.clear()
         finally:
             if exchange is not None:
@@ -106,7 +145,5 @@ def _exchange_capture_mode() -> Any:
         return None
 
 
-def _mark() -> Mark:
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record()
-    return event, torch.cuda.current_device()
+def _elapsed_ns(start: Mark, end: Mark) -> float:
+    return 0.0 if start is end else start.event.elapsed_time(end.event) * 1e6
