@@ -103,14 +103,3 @@ def test_check_finds_unreadable_text(window, tmp_path: Path) -> None:
         assert found, text
         assert all(sentence.startswith("talk, slide 3, ") for sentence in found), text
         assert message in found[0], text
-
-
-def test_key_r_shows_and_hides_the_recording_of_a_demo(window, tmp_path: Path) -> None:
-    slides, asked = open_deck(window, built(tmp_path, ":::demo wait"), "#/2")
-    slides.keyboard.press("r")
-    slides.locator(".demo .tl").get_by_text("no workers", exact=True).wait_for()
-    slides.keyboard.press("2")
-    assert slides.locator(".demo .tl").get_attribute("data-state") == "show=six workers"
-    slides.keyboard.press("r")
-    assert not slides.locator(".demo .tl").is_visible()
-    assert asked == []

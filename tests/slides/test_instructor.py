@@ -1,13 +1,11 @@
 """The instructor's pack: it has a page per notebook and matches the cells."""
 
-import re
-
 import pytest
 
-from notebooks.build import HERE, number, parts, sources
+from notebooks.build import HERE, parts, sources
 from slides.instructor.collect import main
 from slides.instructor.contents import goals, guessed, notes, questions
-from slides.instructor.pages import script_minutes, teacher_pages
+from slides.instructor.pages import script_minutes
 
 SOURCES = sources(HERE / "source")
 
@@ -37,15 +35,3 @@ def test_each_core_exercise_checks_a_goal() -> None:
         assert core.exercises.keys() <= keys, source
         assert keys <= {*core.exercises, *extra.exercises, *questions(source)}, source
         assert len(goals(source)) > 1, source
-
-
-def test_book_has_a_page_to_print_for_each_notebook_and_path() -> None:
-    made = dict(teacher_pages())
-    assert {f"teach/{number(source)}.md" for source in SOURCES} <= {*made}
-    assert "2.1, 02a, 02b" in made["teach/02.md"]
-    printed = re.findall(r"include\} (\w+)\.md", made["teach/half-a-day.md"])
-    assert printed == ["00", "01", "02"]
-    listed = made["teach/guide.md"].rpartition("{toctree}")[2]
-    assert {f"teach/{name}.md" for name in re.findall(r"^[\w-]+$", listed, re.MULTILINE)} == {
-        *made
-    } - {"teach/guide.md"}

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, open_events
 from course_utils.loading.events.contract import neighbors
+from course_utils.loading.events.tar import Shards
 from keepfed.measure.trace import record
 
 SOME = np.random.default_rng(0).permutation(600)[:64].tolist()
@@ -65,3 +67,14 @@ def test_database_in_a_read_only_folder_can_be_read(all_formats: Path, tmp_path:
     finally:
         tmp_path.chmod(0o755)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]
+
+
+def test_number_of_open_shards_is_limited(
+    all_formats: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shards, "open_at_once", 2)
+    shards = Shards(f"{all_formats}/tar", None)
+    first = [shards.read(shard, 0, 6) for shard in (0, 1, 2, 0)]
+    assert first == [b"000000", b"000250", b"000500", b"000000"]
+    assert len(shards._files) == 2
+    shards.close()

@@ -120,3 +120,19 @@ def test_per_sample_equals_torchvision_and_other_batches_are_rejected() -> None:
     for wrong in (image.float(), image[0], image[:, :1]):
         with pytest.raises(ValueError, match="Pass a uint8 batch"):
             certain(wrong)
+
+
+def test_only_copies_to_cuda_are_non_blocking(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = []
+
+    def copy(tensor: Tensor, device: str, *, non_blocking: bool) -> Tensor:
+        copies.append(non_blocking)
+        return tensor
+
+    draws = Augment(size=8).draw((2, 3, 16, 16))
+    monkeypatch.setattr(Tensor, "to", copy)
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+    for device in ("cuda", "mps"):
+        copies.clear()
+        draws.to(device)
+        assert copies == [device == "cuda"] * 4

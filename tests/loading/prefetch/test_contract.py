@@ -67,13 +67,6 @@ def number(batch: Any) -> int:
     return int(batch.cpu()[0])
 
 
-def test_length_is_optional_and_depth_is_at_least_one(kind: Kind) -> None:
-    with pytest.raises(TypeError, match="len"):
-        len(kind.over(iter([])))
-    with pytest.raises(ValueError, match="`depth` must be at least 1"):
-        kind.over([], depth=0)
-
-
 def test_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
     source, received = kind.source(), list[int]()
     source.fails_at, source.error = 4, KeyboardInterrupt()
@@ -121,3 +114,10 @@ def test_loader_with_workers_serves_two_epochs_and_leaves_none(
         break
     del loader, prefetcher
     assert multiprocessing.active_children() == []
+
+
+def test_leaving_the_loop_closes_the_loader(kind: Kind) -> None:
+    source = kind.source()
+    for _ in kind.over(source):
+        break
+    assert source.closed == 1

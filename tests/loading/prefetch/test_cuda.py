@@ -1,6 +1,7 @@
 """Properties of CudaPrefetcher that are not part of the contract in exercise 09.2."""
 
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -77,6 +78,26 @@ def test_copy_that_does_not_fit_raises_after_earlier_batches():
     with pytest.raises(torch.OutOfMemoryError, match="smaller batch_size"):
         received.extend(CudaPrefetcher(batches, gpu))
     assert len(received) == 2
+
+
+def test_kept_traceback_does_not_keep_the_loader_iterator(gpu):
+    class Numbers:
+        def __next__(self):
+            return 1
+
+    class Loader:
+        def __iter__(self):
+            numbers = Numbers()
+            alive.append(weakref.ref(numbers))
+            return numbers
+
+    alive = []
+    stream = iter(CudaPrefetcher(Loader(), gpu))
+    next(stream)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stream.throw(KeyboardInterrupt())
+    assert caught.tb is not None
+    assert alive[0]() is None
 
 
 def test_pageable_batches_cause_one_warning_at_the_loop(gpu):

@@ -4,11 +4,9 @@ import math
 import random
 import re
 
-import pytest
-
 from course_utils.paths import REPO
 from course_utils.stories.wall.picture import draw, scale_for
-from course_utils.stories.wall.questions import Question, deck_question, read_course
+from course_utils.stories.wall.questions import Question, read_course
 
 SHARE = Question("01a", "How busy is the GPU?", "%")
 TIMES = Question("01b", "How many times longer?", "times")
@@ -58,12 +56,3 @@ def test_wall_knows_all_questions_of_the_notebooks() -> None:
         assert question.text
         assert len(question.choices) != 1, question
     assert titles["02"] == "See the GPU wait"
-
-
-def test_decks_ask_questions_in_blocks() -> None:
-    question = deck_question("fast-3", ["How many", "times?", "unit: times"])
-    assert question == ("fast-3", "How many times?", "times", ())
-    assert deck_question("a-1", ["A?", "choices: yes | no"]).choices == ("yes", "no")
-    for key, lines in (("Fast 3", ["A?"]), ("fast-3", []), ("fast", ["A?"])):
-        with pytest.raises(ValueError, match="needs a key"):
-            deck_question(key, lines)

@@ -6,12 +6,7 @@ from types import SimpleNamespace
 import pytest
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import (
-    FetchMeter,
-    ProcessFigures,
-    fetch_meter,
-    traced_batches,
-)
+from keepfed.measure.hook import FetchMeter, ProcessFigures, fetch_meter, traced_batches
 from keepfed.measure.records import MAIN, Fetch
 from keepfed.measure.spans import SpanLog, activate, current, stage
 from keepfed.measure.trace import record

@@ -45,12 +45,6 @@ def test_equally_fast_ranks_have_no_straggler() -> None:
     assert str(found).startswith("No rank delays the others. On average, a rank waits 0 %")
 
 
-def test_message_explains_how_to_mark_meetings() -> None:
-    loop = trace_of(span("gpu", "compute", 0, 10, 0))
-    assert "stage(" in str(find_straggler([loop, loop]))
-    assert find_straggler([loop]).rank is None
-
-
 def test_ranks_are_compared_up_to_their_last_common_meeting() -> None:
     short = trace_of(*[one for one in rank(2).spans if one.batch < 3])
     assert find_straggler([short, rank(30)]).meetings == 2
