@@ -8,15 +8,13 @@ from typing import Any
 import fsspec
 import torch
 from fsspec.implementations.local import LocalFileSystem
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
+from course_utils.loading.events import MemmapEvents
 from course_utils.stories.staging_scripts import COMMON_SCRIPT, run_script
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.cache import SampleCache
-
-FEW = 200  # files, if the result does not depend on their number
 
 
 def _folder() -> Path:
@@ -124,11 +122,12 @@ def percent_read_again() -> int:
 
 def hit_share_over_room() -> float:
     """Return the hit share of a cache that never evicts, relative to the share that fits."""
-    events = Subset(NpzEvents(_folder()), range(FEW))
-    room: SampleCache[Sample] = SampleCache(events, megabytes=10)
+    source = Kept()
+    room: SampleCache[int] = SampleCache(source, megabytes=1)
     _read_all(room)
-    half: SampleCache[Sample] = SampleCache(events, megabytes=0.5 * room.nbytes / 1e6)
+    half: SampleCache[int] = SampleCache(source, megabytes=0.5 * room.nbytes / 1e6)
     _read_all(half)
-    half.reset_counters()
+    source.kept.clear()
+    source.reads.zero_()
     _read_all(half)
-    return half.hit_share / 0.5
+    return (1 - int(source.reads) / len(source)) / 0.5

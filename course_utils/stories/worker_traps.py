@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.teaching.notebook import Demo, run_demo
-from keepfed.loaders.workers import PackedStrings, unique_mb, worker_init
+from keepfed.loaders.workers import PackedStrings, worker_init
 
 Numbers = dict[str, Any]  # results of a demonstration by name
 
@@ -118,12 +119,12 @@ def strings(fixed: bool) -> Numbers:
         Names(names), num_workers=2, persistent_workers=True, multiprocessing_context="fork"
     )
     batches = iter(loader)
-    workers = batches._workers  # type: ignore[attr-defined]
+    workers = [psutil.Process(worker.pid) for worker in batches._workers]  # type: ignore[attr-defined]
     next(batches)  # both workers are running now
-    at_start = max(unique_mb(worker.pid) for worker in workers)
+    at_start = max(worker.memory_full_info().uss for worker in workers)
     list(batches)
-    at_end = max(unique_mb(worker.pid) for worker in workers)
-    return {"MB by which a worker grew": round(at_end - at_start, 1)}
+    at_end = max(worker.memory_full_info().uss for worker in workers)
+    return {"MB by which a worker grew": round((at_end - at_start) / 1e6, 1)}
 
 
 ROWS, ROW = 20_000, 8  # rows of a file, bytes per row

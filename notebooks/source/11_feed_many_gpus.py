@@ -744,8 +744,7 @@ cu.reveal("11f", len(first_batches))
 #
 # Our streams don't resume, they start the epoch again. With another number of workers, shards go to other workers, so
 # other events share a batch, and a shuffle buffer holds events that the loop has not seen yet. But if you can request
-# samples by index, you don't need a stream. `ResumableBatches(n, 64, block=256)` reads blocks of neighbors, mixes a few
-# of them as `BlockSampler` does (notebook 05), and has a position. For shards in remote storage,
+# samples by index, you don't need a stream: `ResumableBatches` has a position. For shards in remote storage,
 # [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance.
 
 # %% [markdown] tags=["instructor"]

@@ -42,17 +42,16 @@ def goes_on(state: dict[str, Any], *arguments: int, **options: Any) -> Resumable
 
 
 def test_job_stopped_after_any_step_serves_the_rest() -> None:
-    for block in (None, 7):
-        whole = ResumableBatches(50, 8, seed=1, block=block)
-        wanted = [*taken(whole), *taken(whole)]
-        assert sorted(chain(*wanted[:7])) == sorted(chain(*wanted[7:])) == list(range(50))
-        assert wanted[:7] != wanted[7:]
-        for steps in range(7):
-            first = ResumableBatches(50, 8, seed=1, block=block)
-            before = taken(first, steps) if steps else []
-            second = goes_on(first.state_dict(), 50, 8, seed=1, block=block)
-            assert len(second) == 7 - steps
-            assert before + taken(second) + taken(second) == wanted
+    whole = ResumableBatches(50, 8, seed=1)
+    wanted = [*taken(whole), *taken(whole)]
+    assert sorted(chain(*wanted[:7])) == sorted(chain(*wanted[7:])) == list(range(50))
+    assert wanted[:7] != wanted[7:]
+    for steps in range(7):
+        first = ResumableBatches(50, 8, seed=1)
+        before = taken(first, steps) if steps else []
+        second = goes_on(first.state_dict(), 50, 8, seed=1)
+        assert len(second) == 7 - steps
+        assert before + taken(second) + taken(second) == wanted
 
 
 def test_all_ranks_have_equally_many_batches() -> None:
@@ -76,7 +75,7 @@ def test_without_shuffling_samples_are_served_in_order() -> None:
 
 
 def test_too_small_number_is_rejected() -> None:
-    for number in ("n_samples", "batch_size", "block"):
+    for number in ("n_samples", "batch_size"):
         with pytest.raises(ValueError, match=rf"`{number}` must be at least 1, but is 0"):
             ResumableBatches(**{"n_samples": 4, "batch_size": 2, number: 0})
 

@@ -25,7 +25,6 @@ from keepfed.loaders.workers import shm_free
 
 T = TypeVar("T")
 
-_COUNTERS = ("hits", "misses", "samples", "nbytes")
 _PATIENCE = 5.0  # seconds to wait for the lock, which a killed worker never releases
 
 
@@ -62,7 +61,7 @@ class SampleCache(Dataset[T], Generic[T]):
             )
         self._memory = _reserved(self.capacity)
         self._places = _shared(len(dataset), 2)  # begin and end of each sample
-        self._counted = _shared(len(_COUNTERS))
+        self._stored = _shared(2)  # number of cached samples, and their bytes
         # a lock of the "fork" context cannot be sent to a spawned worker, but this one works in all
         self._lock = get_context("spawn").Lock()
         self._lock_is_lost = False
@@ -79,36 +78,28 @@ class SampleCache(Dataset[T], Generic[T]):
         contents = {index: self._look_up(index) for index in wanted}
         missing = [index for index in wanted if contents[index] is None]
         samples = self._fetch(missing)
-        self._keep(dict(zip(missing, samples, strict=True)), len(wanted), len(missing))
+        if missing:
+            self._keep(dict(zip(missing, samples, strict=True)))
         new = iter(samples)
         cached = (contents[index] for index in wanted)
         return [next(new) if content is None else from_bytes(content) for content in cached]
 
     def __repr__(self) -> str:
-        """Return a summary of size and hit rate."""
+        """Return a summary of the size."""
         return (
-            f"SampleCache: {self.counters()['samples']:,} of {len(self):,} samples, "
-            f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB, {self.hit_share:.0%} hits"
+            f"SampleCache: {self.samples:,} of {len(self):,} samples, "
+            f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB"
         )
 
-    def counters(self) -> dict[str, int]:
-        """Return hits and misses since the last reset, and the cached samples and bytes."""
-        return dict(zip(_COUNTERS, self._counted.tolist(), strict=True))
-
     @property
-    def hit_share(self) -> float:
-        """The share of requested samples that were cached, or 0 before the first request."""
-        hits, misses = self._counted[:2].tolist()
-        return float(hits / max(hits + misses, 1))
+    def samples(self) -> int:
+        """The number of cached samples."""
+        return int(self._stored[0])
 
     @property
     def nbytes(self) -> int:
         """The bytes of the cached samples."""
-        return self.counters()["nbytes"]
-
-    def reset_counters(self) -> None:
-        """Set hits and misses to zero in all workers. Cached samples stay."""
-        self._counted[:2] = 0
+        return int(self._stored[1])
 
     def _fetch(self, indices: list[int]) -> list[T]:
         if indices and hasattr(self.source, "__getitems__"):
@@ -120,16 +111,16 @@ class SampleCache(Dataset[T], Generic[T]):
         begin, end = self._places[index].tolist()
         return self._bytes()[begin:end] if end else None
 
-    def _keep(self, samples: Mapping[int, T], wanted: int, missing: int) -> None:
-        """Cache the samples that fit, and count hits and misses. Without the lock, do neither."""
-        _, _, cached, nbytes = self._counted.tolist()
-        is_full = (self.capacity - nbytes) * cached < nbytes  # no space for an average sample
-        contents = {} if is_full else {index: to_bytes(sample) for index, sample in samples.items()}
+    def _keep(self, samples: Mapping[int, T]) -> None:
+        """Cache the samples that fit, or none without the lock."""
+        cached, nbytes = self._stored.tolist()
+        if (self.capacity - nbytes) * cached < nbytes:  # no space for an average sample
+            return
+        contents = {index: to_bytes(sample) for index, sample in samples.items()}
         if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
             self._lock_is_lost = True
             return
         try:
-            self._counted[:2] += torch.tensor([wanted - missing, missing], device="cpu")
             for index, content in contents.items():
                 begin = self.nbytes
                 end = begin + len(content)
@@ -137,7 +128,7 @@ class SampleCache(Dataset[T], Generic[T]):
                     self._bytes()[begin:end] = content
                     self._places[index, 0] = begin
                     self._places[index, 1] = end
-                    self._counted[2:] += torch.tensor([1, len(content)], device="cpu")
+                    self._stored += torch.tensor([1, len(content)], device="cpu")
         finally:
             self._lock.release()
 

@@ -32,10 +32,8 @@ from torch.utils.data import Sampler
 
 from keepfed.checks import open_regular
 from keepfed.files import writing
-from keepfed.loaders.contract import EpochLoader, WorkerSlot, block_order, epoch_rng
+from keepfed.loaders.contract import EpochLoader, WorkerSlot, epoch_rng
 from keepfed.reading import reading
-
-_TOGETHER = 4  # blocks whose samples are shuffled together
 
 
 class Order(TypedDict, total=False):
@@ -61,7 +59,6 @@ class IndexBatches(EpochLoader):
         batch_size: int,
         *,
         shuffle: bool = True,
-        block: int | None = None,
         seed: int = 0,
         slot: WorkerSlot | None = None,
         drop_last: bool = False,
@@ -72,8 +69,6 @@ class IndexBatches(EpochLoader):
             n_samples: Length of the dataset.
             batch_size: Samples in a batch of one rank.
             shuffle: Whether each epoch has a new order. False keeps the order of the dataset.
-            block: Number of neighboring samples that stay together. A few blocks are shuffled
-                together, as in `BlockSampler`. None shuffles all samples.
             seed: Determines the order, together with the epoch.
             slot: Rank of these batches. None for the rank of the process.
             drop_last: Whether incomplete last batches are dropped.
@@ -81,13 +76,12 @@ class IndexBatches(EpochLoader):
         Raises:
             ValueError: If a number is too small.
         """
-        sizes = {"n_samples": n_samples, "batch_size": batch_size, "block": block}
-        for name, number in sizes.items():
-            if number is not None and number < 1:
+        for name, number in {"n_samples": n_samples, "batch_size": batch_size}.items():
+            if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         self.n_samples, self.batch_size, self.drop_last = n_samples, batch_size, drop_last
-        self.shuffle, self.block, self.seed = shuffle, block, seed
-        made_by = {"n_samples": n_samples, "shuffle": shuffle, "block": block, "seed": seed}
+        self.shuffle, self.seed = shuffle, seed
+        made_by = {"n_samples": n_samples, "shuffle": shuffle, "seed": seed}
         super().__init__(made_by, slot, changes=shuffle)
 
     def __len__(self) -> int:
@@ -108,15 +102,8 @@ class IndexBatches(EpochLoader):
         """Return the indices of all samples in the order of this epoch."""
         if not self.shuffle:
             return np.arange(self.n_samples)
-        epoch = self.epoch.value
-        own = epoch_rng(self.seed, epoch, WorkerSlot())  # the same on all ranks
-        if self.block is None:
-            return own.permutation(self.n_samples)
-        rng = epoch_rng(self.seed, epoch)
-        order, ends = block_order(self.n_samples, self.block, _TOGETHER, rng)
-        for group in np.split(order, ends):
-            own.shuffle(group)  # in place
-        return order
+        rng = epoch_rng(self.seed, self.epoch.value, WorkerSlot())  # the same on all ranks
+        return rng.permutation(self.n_samples)
 
     def _step_samples(self) -> tuple[int, int]:
         return self._step, self.n_samples

@@ -6,7 +6,7 @@ block of 8 x 8 pixels and decodes it to 4 x 4, 2 x 2 or one pixel. This is calle
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,15 +18,6 @@ from keepfed.loaders.images.packed import AGAIN, PackedImages
 from keepfed.reading import reading
 
 FACTORS = 8, 4, 2  # DCT scaling (other factors are not faster than full decoding)
-
-
-class Window(NamedTuple):
-    """The part of an image that a sample contains, in pixels."""
-
-    top: int
-    left: int
-    height: int
-    width: int
 
 
 def scaling(height: int, width: int, size: int) -> int:
@@ -52,13 +43,13 @@ class Decoder:
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._decoded = np.empty(3 * int(pixels.max()), np.uint8)
 
-    def write(self, index: int, window: Window, flip: bool, out: Tensor) -> None:
+    def write(self, index: int, window: Sequence[int], flip: bool, out: Tensor) -> None:
         """Write a window of an image into `out`, or raise ReadError if the image is corrupted.
 
-        `out` has the shape (3, size, size), channels last, uint8 or, with `norm`, float32. Left and
-        right are swapped with `flip`.
+        A window is top, left, height and width, in pixels. `out` has the shape (3, size, size),
+        channels last, uint8 or, with `norm`, float32. Left and right are swapped with `flip`.
         """
-        factor = scaling(window.height, window.width, self.size)
+        factor = scaling(window[2], window[3], self.size)
         top, left, height, width = (edge // factor for edge in window)
         pixels = self._decode(index, factor)[top : top + height, left : left + width]
         # contiguous, so that torch recognizes the layout channels_last and is three times as fast

@@ -29,7 +29,7 @@ from keepfed.checks import require_unchanged
 from keepfed.errors import required
 from keepfed.limits import usable_cores
 from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CenterCrop, Crops, Indices
-from keepfed.loaders.images.decoding import Decoder, Window, scaling
+from keepfed.loaders.images.decoding import Decoder, scaling
 from keepfed.loaders.images.packed import PackedImages
 from keepfed.loaders.resume import IndexBatches, Order
 
@@ -154,8 +154,8 @@ class ImageLoader(IndexBatches):
         """Return the images of a batch, a few of them per task, and write the rest of the batch."""
         windows, flips = self.draw(indices)
         at_once = max(1, AT_ONCE * len(indices) // int(windows[:, 2:].prod(1).sum()))
-        parts = map(Window._make, windows.tolist())
-        jobs = list(zip(indices.tolist(), parts, flips.tolist(), batch["images"], strict=True))
+        images = batch["images"]
+        jobs = list(zip(indices.tolist(), windows.tolist(), flips.tolist(), images, strict=True))
         batch["labels"].numpy()[:] = self.images.table["label"][indices]
         batch["index"].numpy()[:] = indices
         return [jobs[at : at + at_once] for at in range(0, len(jobs), at_once)]
@@ -174,7 +174,7 @@ class ImageLoader(IndexBatches):
         return {"images": images, "labels": labels, "index": index}
 
 
-_Job = tuple[int, Window, bool, Tensor]  # arguments of `Decoder.write`
+_Job = tuple[int, list[int], bool, Tensor]  # arguments of `Decoder.write`
 _Pending = tuple[Batch, list[Future[None]]]
 
 

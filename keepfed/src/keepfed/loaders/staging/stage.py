@@ -32,8 +32,6 @@ from keepfed.loaders.staging.staged_source import Files, Source, version
 
 _PAGE = 4096  # bytes, because a file in memory occupies complete pages
 _MOST_KEPT = 1_000_000_000  # bytes kept free on a large disk, where a tenth would be too much
-_CONTAINER_SHM = 64 * 2**20  # bytes of /dev/shm, the default of Docker and Kubernetes
-_CONTAINER_HINT = " This is the default of a container. Start it with --shm-size=2g or --ipc=host."
 _ELSEWHERE = "choose another folder with to=... (--to in a terminal)"
 Location = str | os.PathLike[str]
 
@@ -118,13 +116,12 @@ def _require_free_space(place: Path, name: str, files: Files) -> None:
     limits = [(str(place.parent), space.free, kept)]
     if in_memory and (free_memory := known(memory_free)) is not None:
         limits.append(("the memory of this machine or container", free_memory, memory() // 10))
-    hint = _CONTAINER_HINT if in_memory and space.total == _CONTAINER_SHM else ""
     for where, free, kept in limits:
         if free - kept < needed:
             raise KeepfedError(
                 f"{name} needs {size(needed)}, but {where} has {size(free)} free, and "
                 f"{size(kept)} must stay free. Remove a copy (`keepfed stage --list`), stage "
-                f"less, or {_ELSEWHERE}.{hint}"
+                f"less, or {_ELSEWHERE}."
             )
 
 

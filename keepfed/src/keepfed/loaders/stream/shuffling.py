@@ -102,7 +102,7 @@ class BlockSampler(EpochLoader, Sampler[int]):
 
     Each rank takes one contiguous part of the shuffled order. The parts are equally long, so two
     ranks may share a block. To resume within an epoch, use
-    `ResumableBatches(len(events), 64, block=256)`.
+    `ResumableBatches`, which shuffles all samples.
     """
 
     def __init__(

@@ -5,7 +5,6 @@ from keepfed.loaders.workers.memory import (
     ShmBudget,
     shm_budget,
     shm_free,
-    unique_mb,
 )
 from keepfed.loaders.workers.worker import (
     LazyFile,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from keepfed.batches import nbytes
-from keepfed.errors import required
 from keepfed.formatting import plural, size
 from keepfed.limits import SHM, known, memory, shm_size
 
@@ -41,15 +40,10 @@ class ShmBudget:
 
     @property
     def room_bytes(self) -> int:
-        """The bytes that remain in /dev/shm and in memory, after batches and programs."""
+        """The bytes that may be staged: what batches and programs leave, negative if too little."""
         memory_bytes = self.memory_bytes - self.programs_bytes
         shm_bytes = memory_bytes if self.shm_bytes is None else self.shm_bytes
         return min(memory_bytes, shm_bytes) - self.traveling_bytes
-
-    @property
-    def stageable_bytes(self) -> int:
-        """The maximum number of bytes that may be staged."""
-        return max(0, self.room_bytes)
 
     @property
     def fits(self) -> bool:
@@ -63,7 +57,7 @@ class ShmBudget:
             f"{plural(self.loaders, 'loader')} with {size(self.traveling_bytes)} of batches, "
             f"{size(self.staged_bytes)} staged and programs of {size(self.programs_bytes)}:\n"
             f"{'fits' if self.fits else 'does not fit'} into {shm} and memory of "
-            f"{size(self.memory_bytes)}, where {size(self.stageable_bytes)} may be staged."
+            f"{size(self.memory_bytes)}, where {size(max(0, self.room_bytes))} may be staged."
         )
 
 
@@ -71,15 +65,6 @@ def shm_budget(batch: Any, num_workers: int, **others: int) -> ShmBudget:
     """Return the budget of this machine. `others` are fields of `ShmBudget`."""
     machine: dict[str, Any] = {"memory_bytes": memory(), "shm_bytes": known(shm_size)}
     return ShmBudget(nbytes(batch, whole=True), num_workers, **{**machine, **others})
-
-
-def unique_mb(pid: int) -> float:
-    """Return the MB of a process that no other process shares (USS), or 0.0 if it has ended."""
-    psutil = required("psutil")
-    try:
-        return float(psutil.Process(pid).memory_full_info().uss) / 1e6
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return 0.0
 
 
 def shm_free() -> int | None:
