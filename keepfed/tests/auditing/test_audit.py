@@ -190,15 +190,14 @@ def test_a_resume_serves_the_rest_or_is_reported() -> None:
 def test_a_log_that_cannot_be_used_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = {"loader": "L", "epoch": 0}
     log, program = tmp_path / "log", ["python", "-c", "1"]
-    for content in ("[1]", json.dumps(row), json.dumps({**row, "samples": 3}), "{"):
+    for content in ("[1]", "{", '{"loader": "L", "epoch": 0, "samples": 3}'):
         log.write_text(content, "utf-8")
         assert command.main(["audit", "--after", str(log), *program]) == 1
         assert "Pass the file of" in capsys.readouterr().err
-    for option, says in (("--after", "Cannot read"), ("--log", "Cannot write the log")):
+    for option in "--after", "--log":
         assert command.main(["audit", option, str(tmp_path / "no" / "log"), *program]) == 1
-        assert says in capsys.readouterr().err
+        assert str(tmp_path / "no") in capsys.readouterr().err
 
 
 TRAIN = """

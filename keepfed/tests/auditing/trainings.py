@@ -157,12 +157,12 @@ def folds(by_sampler: bool) -> None:
     data, parts = Mixed(), np.array_split(np.random.permutation(N), 4)
     for k in range(3):
         rest, part = np.concatenate(parts[:k] + parts[k + 1 :]).tolist(), parts[k].tolist()
-        if by_sampler:
-            training = loader(data, sampler=SubsetRandomSampler(rest))
-            other = loader(data, sampler=SubsetRandomSampler(part))
-        else:
-            training = loader(Subset(data, rest), shuffle=True)
-            other = loader(Subset(data, part))
+        training, other = (
+            loader(data, sampler=SubsetRandomSampler(fold))
+            if by_sampler
+            else loader(Subset(data, fold), shuffle=True)
+            for fold in (rest, part)
+        )
         model = Model()
         model.train(training, after=partial(model.evaluate, other))
 
@@ -360,8 +360,6 @@ def replay_buffer() -> None:
         model.train(loader(items, shuffle=True))
 
 
-SORTED = torch.arange(N).reshape(16, N // 16).T.flatten().tolist()  # by label
-
 # right trainings, with the facts that the audit reports
 RIGHT: dict[Callable[[], None], set[str]] = {
     class_balance: {"repeats"},
@@ -376,7 +374,6 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     token_windows: {"repeats", "left-out"},
     curriculum: set(),
     active_learning: {"shared-samples"},
-    lambda: Model().train(loader(Mixed(), sampler=SORTED)): {"same-order"},
     ragged_buckets: set(),
     lambda: Model().train(
         loader(Mixed(), shuffle=True, drop_last=True, batch_size=30), every=4

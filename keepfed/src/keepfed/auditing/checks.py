@@ -99,7 +99,8 @@ def _each_once(record: LoaderRecord) -> Findings:
             continue
         ids, counts = np.unique(epoch.ids, return_counts=True)
         again = ids[counts > 1]
-        if len(again) >= record.ranks:  # a DistributedSampler repeats fewer, to fill up its share
+        # the samplers of ranks repeat some, so that all ranks have full batches
+        if len(again) > (epoch.sizes.max() if record.ranks > 1 else 0):
             yield _finding("repeats", record, epoch, again=len(again), sample=int(again[0]))
         if epoch.complete and (epoch.expected or 0) - record.spare > len(ids):
             yield _finding("left-out", record, epoch, served=len(ids), of=epoch.expected)

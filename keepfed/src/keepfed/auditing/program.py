@@ -38,7 +38,7 @@ def run_audited(
         as_json: Whether to print the report to stdout as one line of JSON, not to stderr as text.
 
     Raises:
-        KeepfedError: If one of the arguments cannot be used. The program is not started.
+        KeepfedError, OSError: If an argument cannot be used. The program is not started.
     """
     from keepfed.auditing.checks import check
     from keepfed.auditing.loops import ENDING, LOG
@@ -49,17 +49,13 @@ def run_audited(
         raise KeepfedError("The program is missing. Example: keepfed audit python train.py", code=2)
     check_ids(allow)
     before = [] if after is None else read_log(after)
+    if log is not None:
+        log.write_bytes(b"")
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     folder = Path(tempfile.mkdtemp(prefix="keepfed-audit-"))
     try:
         environment = prepare(folder) | {OBSERVER: "keepfed.auditing.loops"}
         if log is not None:
-            try:
-                log.write_bytes(b"")
-            except OSError as error:
-                raise KeepfedError(
-                    f"Cannot write the log {log}: {error.strerror}. Choose another file."
-                ) from None
             environment[LOG] = str(log.resolve())
         code = run_program(words, environment)
         files = sorted(folder.glob(f"*{ENDING}"))  # written by the audited processes

@@ -21,13 +21,13 @@ class Row(NamedTuple):
 
 
 def read_log(log: Path) -> list[Row]:
-    """Return the lines of a log, of all ranks, or raise a `KeepfedError`."""
+    """Return the lines of a log, of all ranks, or raise an `OSError` or `KeepfedError`."""
     try:
         rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
         return [Row(row["loader"], int(row["epoch"]), [*map(str, row["samples"])]) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError):
         raise KeepfedError(
-            f"Cannot read {log} as a log ({error}). Pass the file of `keepfed audit --log FILE`."
+            f"{log} is not a log of an audit. Pass the file of `keepfed audit --log FILE`."
         ) from None
 
 
