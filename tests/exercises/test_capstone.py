@@ -66,8 +66,6 @@ def change(*changes: str, of: str = RIGHT) -> str:
 
 
 FOLLOWED = "        for batch in job.follow(loader):\n"
-YIELDED = "                yield tokenize(sample, self.sensors)\n"
-SHARED = "        self.epoch = SharedEpoch()\n"
 STEP = "losses.append(job.compute(learn, model, optimizer, task, job.upload(batch)))"
 SEEN = "seen = [job.compute(evaluate, model, task, job.upload(batch)) for batch in held_out]"
 NOTED = "        job.note(task, losses, seen)\n"
@@ -86,10 +84,6 @@ SAME_BATCHES = """
         groups = stream.shuffled([*stream.batched(order, TOGETHER)], rng)
         for chunks in stream.split(groups, stream.WorkerSlot.here()):
             rng = stream.epoch_rng(SEED, chunks[0][0])
-"""
-KEPT_TOKENS = """\
-                tokens = tokenize(sample, self.sensors)
-                yield self.done.setdefault(sample["event_id"], tokens)
 """
 MAP_STYLE = """
 class Tokens2(torch.utils.data.Dataset):
@@ -169,9 +163,6 @@ OTHER_LEARNING = {
     change(NOTED, NOTED.replace("seen", "seen[-1:]")): "number of losses of its evaluation",
     change(SEEN, "seen = []"): "number of events in the evaluation is 0, but must be 17",
     change("LONGEST = 64", "LONGEST = 32"): "sees another 'features'",
-    change("return np.asarray((~far & ~late).sum(1) - 1)", "return np.zeros(len(time))"): (
-        "sees another 'features'"
-    ),
     change("self.epoch.value)", "self.epoch.value % 2)"): "epochs 0 and 2 have the same order",
 }  # fmt: skip
 
@@ -187,7 +178,6 @@ OTHER_LOADING = {
     change("stream.shuffled(self.chunks, rng)", "self.chunks"): "from one end to the other",
     change(DEALT, SAME_BATCHES): "have the same order or the same batches",
     change(EVENTS, EVENTS + "        self.events = self.events.events\n"): "are in memory",
-    change(f"{YIELDED}", KEPT_TOKENS, SHARED, SHARED + "        self.done = {}\n"): "are in memory",
     change("job.follow(loader)", "job.follow(list(loader))"): "are in memory",
     keeping('batch["sensor"].numpy()'): "are in memory",
     keeping("{name: part.clone() for name, part in batch.items()}"): "are in memory",

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 import torch
 
+from course_utils.loading.events import MemmapEvents, pad_collate
+from course_utils.loading.images import Augment
+from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.contract import EpochLoader, WorkerSlot
+from keepfed.loaders.workers import SharedEpoch
 from tests.loaders.ranks import set_rank, start_server
 from tests.loading.loaders import KINDS, Kind, N, prepare
 
@@ -249,3 +253,16 @@ def test_default_device_does_not_affect_loaders(folder: Path) -> None:
         fields = chain(*(item.values() for item in items if isinstance(item, dict)))
         devices = {field.device.type for field in fields if isinstance(field, torch.Tensor)}
         assert devices <= {"cpu"}, name
+
+
+def test_default_device_does_not_affect_helpers(events_folder: Path) -> None:
+    with torch.device("meta"):
+        epoch = SharedEpoch()
+        epoch.value = 3
+        cached = SampleCache(MemmapEvents(events_folder), megabytes=1)
+        batch = pad_collate([cached[0], cached[1], cached[0]])
+        draws = Augment(size=8).draw(torch.Size((4, 3, 16, 16)))
+    assert epoch.value == 3
+    assert cached.counters()["hits"] == 1
+    tensors = [*batch.values(), *vars(draws).values()]
+    assert {tensor.device.type for tensor in tensors} == {"cpu"}

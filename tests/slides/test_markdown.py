@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from keepfed.palette import BAD, GOOD
 from slides.build.markdown import DeckError, read_deck, to_html
 from slides.build.page import page
 from slides.build.sources import findings
@@ -48,20 +47,6 @@ def test_backup_slide_follows_the_talk(tmp_path: Path) -> None:
     assert '<section data-minutes="1.5" data-backup>' in page(deck, [])
     assert page(deck, []).count("data:font/woff2;base64,") == 3
     assert list(findings(deck, [])) == []  # its minutes do not count
-
-
-def test_code_has_steps_and_no_markup(html) -> None:
-    shown = html("```python {1|3-4}\n# One\n---\n:::\nx = 1\n```")
-    assert 'data-steps="1|3-4"' in shown
-    assert shown.count('<span class="line">') == 4
-    assert shown.count('class="fragment step"') == 1
-
-
-def test_values_are_drawn_and_told(html) -> None:
-    for kind in "bars", "dots":
-        shown = html(f":::{kind} MB/s\n! text: 9\n* its storage: 2e6 = 2 million\n:::")
-        assert 'aria-label="MB/s: text 9, its storage 2 million"' in shown
-        assert all(color in shown for color in (BAD, GOOD))
 
 
 def test_unreadable_block_is_reported_with_its_slide(html) -> None:

@@ -10,11 +10,9 @@ import pytest
 from course_utils import paths
 from course_utils.stories.lecture import demos, load_finding, show
 
-SHOW = import_module(
-    "course_utils.stories.lecture.show"
-)  # the package has a function of the same name
+# the package has a function of the same name
+SHOW = import_module("course_utils.stories.lecture.show")
 RECORDED = paths.REPO / "notebooks/recordings/demos"
-HANGS = "import threading; threading.Event().wait()"
 SAID = {  # the result of a demo on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
     "clinic": "A waits for the storage; B waits for nothing",
@@ -28,10 +26,6 @@ def project(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(paths, "REPO", tmp_path)
     monkeypatch.setattr(SHOW, "data_path", lambda *name: tmp_path)
     return tmp_path
-
-
-def run_instead(monkeypatch, program: str) -> None:
-    monkeypatch.setattr(SHOW, "_PROGRAM", program)
 
 
 def test_every_demo_has_a_module_and_a_recording():
@@ -55,10 +49,14 @@ def test_recording_is_small_and_becomes_one_page():
 
 def test_failed_demo_shows_recording_and_reason(project, monkeypatch):
     for program, timeout, failure in (
-        (HANGS, 0.2, "Stopped after 0.2 s, because it was still running."),
+        (
+            "import threading; threading.Event().wait()",
+            0.2,
+            "Stopped after 0.2 s, because it was still running.",
+        ),
         ("raise OSError('no room')", 60, "Ended with an error (exit status 1) (OSError: no room)."),
     ):
-        run_instead(monkeypatch, program)
+        monkeypatch.setattr(SHOW, "_PROGRAM", program)
         page, said = show("wait", timeout=timeout)
         assert said.startswith(f"{failure} Here is its recording instead.\nRecorded on ")
         assert page == project / "work" / "demos" / "wait.html"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
 
-from keepfed.measure.spans import stage
+from keepfed.measure.spans import current, stage
 
 BATCH, BATCHES = 8, 40
 
@@ -29,9 +29,11 @@ class Numbers(Dataset[float]):
 
 
 class Marked(Numbers):
-    """Dataset with marked stages."""
+    """Dataset with marked stages, which mentions an emulation."""
 
     def __getitem__(self, index: int) -> Any:
+        if trace := current():
+            trace.mention("emulated tape")
         with stage("read"):
             value = torch.tensor([float(index)])
         with stage("decode"):

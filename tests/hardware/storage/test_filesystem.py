@@ -16,6 +16,7 @@ from course_utils.hardware.storage import (
     counting_storage,
     slow_storage,
 )
+from keepfed.measure.trace import record
 
 INSTANT = replace(UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
 PULSES = np.arange(40_000, dtype="f4").reshape(-1, 4)
@@ -146,3 +147,9 @@ def test_invalid_arguments_are_reported_with_a_next_step(tmp_path, fs):
     for write in (lambda: fs.open("new", "wb"), lambda: fs.rm("pulses.npy"), lambda: fs.mkdir("a")):
         with pytest.raises(io.UnsupportedOperation, match=r"is read-only\. Write to"):
             write()
+
+
+def test_trace_names_the_emulation_even_for_open_files(fs):
+    with fs.open("pulses.npy") as file, record() as trace:
+        file.read(1)
+    assert trace.note == "emulated busy Lustre"

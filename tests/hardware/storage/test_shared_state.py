@@ -23,22 +23,6 @@ def device():
     return attach(make_state(".", PRESET))
 
 
-def fork(action, *arguments):
-    """Run the action in a forked process."""
-    child = multiprocessing.get_context("fork").Process(target=action, args=arguments)
-    child.start()
-    return child
-
-
-def ending(child):
-    """Return the exit code of a process, or None if it hung."""
-    child.join(20)
-    code = child.exitcode
-    child.kill()
-    child.join()
-    return code
-
-
 def interrupted():
     raise KeyboardInterrupt
 
@@ -55,7 +39,10 @@ def test_process_killed_or_interrupted_inside_the_lock_frees_it(device):
     for turn, end in enumerate((interrupted, killed) if sys.platform != "win32" else [interrupted]):
         device.reserve(turn, 0, 100, size=100)
         if end is killed:
-            assert ending(fork(end_inside, end)) == -signal.SIGKILL
+            child = multiprocessing.get_context("fork").Process(target=end_inside, args=(end,))
+            child.start()
+            child.join(20)
+            assert child.exitcode == -signal.SIGKILL
         else:
             with pytest.raises(KeyboardInterrupt):
                 end_inside(end)
@@ -117,22 +104,9 @@ def test_leftovers_of_a_killed_process_are_removed():
     assert other != mine
 
 
-def no_room(monkeypatch, tmp_path, *full):
-    """Make writing fail in the locations that are full."""
-    write = Path.write_bytes
-
-    def write_bytes(path, data):
-        if any(path.is_relative_to(place) for place in full):
-            raise OSError(28, "No space left on device")
-        return write(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", write_bytes)
-    monkeypatch.setattr(storage_state.tempfile, "gettempdir", lambda: str(tmp_path))
-
-
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")
 def test_small_memory_is_left_to_batches(tmp_path, monkeypatch):
-    no_room(monkeypatch, tmp_path)
+    monkeypatch.setattr(storage_state.tempfile, "gettempdir", lambda: str(tmp_path))
     for free_mb, place in ((64, tmp_path), (640, "/dev/shm")):
         usage = SimpleNamespace(free=free_mb * 10**6)
         monkeypatch.setattr(storage_state.shutil, "disk_usage", lambda home, usage=usage: usage)

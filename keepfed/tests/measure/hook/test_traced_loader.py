@@ -99,3 +99,13 @@ def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.Monk
     pinned, told = detach_report(pin_memory(attach_report(batch, about)))
     assert (str(pinned), told) == (str(pin_memory(batch)), about)
     assert detach_report(batch) == (batch, None)
+
+
+def test_batch_numbers_continue_and_notes_appear_once() -> None:
+    for num_workers in (0, 2):
+        loader = DataLoader(data.Marked(), batch_size=4, num_workers=num_workers)
+        with record() as trace:
+            for _ in range(2):
+                list(trace.batches(loader))
+        assert trace.note.count("emulated tape") == 1, num_workers
+        assert {s.batch for s in trace.spans if s.stage == "collate"} == {*range(6)}, num_workers

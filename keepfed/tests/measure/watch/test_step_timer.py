@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,20 +140,20 @@ def test_all_short_iterations_are_written_and_metered(
 def test_very_short_iterations_are_counted_but_few_timed(
     kind: str, leaves_early: bool, seen: Observed
 ) -> None:
-    count = 3 * ROWS
-    loader = DataLoader(Numbers(count), batch_size=None)
-    batches = watching.watch_batches([*range(count)]) if kind == "list" else loader
+    length = 3 * ROWS
+    loader = DataLoader(Numbers(length), batch_size=None)
+    batches = watching.watch_batches([*range(length)]) if kind == "list" else loader
     served = []
     for batch in batches:
         served.append(float(batch))
         if leaves_early and len(served) == 2 * ROWS:
             break
     del batches
-    assert served == [*range(2 * ROWS if leaves_early else count)]
+    assert served == [*range(2 * ROWS if leaves_early else length)]
     step_timer.write_down()
     (one,) = seen()
     assert (one.totals.iterations, one.totals.epochs) == (len(served), not leaves_early)
-    assert 0 < one.totals.timed < 0.1 * count
+    assert 0 < one.totals.timed < 0.1 * length
     assert [each.number for each in one.iterations] == [each.place for each in one.iterations]
     last_ns = one.totals.last_ns if leaves_early else one.iterations[-1].got_ns
     lasted_ns = last_ns - one.totals.first_ns
@@ -225,3 +225,11 @@ def test_description_of_loader_does_not_call_len(seen: Observed) -> None:
     about = seen()[0].about
     assert (about["takes"], about["batch_size"], about["batch_bytes"]) == ("stream", 6, 48)
     assert loader._IterableDataset_len_called is None
+
+
+def test_cpu_time_of_some_steps_is_measured(
+    seen: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_timer, "process_time_ns", count(1, 1000).__next__)
+    list(DataLoader(Numbers(), batch_size=1))
+    assert seen()[0].totals.step_cpu_ns == 1000
