@@ -14,7 +14,7 @@ from keepfed.errors import KeepfedError
 from keepfed.measure.spans import Span, SpanLog, union
 
 Event = Mapping[str, Any]  # in the Trace Event Format
-ON_GPU = ("kernel", "gpu_memset", "gpu_memcpy")  # categories of Kineto
+_ON_GPU = ("kernel", "gpu_memset", "gpu_memcpy")  # categories of Kineto
 _CALLS = ("cuda_runtime", "cuda_driver")
 # The GPU needs this time to start the next kernel, so shorter gaps count as computing.
 _GAP_NS = 10_000
@@ -35,7 +35,7 @@ def gpu_spans(events: Sequence[Event], begins_ns: Sequence[int]) -> Iterator[Spa
     launched = {call.get("args", {}).get("correlation"): times_ns(call)[0] for call in calls}
     pieces: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for event in events:
-        if event.get("cat") in ON_GPU:
+        if event.get("cat") in _ON_GPU:
             over_bus = event["cat"] == "gpu_memcpy" and "DtoD" not in event["name"]
             lane, stage = ("copy", "transfer") if over_bus else ("gpu", "compute")
             start_ns, end_ns = times_ns(event)
@@ -51,8 +51,11 @@ def start_profiler() -> Any:
     """Return a running torch.profiler that records the work of CUDA devices."""
     import torch  # here, because a trace without kernels needs no torch
 
-    if not torch.cuda.is_available():
+    there = torch.profiler.supported_activities()  # type: ignore[no-untyped-call]
+    if torch.profiler.ProfilerActivity.CUDA not in there:
         raise KeepfedError("kernels=True needs a CUDA device. Call record() without it.")
+    if getattr(torch.autograd, "_profiler_enabled", bool)():  # Kineto would cancel its profile
+        raise KeepfedError("A profiler already runs. Call record() without kernels=True.")
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
     profiler.start()
     return profiler
@@ -68,7 +71,7 @@ def add_kernels(trace: SpanLog, profiler: Any) -> None:
         with TemporaryDirectory() as folder:
             profiler.export_chrome_trace(str(path := Path(folder, "profile.json")))
             profile = json.loads(path.read_bytes())
-    except RuntimeError as error:  # do not replace an error of the loop
+    except Exception as error:  # do not replace an error of the loop
         trace.mention(f"no kernels, because torch.profiler failed ({type(error).__name__})")
         return
     # Times of the file are on the clock of the system, from an origin that the file contains.

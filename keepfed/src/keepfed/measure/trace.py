@@ -82,11 +82,8 @@ def record(
     Args:
         clock: Function that returns nanoseconds, the same in all processes of this machine.
         label: Name of the run, shown in pictures.
-        kernels: Whether torch.profiler also runs, to show the kernels and copies of CUDA. It needs
-            memory for each of them, so record at most a few hundred steps.
-
-    Raises:
-        KeepfedError: With `kernels`, if there is no CUDA device.
+        kernels: Whether torch.profiler also runs, to show the kernels and copies of CUDA, at most
+            of a few hundred steps. Raises a KeepfedError without CUDA, or if a profiler runs.
     """
     profiler = start_profiler() if kernels else None
     trace = Trace(clock=clock, label=label)

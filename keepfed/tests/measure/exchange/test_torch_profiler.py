@@ -2,7 +2,6 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,12 +118,12 @@ def test_recording_with_kernels_shows_those_of_its_own_profile(
         for now_us in (400, 1100):  # noqa: B007
             yield [1]
 
-    with pytest.raises(KeepfedError, match="needs a CUDA device"), record(kernels=True):
-        pass
-    system = SimpleNamespace(time_ns=lambda: 10**15 + 5 * 10**12 + clock())
-    monkeypatch.setattr(kineto, "time", system)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(kineto.time, "time_ns", lambda: 10**15 + 5 * 10**12 + clock())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    for there, problem in (([], "needs a CUDA device"), ([ProfilerActivity.CUDA], "already runs")):
+        monkeypatch.setattr(torch.profiler, "supported_activities", lambda there=there: there)
+        with profile(activities=[ProfilerActivity.CPU]), pytest.raises(KeepfedError, match=problem):
+            kineto.start_profiler()
     monkeypatch.setattr(torch.profiler, "profile", Profiler)
     for fails, note in ((False, "kernels of torch.profiler"), (True, "no kernels")):
         now_us = 10
@@ -132,9 +131,9 @@ def test_recording_with_kernels_shows_those_of_its_own_profile(
             for _ in trace.batches(load()):
                 with stage("transfer", lane="copy"):  # the profiler's copies replace this one
                     now_us = 1010 if now_us == 400 else 2000
-        spans = [(s.lane, s.stage, s.start_ns // 1000 - 10, s.batch) for s in trace.spans]
-        on_device = [span for span in ON_A_GPU if span[0] != "main"]
-        assert ([s for s in spans if s[0] != "main"] == on_device) != fails, spans
+        rows = [(s.lane, s.stage, s.start_ns // 1000 - 10, s.batch) for s in trace.spans]
+        spans = [row for row in rows if row[0] != "main"]
+        assert (spans == [span for span in ON_A_GPU if span[0] != "main"]) != fails, spans
         assert (trace.note.startswith(note), trace.summary().at_most) == (True, fails)
 
 

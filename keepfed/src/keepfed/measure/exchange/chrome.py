@@ -2,7 +2,6 @@
 
 The format is described in "Trace Event Format" (Google, 2016): complete events ("ph": "X") with a
 start `ts` and a length `dur` in microseconds, and metadata events ("ph": "M") that name threads.
-Profilers write such events too.
 """
 
 from __future__ import annotations

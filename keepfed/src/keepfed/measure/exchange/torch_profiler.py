@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from keepfed.measure.exchange.chrome import content_of, trace_of
-from keepfed.measure.kineto import ON_GPU, gpu_spans, times_ns
+from keepfed.measure.kineto import gpu_spans, times_ns
 from keepfed.measure.spans import AT_MOST, Span
 from keepfed.measure.trace import Trace
 
@@ -37,29 +37,26 @@ def load_profile(path: str | Path) -> Trace:
         events, host = [], []
     waits = sorted(times for times, name in host if name.startswith(_NEXT))
     steps = sorted((times, name) for times, name in host if name.startswith(_STEP))
-    on_gpu = any(event.get("cat") in ON_GPU for event in events)
+    # A step begins with the call for its batch, or, without a DataLoader, with the profiler's mark.
+    begins = [start for start, _ in waits or (times for times, _ in steps)]
+    on_gpu = list(gpu_spans(events, begins))
     if not on_gpu and not waits:
         raise ValueError(
             f"{path} does not contain a profile of a GPU or of a DataLoader. Write one with "
             "`profiler.export_chrome_trace(path)`."
         )
-    # A step begins with the call for its batch, or, without a DataLoader, with the profiler's mark.
-    begins = [start for start, _ in waits or (times for times, _ in steps)]
     spans = [Span("main", "wait", *wait, number) for number, wait in enumerate(waits)]
-    if on_gpu:
-        spans += gpu_spans(events, begins)
-    else:
+    if not on_gpu:
         ends = [*begins[1:], max(end for (_, end), _ in host)]
         body = zip((got for _, got in waits), ends, strict=True)
         spans += [Span("main", "compute", *part, number) for number, part in enumerate(body)]
     trace = trace_of(
-        spans,
+        [*spans, *on_gpu],
         label=path.name.split(".")[0],
         note=f"recorded by torch.profiler, without workers{'' if on_gpu else f', {AT_MOST}'}",
         batches=len(begins),
     )
     trace.steps_are = "kernels" if on_gpu else "bounds"
-    trace.starts_midway = (
-        bool(steps) and steps[0][1] != f"{_STEP}0"
-    )  # the schedule skipped the first steps
+    # The schedule of the profiler may skip the first steps.
+    trace.starts_midway = bool(steps) and not steps[0][1].endswith("#0")
     return trace

@@ -165,7 +165,7 @@ def sentence(trace: SpanLog, name: str = "") -> str:
     name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
     if not summary.steps:
         return f"{name} computed nothing. {MARK}"
-    busy, idle = summary.shares
+    busy, idle, _ = summary.shares
     return f"{name} computes {busy} of the time and waits {idle}{_reason(summary)}."
 
 

@@ -90,7 +90,7 @@ function paintHeader({ c, scene, ink }, { trace, y }) {
   const label = fit(c, TITLE, trace.label, trace.note ? room / 2 : room);
   write(c, TITLE, ink.fg, label, 4, middle);
   let used = 4 + widthOf(c, TITLE, label);
-  const busy = `${label ? " · " : ""}${gpuLabel(trace.gpu, "busy")} ${trace.atMost}${percent(trace.utilization)}`, width = widthOf(c, NORMAL, busy);
+  const busy = `${label ? " · " : ""}${gpuLabel(trace.gpu, "busy")} ${trace.busy}`, width = widthOf(c, NORMAL, busy);
   if (!scene.narrow || used + width + widthOf(c, NORMAL, trace.note) + 40 < room) {
     write(c, NORMAL, ink.soft, busy, used, middle);
     used += width;

@@ -19,9 +19,11 @@ export function openTrace(raw) {
   const stepLanes = onGpu.length ? onGpu : computing, steps = unionOf(stepLanes, (stage) => stage === COMPUTE);
   const stepsEnd = steps.at(-1)?.[1] ?? end;
   const gaps = steps.map(([start], i) => [steps[i - 1]?.[1] ?? 0, start]).filter((gap) => gap[0] < gap[1]);
+  const utilization = steps.length ? 1 - total(gaps) / stepsEnd : 0;
   return {
-    note: raw.note, atMost: raw.at_most ? "at most " : "", lanes, gaps, end, stepsEnd, stepLane: stepLanes[0],
-    gpu: !computing.length || onGpu.length > 0, utilization: steps.length ? 1 - total(gaps) / stepsEnd : 0,
+    note: raw.note, lanes, gaps, end, stepsEnd, stepLane: stepLanes[0],
+    gpu: !computing.length || onGpu.length > 0, utilization,
+    busy: raw.at_most ? `at most ${Math.ceil(100 * utilization - 1e-6)} %` : percent(utilization),
   };
 }
 

@@ -220,11 +220,11 @@ function fillLegend(list, names, gpu) {
 // Show the picture as a table with one row per lane, for screen readers.
 function fillTable(holder, traces) {
   const cell = (tag, text, scope = "") => element(tag, { textContent: text, ...(scope && { scope }) });
-  holder.replaceChildren(...traces.map(({ label, note, atMost, gpu, utilization, gaps, lanes, end, stepsEnd }) => {
+  holder.replaceChildren(...traces.map(({ label, note, busy, gpu, utilization, gaps, lanes, end, stepsEnd }) => {
     const rows = lanes.map((lane) => element("tr", {}, cell("th", lane.name, "row"), cell("td", lane.start.length.toLocaleString("en")),
       cell("td", duration(lane.busy)), cell("td", percent(lane.busy / (end || 1))), cell("td", stageText(lane, end))));
     const idle = `idle ${duration(stepsEnd * (1 - utilization))} in ${plural(gaps.length, "gap")}`;
-    const caption = `${label || "This run"}${note ? ` (${note})` : ""}: ${gpuLabel(gpu, "busy")} ${atMost}${percent(utilization)}, ${idle}.`;
+    const caption = `${label || "This run"}${note ? ` (${note})` : ""}: ${gpuLabel(gpu, "busy")} ${busy}, ${idle}.`;
     const head = ["Lane", "Spans", "Busy", "Share", "Stages"].map((text) => cell("th", text, "col"));
     return element("table", {}, cell("caption", caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }));

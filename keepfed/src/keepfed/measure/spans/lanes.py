@@ -1,7 +1,5 @@
 """Arrange the spans of a trace in lanes and rows, and compute how busy each part of a lane is.
 
-Pictures and files for other tools use this arrangement.
-
 Spans of one lane may overlap. A span inside a span of another stage, such as a `read` inside the
 `wait` of the main process, is nested. Pictures draw it smaller, on top of the other span. Other
 overlapping spans, such as two reads at a time, get separate rows.

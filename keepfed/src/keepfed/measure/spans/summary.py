@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 
 from keepfed.formatting import percent, plural
 from keepfed.measure.spans.span_log import OTHERS, Span, SpanLog
@@ -48,10 +49,13 @@ class Summary:
         return self.samples / self.total_s if self.total_s else 0.0
 
     @property
-    def shares(self) -> tuple[str, str]:
-        """Busy and idle share in words."""
-        most, least = ("at most ", "at least ") if self.at_most else ("", "")
-        return f"{most}{percent(self.utilization)}", f"{least}{percent(self.idle)}"
+    def shares(self) -> tuple[str, str, str]:
+        """Busy share, idle share and AU in words."""
+        if not self.at_most:
+            return percent(self.utilization), percent(self.idle), percent(self.au)
+        # Round up, because the bound 0.998 is not "at most > 99 %".
+        busy, au = (ceil(round(100 * share, 6)) for share in (self.utilization, self.au))
+        return f"at most {busy} %", f"at least {100 - busy} %", f"at most {au} %"
 
     def __str__(self) -> str:
         """Return the summary as text with short lines."""
@@ -63,10 +67,10 @@ class Summary:
             if share >= 0.005
         ]
         waited = f",\nwaiting mostly for {', '.join(waits[:3])}" if waits else ""
-        busy, idle = self.shares
+        busy, idle, au = self.shares
         return (
             f"The {self.who} computed {busy} of {self.total_s:.2f} s and was idle {idle}{waited}.\n"
-            f"AU {'at most ' * self.at_most}{percent(self.au)} over {plural(self.steps, 'step')}. "
+            f"AU {au} over {plural(self.steps, 'step')}. "
             f"The first one started after {self.start_up_s:.2f} s.\n{self._ledger()}"
         )
 
