@@ -83,7 +83,7 @@ bench: $(DEVELOP) ## measure what the course claims
 peers: $(DEVELOP) ## our loaders beside those of other libraries, as far as they are installed
 	@$(VENV) -m benchmarks.peers
 
-gpu-check: ## run the CUDA tests and record traces, with the Python at hand
+gpu-check: ## try notebooks, tests and checks on a GPU, with the Python at hand
 	@$(PYTHON) tests/gpu/run.py
 
 $(READY): requirements.lock pyproject.toml keepfed/pyproject.toml
