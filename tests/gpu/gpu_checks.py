@@ -260,38 +260,6 @@ def check_layouts(gpu: Accelerator) -> str:
     return "COO, CSR and jagged copied"
 
 
-def check_default_device(gpu: Accelerator) -> str:
-    """Steps and the prefetcher work under `torch.set_default_device("cuda")`."""
-    _need_cuda(gpu)
-    host = gpu.pin(noise(1))
-    torch.set_default_device("cuda")
-    try:
-        losses = [gpu.step(batch, ms=0).item() for batch in CudaPrefetcher([host] * 3, gpu)]
-    finally:
-        torch.set_default_device(None)
-    assert losses == [expected(host)] * 3, losses
-    return "3 of 3 right"
-
-
-def check_copies_back(gpu: Accelerator) -> str:
-    """A copy to the host is complete only after its event."""
-    _need_cuda(gpu)
-    made = torch.ones(16_000_000, device="cuda")
-    host = torch.zeros_like(made, device="cpu").pin_memory()
-    early = late = 0
-    for _ in range(50):
-        host.zero_()
-        gpu.step(None, ms=2)
-        host.copy_(made, non_blocking=True)
-        done = gpu.current_stream().record_event()
-        early += host[-1].item() != 1
-        done.synchronize()
-        late += host[-1].item() != 1
-    assert early > 0, "No copy was read too early."
-    assert late == 0, late
-    return f"read immediately: {early} of 50 wrong, after the event: {late}"
-
-
 def check_augment(gpu: Accelerator) -> str:
     """The same draws give the same images on both devices, and no operation waits."""
     from course_utils.loading.images import Augment

@@ -154,11 +154,12 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
     needs = "a GPU" if torch.cuda.is_available() else "a machine without a GPU"
     for name, entry in entries().items():
         if entry.needs == needs:
+            start = f"import multiprocessing as m; m.set_start_method({entry.method or None!r})\n"
             for kind, sign, prints in (
                 ("faulty", "+", entry.prints),
                 ("fixed", "-", entry.prints_fixed),
             ):
-                work = partial(run_and_expect, entry.without(sign), prints)
+                work = partial(run_and_expect, start + entry.without(sign), prints)
                 notes.attempt(f"{name}, {kind}", work)
 
 

@@ -97,29 +97,56 @@ def image_loader() -> str:
     return f"{hidden(trace.spans):.0%} of the copies hidden, {right} of {right} batches right"
 
 
-def loader_is_the_limit() -> str:
-    """Time a training on JPEGs whose loader is the limit, pinned and with a prefetcher."""
+def photographs() -> tuple[DataLoader[Any], Callable[[Any], None]]:
+    """Return a loader of JPEGs, which is slower than the model, and a training step."""
+    from torchvision.models import resnet18
     from torchvision.transforms.v2 import RandomResizedCrop
 
     from course_utils.teaching.notebook import data_path
     from keepfed.loaders.images import Jpegs
-    from keepfed.loaders.prefetch import CudaPrefetcher
 
     data = Jpegs(data_path("images", "S"), RandomResizedCrop(128))
-    model = nn.Conv2d(3, 16, 3).to(DEVICE)
     loader: DataLoader[Any] = DataLoader(
         data, 32, num_workers=4 if CUDA else 1, pin_memory=CUDA, persistent_workers=True
     )
+    model = (resnet18() if CUDA else nn.Conv2d(3, 16, 3)).to(DEVICE)
+
+    def train(batch: Any) -> None:
+        images = batch[0].to(DEVICE, torch.float32, non_blocking=True)
+        model(images).mean().backward()
+
+    train(next(iter(loader)))  # starts the workers, and cuDNN selects algorithms
+    return loader, train
+
+
+def record_any_loop() -> str:
+    """Record a training by events around `next()`, which is a bound, and by its kernels."""
+    from keepfed.measure.trace import record
+
+    (loader, train), busy = photographs(), {}
+    for way in ("events", "kernels")[: 1 + CUDA]:
+        with record(kernels=way == "kernels") as trace:
+            for batch in trace.batches(loader):
+                train(batch)
+        busy[way] = trace.summary().utilization
+    assert busy.get("kernels", 0) < busy["events"] + 0.03, busy
+    return "busy by " + ", ".join(f"{way} {share:.0%}" for way, share in busy.items())
+
+
+def loader_is_the_limit() -> str:
+    """Time a training whose loader is the limit, with pinned memory and with a prefetcher too."""
+    from keepfed.loaders.prefetch import CudaPrefetcher
+
+    loader, train = photographs()
 
     def seconds(batches: Iterable[Any]) -> float:
         start = time.perf_counter()
-        for images, _ in batches:
-            model(images.to(DEVICE, torch.float32, non_blocking=True)).mean().backward()
+        for batch in batches:
+            train(batch)
         if CUDA:
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
-    seconds(loader)  # starts the workers
     prefetcher = CudaPrefetcher(loader, DEVICE)
     ratio = median(seconds(loader) / seconds(prefetcher) for _ in range(5))
     return f"with a prefetcher {ratio:.2f} times as fast"
@@ -228,6 +255,7 @@ WILD: dict[str, Callable[[], str]] = {
     "watch_torchrun": watch_torchrun,
     "pin_memory_device": pin_memory_device,
     "audit_pinned": lambda: beside("audit"),
+    "record_any_loop": record_any_loop,
     "jagged": jagged,
     "image_loader": image_loader,
     "memory_in_a_notebook": memory_in_a_notebook,
