@@ -646,7 +646,7 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 # The profiler shows *that* the main process waits, but not *why*, because workers are separate processes. Our trace
 # shows them, because each worker sends its spans with the batch, but their rows are nearly empty here, because the slow
 # line belongs to no stage. `with cu.stage("decode"):` around the line would mark it, as `cu.stage("compute")` does in
-# the loop.
+# the loop. Without that mark, the time from each batch to the next request counts, on CUDA the time of the GPU.
 
 # %% [markdown]
 # ### A whole training, unchanged
