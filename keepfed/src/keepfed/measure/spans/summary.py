@@ -19,7 +19,7 @@ _STALL_LABELS = {
     "others": "the other ranks",
     "host": "the program itself",
 }
-MARK = 'Loop over trace.batches(loader), or mark the step: with stage("compute"): train(batch)'
+MARK = 'Loop directly over trace.batches(), or mark the step: with stage("compute"): train(batch)'
 
 
 @dataclass(frozen=True)
