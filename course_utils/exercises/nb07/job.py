@@ -15,11 +15,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import BaseFileLock
-
-READY, READS, HOLDS = "ready", "reads", "holds"  # what a process reports besides outcomes
-LONGEST_COPY_S = 600.0  # a lock that waits less gives up while another job copies
-_PROGRAMS = "subprocess.Popen", "os.system"
+READY, HOLDS = "ready", "holds"  # what a process reports besides outcomes
 
 
 class Outcome(NamedTuple):
@@ -55,18 +51,32 @@ def main(
         os.dup2(null, stream)
     os.chdir(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder  # for programs, and for Python
-    _shorten_timeouts()
     with suppress(BaseException):  # the call below reports this error
         importlib.import_module(stage[0])
-    watch = _Watch(line, gate, renewed)
+    waiting = [gate] if gate else []
+    source, place, was_opened = "", "", False
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        """Replace the source while it is copied, and hold the process before a rename."""
+        nonlocal renewed, was_opened
+        opened = str(args[0]) if event == "open" and source else ""
+        was_opened = was_opened or opened == source != ""
+        if renewed and was_opened and Path(place) in Path(opened).parents:
+            new, renewed = renewed, ""
+            os.replace(new, source)
+        if event in ("os.rename", "os.link") and source and waiting:
+            held = waiting.pop()
+            line.send(HOLDS)
+            held.wait()
+
     sys.addaudithook(watch)  # it receives every event that Python reports about itself
     if most:
         _limit_files(most, deadly)
     line.send(READY)
     with suppress(EOFError):
         while True:
-            watch.source, watch.place = line.recv()
-            line.send(_outcome(stage, watch.source, watch.place))
+            source, place = line.recv()
+            line.send(_outcome(stage, source, place))
 
 
 def _outcome(stage: tuple[str, str], source: str, place: str) -> Outcome:
@@ -81,43 +91,6 @@ def _outcome(stage: tuple[str, str], source: str, place: str) -> Outcome:
         kind = type(error).__name__
         return Outcome(error=f"Original Traceback\n{frames}{kind}: {first_line}")
     return Outcome(os.fspath(path))
-
-
-class _Watch:
-    """Reports when the source is opened, and holds the process before a rename."""
-
-    source = place = ""
-
-    def __init__(self, line: Connection, gate: Event | None, renewed: str):
-        self._line, self._gate, self._renewed, self._opened = line, gate, renewed, False
-
-    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
-        """Handle an event of Python's."""
-        if not self.source:
-            return
-        command = str(args[:2]) if event in _PROGRAMS else ""
-        opens = str(args[0]) if event == "open" else ""
-        if opens == self.source or self.source in command:
-            self._opened = True
-            self._line.send(READS)
-        elif self._renewed and self._opened and Path(self.place) in Path(opens).parents:
-            renewed, self._renewed = self._renewed, ""
-            os.replace(renewed, self.source)
-        if self._gate and (event in ("os.rename", "os.link") or self.place in command):
-            gate, self._gate = self._gate, None
-            self._line.send(HOLDS)
-            gate.wait()
-
-
-def _shorten_timeouts() -> None:
-    """Let locks that would give up during a long copy give up soon, so that nobody waits here."""
-    acquire = BaseFileLock.acquire
-
-    def acquire_soon(lock: BaseFileLock, timeout: float | None = None, **how: Any) -> Any:
-        seconds = lock.timeout if timeout is None else timeout  # if negative, it never gives up
-        return acquire(lock, 0.2 if 0 < seconds < LONGEST_COPY_S else seconds, **how)
-
-    BaseFileLock.acquire = acquire_soon  # type: ignore[method-assign, assignment]
 
 
 def _limit_files(size: int, deadly: bool) -> None:

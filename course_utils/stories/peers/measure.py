@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +76,9 @@ class OpenLoader:
         cpu_s, start = _cpu_seconds(), time.perf_counter()
         batches.extend(epoch)
         seconds = time.perf_counter() - start
-        needs = self.peer.needs
         return Measurement(
             self.name,
-            f"{needs.name} {version(needs.name)}" if needs else "",
+            self.peer.package,
             seconds,
             _cpu_seconds() - cpu_s,
             self.first_s,
