@@ -202,10 +202,10 @@ def test_loader_that_keeps_its_iterator_is_diagnosed_or_refused() -> None:
 class Ended:
     """A loader whose generator ends with StopIteration in the second epoch."""
 
-    batches = map(torch.tensor, range(20))
+    batches = map(torch.tensor, range(5))  # so few that each diagnosis needs another epoch
 
     def __iter__(self) -> Iterator[Any]:
-        for _ in range(20):
+        for _ in range(5):
             yield next(self.batches)
 
 
