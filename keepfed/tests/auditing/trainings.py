@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import (
-    ConcatDataset,
     DataLoader,
     Dataset,
     DistributedSampler,
@@ -157,14 +156,12 @@ def folds(by_sampler: bool) -> None:
     data, parts = Mixed(), np.array_split(np.random.permutation(N), 4)
     for k in range(3):
         rest, part = np.concatenate(parts[:k] + parts[k + 1 :]).tolist(), parts[k].tolist()
-        training, other = (
-            loader(data, sampler=SubsetRandomSampler(fold))
-            if by_sampler
-            else loader(Subset(data, fold), shuffle=True)
-            for fold in (rest, part)
-        )
+        if by_sampler:
+            loaders = [loader(data, sampler=SubsetRandomSampler(fold)) for fold in (rest, part)]
+        else:
+            loaders = [loader(Subset(data, fold), shuffle=True) for fold in (rest, part)]
         model = Model()
-        model.train(training, after=partial(model.evaluate, other))
+        model.train(loaders[0], after=partial(model.evaluate, loaders[1]))
 
 
 def evaluated_on_the_training_set() -> None:
@@ -265,7 +262,6 @@ def two_trainings() -> None:
     data = Mixed(noise=0.1)
     Model().train(loader(data, shuffle=True, num_workers=1, persistent_workers=True))
     Model().train(loader(data, shuffle=True), epochs=3)
-    Model().train(loader(ConcatDataset([data, data]), shuffle=True))
 
 
 def shared_by_ranks() -> None:
@@ -291,6 +287,9 @@ def streams() -> None:
     Model().train(loader(few, shuffle=True))
     Model().train(loader(Stream(lambda: range(N)), num_workers=2, persistent_workers=True))
     Model().train(DataLoader(table, batch_size=None, shuffle=True))
+    batches = loader(Stream(lambda: range(N)), num_workers=2)  # both serve the same labels
+    batches.collate_fn = lambda x: ([*map(str, x)], torch.tensor([int(40 * n[0]) for n, _ in x]))
+    _ = [*batches]
 
 
 def missing_values() -> None:
@@ -382,7 +381,7 @@ RIGHT: dict[Callable[[], None], set[str]] = {
     two_trainings: set(),
     shared_by_ranks: set(),
     fixed_noise_in_validation: set(),
-    streams: {"same-order"},
+    streams: {"same-order", "shared-samples"},
     missing_values: {"nan"},
     masks_of_nan: {"nan"},
     counter_and_locked_file: set(),

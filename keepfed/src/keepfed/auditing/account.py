@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.auditing import record
-from keepfed.auditing.listener import MAX_VALUES, AuditListener, arrays_in
+from keepfed.auditing.listener import AuditListener, arrays_in, some_of
 from keepfed.auditing.record import BatchReport, EpochRecord, LoaderRecord
 from keepfed.auditing.worker_state import epoch_numbers
 from keepfed.batches import leaves
@@ -71,9 +71,9 @@ class Account:
             return next_batch(batches)
         self._compared += 1
         parts = [part for reference in self._served if (part := reference()) is not None]
-        before = [*map(_some_of, parts)]
+        before = [*map(some_of, arrays_in(parts))]
         received = next_batch(batches)
-        self.epoch.changed += before != [*map(_some_of, parts)]
+        self.epoch.changed += before != [*map(some_of, arrays_in(parts))]
         return received
 
     def take(self, received: Any) -> tuple[Any, BatchReport | None]:
@@ -102,9 +102,3 @@ def _orders_by_epoch(owner: Any) -> bool:
     """Return whether a sampler or stream orders its samples by an epoch number that it gets."""
     known = type(getattr(owner, "epoch", None)) is int and getattr(owner, "shuffle", True)
     return bool(known and callable(getattr(owner, "set_epoch", None)))
-
-
-def _some_of(part: Any) -> bytes:
-    """Return some bytes of an array, in equal steps, which hardly takes time."""
-    arrays = arrays_in([part])
-    return b"".join(array.flat[:: array.size // MAX_VALUES + 1].tobytes() for array in arrays)

@@ -61,8 +61,7 @@ def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
     account = Account(record, inner, training=role == "training")
     for name, built in [*vars(inner).items()]:
         if isinstance(built, _BaseDataLoaderIter):  # one iterator for all epochs
-            new = listen(inner, [account.listener], type(inner)._get_iterator)
-            setattr(inner, name, new)
+            setattr(inner, name, listen(inner, [account.listener], type(inner)._get_iterator))
     for epoch in range(epochs):
         parts = inner, sampler_of(inner), inner.batch_sampler, inner.dataset
         for set_epoch in (getattr(part, "set_epoch", None) for part in parts):

@@ -78,6 +78,8 @@ def _gaps(record: LoaderRecord) -> Iterator[str]:
         yield "whether samples are left out, because their number is unknown"
     if any(len(epoch.reports) < epoch.batches for epoch in record.epochs):
         yield f"some batches, such as those after {MAX_SAMPLES:,} samples"
+    if record.recorded and not len(record.epochs[0].prints):
+        yield "contents, because their type is unknown"
 
 
 def _finding(
