@@ -1,7 +1,7 @@
 """HTTP server that answers only requests with the right token.
 
 The object store and the wall are built on it. The server does not log requests, because a URL may
-contain the token.
+contain the token. With `patience_s` it closes the connections of clients that send too slowly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from tornado.httpserver import HTTPServer
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.log import app_log
 from tornado.web import Application, HTTPError, RequestHandler
 
@@ -24,6 +24,7 @@ from course_utils.errors import CourseError
 LOOPBACK = "127.0.0.1"
 _WAITING = 128  # connections in the queue: a whole class may connect at once
 _LONGEST_BODY = 64 * 1024  # bytes read of a request body; longer bodies are rejected
+_MOST_CONNECTIONS = 300  # open connections from one address
 
 
 class TokenHandler(RequestHandler):
@@ -93,6 +94,7 @@ def serve_with_token(
     ready: Callable[[int], None],
     port: int = 0,
     address: str = LOOPBACK,
+    patience_s: float = 3600,
     **settings: Any,
 ) -> None:
     """Serve `handlers`, which must all be `TokenHandler`, until the process is interrupted.
@@ -103,6 +105,7 @@ def serve_with_token(
         ready: Called with the port once the server accepts requests.
         port: Port to listen on; 0 selects a free port.
         address: Address of this machine to listen on.
+        patience_s: Longest time for a client to send a request.
         settings: Additional entries for `self.settings` of the handlers.
 
     Raises:
@@ -113,8 +116,23 @@ def serve_with_token(
             "A token may contain only letters, digits and ._~+/-. Choose a different token."
         )
     settings |= {"token": token, "address": address, "log_function": lambda handler: None}
-    server = HTTPServer(Application([*handlers], **settings), max_body_size=_LONGEST_BODY)
+    server = _Server(
+        Application([*handlers], **settings),
+        max_body_size=_LONGEST_BODY,
+        idle_connection_timeout=patience_s,
+        body_timeout=patience_s,
+    )
     asyncio.run(_serve(server, _listen(port, address), ready))
+
+
+class _Server(HTTPServer):
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        """Serve a connection, unless its address has too many."""
+        others = [getattr(one.context, "remote_ip", "") for one in self._connections]
+        if others.count(address[0]) < _MOST_CONNECTIONS:
+            super().handle_stream(stream, address)
+        else:
+            stream.close()
 
 
 async def _serve(server: HTTPServer, line: socket.socket, ready: Callable[[int], None]) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,7 +21,8 @@ from traitlets.config import PyFileConfigLoader
 from course_utils.hardware.object_store import object_store
 from course_utils.paths import REPO
 from tests.requests import ask, raw
-from tests.stories.wall.helpers import TOKEN, RunningWall, running_wall
+from tests.stories.wall.fake import until
+from tests.stories.wall.helpers import GOOD, TOKEN, RunningWall, running_wall, seat
 
 SECRET, DATA = b"not for you", bytes(range(256)) * 1000
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows links and locks in other ways")
@@ -151,7 +156,11 @@ def test_tokens_do_not_get_into_pages(wall: RunningWall) -> None:
     assert len(nonces) == 2
 
 
-NO_SUCH = "The wall takes no such post"
+def result(**changed: Any) -> dict[str, Any]:
+    return {"kind": "result", "value": {**asdict(GOOD), "name": "Marie", **changed}}
+
+
+NO_SUCH, NO_VALUE = "The wall takes no such post", " must be a number from 0 to "
 POSTS: list[tuple[bytes, int, str]] = [
     *((body, 400, "The post is not a JSON") for body in (b"\xff\xfe\x00", b"[]", b"1")),
     *((body * 900, 400, "The post is not a JSON") for body in (b"[", b"{", b"1")),
@@ -167,8 +176,19 @@ POSTS: list[tuple[bytes, int, str]] = [
             (400, "'seat' must have", {"seat": "\u0430\u0430aa"}, {"seat": None}),
             (400, NO_SUCH, *({"about": key} for key in ("99z", "", None, ["02a"], {}))),
             (400, "one of the choices", *({"about": "03c", "value": v} for v in ("<b>", [], 1))),
-            (400, NO_SUCH, {"kind": "name"}, {"kind": ["guess"]}, {"kind": "verdict"}),
+            (400, NO_SUCH, {"kind": "at", "value": "99"}, {"kind": "at", "value": ["02"]}),
+            (400, NO_SUCH, {"kind": "verdict", "about": "x", "value": {"status": "right"}}),
+            (400, NO_SUCH, {"kind": "verdict", "about": "01.1", "value": {"status": "great"}}),
+            (400, NO_SUCH, {"kind": "name"}, {"kind": ["guess"]}, {"kind": "hand", "value": 1}),
             (204, "", {"name": "<img src=x>"}),
+            *(
+                (400, "A name must have", result(name=name))
+                for name in (" ", "x" * 31, "a\u202eb", "a\u200bb", "a\0b", "\ud800", "")
+            ),
+            (200, "a Set-Cookie: b: 85 points", result(name="a\r\nSet-Cookie: b")),
+            (400, NO_VALUE, *(result(au=value) for value in (float("nan"), 1.2, -1.0, True))),
+            (400, NO_VALUE, result(start_up_s=float("inf")), result(start_up_s=10**400)),
+            (400, NO_VALUE, result(points=101), result(points=None), result(seed="0")),
         )
         for changed in different
     ),
@@ -184,6 +204,36 @@ def test_rubbish_gets_one_sentence_of_plain_text(wall: RunningWall) -> None:
             assert headers["Content-Type"] == "text/plain; charset=utf-8"
             assert headers["X-Content-Type-Options"] == "nosniff"  # a browser shows no HTML in it
             assert (said.endswith(".\n"), said.count("\n")) == (True, 1)
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
+    with running_wall(tmp_path) as wall, ThreadPoolExecutor(8) as pool:
+
+        def flood(number: int) -> int:
+            return wall.post("guess", "02a", number % 100, seat(number))
+
+        assert {*pool.map(flood, range(1000))} == {204, 429}
+        assert wall.shown()["seats"] <= 500
+        until(lambda: wall.post("hand", "", True, seat(0)) == 204)  # may post again soon
+        at = urlsplit(wall.page)
+        slow = [socket.create_connection((at.hostname, at.port), 5) for _ in range(280)]
+        for line in slow:
+            line.sendall(b"POST /posts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
+        assert wall.shown()["seats"] <= 500
+        slow += [socket.create_connection((at.hostname, at.port), 5) for _ in range(40)]
+        assert slow[-1].recv(1) == b""  # the server closes it
+        for line in slow:
+            line.close()
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return wall.ask("/wall.json")[0] == 200
+            return False
+
+        until(answers)
+        assert wall.process.poll() is None
 
 
 def test_hub_takes_no_path_as_a_name_and_limits_each_container(

@@ -29,7 +29,7 @@ from docs.import_graph import (
 
 LIMIT = 12  # maximum number of entries in a folder
 COURSE = ("notebook", "images", "colab", "later", "course")  # the extras of the course
-# imports libraries that a learner may install
+# pins its optional imports, and installs them in separate environments
 ON_DEMAND = "course_utils.stories.peers.libraries"
 
 

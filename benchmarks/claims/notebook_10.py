@@ -108,3 +108,13 @@ def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
     pipeline = wds.WebDataset(urls, shardshuffle=100, detshuffle=True).to_tuple("__key__")
     loader = DataLoader(pipeline, None, num_workers=1, persistent_workers=persistent)
     return [tuple(key for (key,) in loader) for _ in range(3)]
+
+
+def caches_that_are_limited() -> int:
+    """Count the caches in a pipeline with a cache_dir that remove anything."""
+    with shard_folder() as folder:
+        urls = HiddenShards(folder, 2).urls
+        stages = wds.WebDataset(urls, shardshuffle=False, cache_dir=str(folder)).pipeline
+        caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
+        assert caches
+        return sum(stage.cleaner is not None for stage in caches)

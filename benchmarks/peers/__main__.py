@@ -5,9 +5,10 @@
     python -m benchmarks.peers --record FILE    all tables, and a recording of them
     python -m benchmarks.peers --count 400      a fast, rough measurement
 
-All installed libraries of the extra `peers` take part. Missing libraries are listed. Each loader
-runs in a separate process, and the loaders alternate. Each throughput is shown with the number of
-samples and of unique samples, next to what we recorded, which has more libraries.
+All installed libraries of the extra `peers` take part, including those that appendix B has
+installed in a separate environment. Missing libraries are listed. Each loader runs in a separate
+process, and the loaders alternate. Each throughput is shown with the number of samples and of
+unique samples, next to what we recorded, which has more libraries.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.peers import tables
-from benchmarks.peers.process import LoaderProcess
 from course_utils.stories.peers.measure import Measurement
 from course_utils.stories.peers.tables import Table
+from course_utils.stories.peers.trial import LoaderProcess
 
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # an epoch below QUICK_S is repeated QUICK_ROUNDS times
 
@@ -27,7 +27,7 @@ def measure(key: str, table: Table, folder: Path) -> tuple[dict[str, Measurement
     trials: list[LoaderProcess] = []
     try:
         for name in table.peers:
-            trials.append(LoaderProcess(tables.__name__, key, name, table.count, folder))
+            trials.append(LoaderProcess(tables.__name__, key, name, table, folder))
             trials[-1].run(0)  # one at a time, because the first one writes the files
         for number in range(1, QUICK_ROUNDS + 1):
             for trial in trials:

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "wall",
         _wall,
-        "show a class its guesses and the measured values",
+        "show a class its guesses, its pace and its results",
         "--lan",
         more="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )

@@ -14,6 +14,7 @@ called for an unwritten answer, and an exception in the learner's code becomes a
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ from course_utils.teaching.notebook import (
 
 Status = Literal["right", "wrong", "todo"]
 VERDICT_MIME = "application/x-course-verdict+json"
+_VALUE = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|[-+]?\d[\w.,]*(?<![.,])")  # in a message
 
 _WORDS: dict[Status, tuple[Tone, str]] = {
     "right": ("good", "Right"),
@@ -55,6 +57,13 @@ class Verdict:
     next_step: str = ""
     exercise: str = ""
     title: str = ""
+    is_error: bool = False  # the answer raised an exception
+
+    @property
+    def summary_for_class(self) -> dict[str, str]:
+        """The status, and the kind of mistake without the learner's values and code."""
+        slip = _VALUE.sub("…", self.message.partition(". ")[0]) if self.status == "wrong" else ""
+        return {"status": self.status, "slip": "An error in the code" if self.is_error else slip}
 
     @property
     def headline(self) -> str:
@@ -158,7 +167,7 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
         if learner_line(error):
             failed, part = "Your code stopped", "that line"
         step = advice(error) or f"Fix {part}, run its cell again, then this one."
-        return wrong(f"{failed}: {explain(error)}.", step)
+        return replace(wrong(f"{failed}: {explain(error)}.", step), is_error=True)
 
 
 def judge_modules() -> dict[str, str]:

@@ -763,6 +763,69 @@ print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 # Instead, store all pulses one after the other, with **offsets** that contain the start of each event. Our npy, HDF5
 # and tar files do this, and Parquet and ROOT do it internally.
 #
+# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that gives local
+# disks, S3 and HTTP the same interface: `fs.open(path)` returns a file that can `seek` and `read`, wherever it is.
+#
+# ### Exercise 6.3 · 20 min · ●●●
+#
+# Write your own format.
+#
+# - `write_shards` writes 100 events into each file of a folder that exists. The last file may have fewer. A second call
+#   overwrites the files.
+# - `read_event` returns one event, bit for bit, from any fsspec file system `fs`, even in a new process. Some events have
+#   no pulses.
+# - One event takes one or two reads, of little more than its own bytes. It takes at most two opens, and no look-up
+#   such as `fs.ls` or `fs.exists`. Every file is closed again.
+#
+# <details><summary>Hint 1</summary>
+#
+# Begin each file with n + 1 offsets in bytes, as int64. Then write the pulses with `event.tobytes()`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The start and the end of event i are neighbors in the list, so one `read(16)` returns both. `np.frombuffer` converts
+# bytes to numbers.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_shards
+import numpy as np
+
+PER_SHARD = 100
+
+
+def write_shards(events, folder):
+    """Write a list of float32 arrays (n, 4)."""
+    ### BEGIN SOLUTION
+    for first in range(0, len(events), PER_SHARD):
+        some = events[first : first + PER_SHARD]
+        sizes = [event.nbytes for event in some]
+        offsets = 8 * (len(some) + 1) + np.cumsum([0, *sizes], dtype=np.int64)
+        with open(f"{folder}/{first // PER_SHARD:05d}.bin", "wb") as file:
+            file.write(offsets.tobytes())
+            file.writelines(event.tobytes() for event in some)
+    ### END SOLUTION
+
+
+def read_event(fs, folder, index):
+    """Return event `index`, with at most two reads."""
+    ### BEGIN SOLUTION
+    shard, place = divmod(index, PER_SHARD)
+    with fs.open(f"{folder}/{shard:05d}.bin") as file:
+        file.seek(8 * place)
+        start, stop = np.frombuffer(file.read(16), np.int64).tolist()
+        file.seek(start)
+        return np.frombuffer(file.read(stop - start), np.float32).reshape(-1, 4)
+    ### END SOLUTION
+
+
+# %%
+cu.check("06.3", write_shards, read_event)
+
+# %% [markdown]
 # ## When does compression pay?
 #
 # Compressed data have fewer bytes, so they arrive sooner, but then the CPU must decompress them.
@@ -821,7 +884,7 @@ print(shrunk)
 cu.reveal("06h", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
 
 # %% [markdown]
-# ### Exercise 6.3 · 5 min · ●○○
+# ### Exercise 6.4 · 5 min · ●○○
 #
 # Shrink without loss. Return the same numbers as uint16, in a new array of the same shape, or raise ValueError. Refuse
 # numbers that are negative, too large, not whole, or not a number at all (NaN). Accept whole numbers that are stored as
@@ -847,7 +910,7 @@ def to_uint16(values):
 
 
 # %%
-cu.check("06.3", to_uint16)
+cu.check("06.4", to_uint16)
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -863,6 +926,7 @@ cu.check("06.3", to_uint16)
 #
 # **Goes wrong.**
 #
-# - In 6.3 NaN passes, or an empty array doesn't. Compare the output with the input.
+# - In 6.3 it's easy to read the whole list of offsets for one event. Two of its numbers are enough.
+# - In 6.4 NaN passes, or an empty array doesn't. Compare the output with the input.
 #
-# **Extra.** All of it is good homework.
+# **Extra.** All of it is good homework, especially exercise 6.3.

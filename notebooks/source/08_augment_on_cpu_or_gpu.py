@@ -8,7 +8,7 @@
 # **You will learn:**
 #
 # - which work belongs in a worker, and which dtype should cross the bus; <!-- 08a 08b 8.1 -->
-# - why one set of random numbers for a whole batch is a bug; <!-- 08c -->
+# - why one set of random numbers for a whole batch is a bug; <!-- 08c 8.3 -->
 # - to predict from five numbers where augmentation belongs. <!-- 8.2 -->
 #
 # **You need:** notebooks 01 and 02. A CPU is enough.
@@ -301,7 +301,7 @@ cu.reveal("08c", len({crop.numpy().tobytes() for crop in one_set}))
 # Only one. The transform draws once per *call*, and a batch is one call. You get no error and no warning, while all
 # images of a batch share one window, and with `ColorJitter` one brightness. For a video that's right, because its frames
 # belong together, but in a batch each sample needs its own random numbers. [Kornia](https://kornia.readthedocs.io) and
-# `Augment` therefore draw a **tensor** of offsets.
+# `Augment` therefore draw a **tensor** of offsets, and so will you in exercise 8.3.
 #
 # ## When it makes training slower
 #
@@ -434,17 +434,40 @@ cu.check("08.2", where_to_augment)
 # %% [markdown]
 # ## One window per sample
 #
-# A crop for each image, at its own random place, needs no loop: `images[samples, channels, rows, columns]` accepts
-# tensors as indices and broadcasts them. The number of torch operations is the same for every batch size, and nothing
-# waits if the images are on a GPU.
+# ### Exercise 8.3 · 20 min · ●●●
+#
+# Cut a window of `size` by `size` pixels out of each image of a batch, each at its own random place.
+# Targets:
+#
+# - uint8 in, uint8 out, and all places equally likely;
+# - the same windows again for the same state of the generator;
+# - the same number of torch operations for every batch size, and no waiting if the images are on a GPU.
+#
+# In the images of the check, the values of a pixel state its position.
+#
+# <details><summary>Hint 1: offsets</summary>
+#
+# `torch.randint(low, high, shape, generator=generator)` excludes `high`. A window as large as the image
+# has one possible place.
+#
+# </details>
+# <details><summary>Hint 2, after five minutes: all windows at once</summary>
+#
+# `images[samples, channels, rows, columns]` accepts tensors as indices and broadcasts them. Their shapes
+# are (batch, 1, 1, 1), (channels, 1, 1), (batch, 1, size, 1) and (batch, 1, 1, size). Create them with
+# `device=images.device`.
+#
+# </details>
 
 
 # %%
+# %%worker_module my_crops
 import torch
 
 
 def random_crops(images: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
     batch, channels, height, width = images.shape
+    ### BEGIN SOLUTION
     place, there = (batch, 1, 1, 1), {"device": images.device, "non_blocking": images.is_cuda}
     top = torch.randint(height - size + 1, place, generator=generator).to(**there)
     left = torch.randint(width - size + 1, place, generator=generator).to(**there)
@@ -452,10 +475,11 @@ def random_crops(images: torch.Tensor, size: int, generator: torch.Generator) ->
     samples = torch.arange(batch, device=images.device).view(place)
     colors = torch.arange(channels, device=images.device).view(-1, 1, 1)
     return images[samples, colors, top + window.view(-1, 1), left + window]
+    ### END SOLUTION
 
 
-numbered = torch.arange(100).view(1, 1, 10, 10).expand(2, 1, 10, 10)  # a pixel states its place
-print(random_crops(numbered, 3, torch.Generator().manual_seed(1)))
+# %%
+cu.check("08.3", random_crops)
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -466,8 +490,13 @@ print(random_crops(numbered, 3, torch.Generator().manual_seed(1)))
 #   the processor's cache.
 # - **08e** Tempting: 2, because there are two cores. It's several times that. Which work was unnecessary before?
 #
-# **Extra.** Homework: a batch at a time, the fast image loader, libraries. If you have ten minutes left, run the image
-# loaders together. Before each one, ask which work it avoids.
+# **Goes wrong.**
+#
+# - In 8.3 it's tempting to write the loop, and then one offset for all. Ask for the number of operations, and for the
+#   number of different windows.
+#
+# **Extra.** Homework: 8.3, a batch at a time, the fast image loader, libraries. If you have ten minutes left, run the
+# image loaders together. Before each one, ask which work it avoids.
 
 # %% [markdown]
 # ## A batch at a time

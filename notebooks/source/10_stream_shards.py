@@ -514,11 +514,27 @@ except ValueError as error:
 with object_store(shards, None) as store:
     samples = iter(stream_shards(store.url, headers=store.headers, buffer=1))
     next(samples)
-    store.close()
+    store.kill()
     try:
         served(samples)
     except ConnectionError as error:
         print(str(error).replace(f"{store.url}/", ""))
+    store.restart()
+    print("events after a restart:", served(stream_shards(store.url, headers=store.headers)))
+
+# %% [markdown]
+# ## Three more snippets
+#
+# Each card shows what the printed code of a published recipe does, and what the repaired code does. Unfold it to read
+# both. Be careful with `cached` on a shared machine: once its folder exists, the printed code runs, and never removes a
+# shard from it (`cache_size=-1`). Also note that `.batched(64)` yields the last, shorter batch, unless you pass
+# `partial=False`.
+
+# %%
+from course_utils.stories.snippets import compare_snippets, numbered_shards
+
+numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
+compare_snippets(numbered, "labels", "images", "cached")
 
 # %% [markdown]
 # ## Other libraries

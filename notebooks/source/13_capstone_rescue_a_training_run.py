@@ -115,7 +115,8 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # The check first trains the model for a few steps, and then runs two epochs of other events in real time, as
 # `timed_job` does. A busy laptop feeds the GPU less, so if your AU is too low, the check also runs a repaired script,
 # and your AU counts in proportion to what that one reaches. The same script varies by a few points, so the check
-# accepts 85 %. <!-- given --> A different training isn't accepted, however fast it is.
+# accepts 85 %. <!-- given --> An AU of 90 % gives 60 points, 45 % gives 45 points, and 22 % gives 30 points. Each of
+# the other two targets gives 20 points. A different training gives no points, however fast it is. <!-- given -->
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
@@ -307,3 +308,27 @@ pulses = SensorPulses(epoch=torch.zeros(1))
 worst = max(rows[26]["samples"], key=lambda index: pulses.charges[index].max())
 print("event", worst, "before", pulses.charges[worst])
 print("event", worst, "after ", augment(pulses.charges[worst], epoch=0, index=worst))
+
+# %% [markdown]
+# ## A board for a class
+#
+# Do you want to know who in your class feeds the GPU best? Run `course wall` in a terminal. It prints the address of a
+# page that shows all results, which everybody in your network can open if you add `--lan`.
+#
+# Choose any name, and enter the address with its token. The wall receives this name, the figures of your best result
+# and its time, and nothing else. It verifies neither names nor results, so it's only for fun. (An exam would run your
+# script itself.)
+
+# %%
+from course_utils.stories.capstone import best, post, seed_of
+
+name, wall = "", ""
+print(post(name, best(seed_of(script)), wall))
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Background.** `course wall --lan` stores all posts in `work/wall.jsonl` and continues with them after a restart. If
+# you set your own token in `COURSE_TOKEN`, the address stays the same. To remove a name, stop the wall, delete the line
+# in that file, and start it again. It uses plain HTTP, so if you don't trust the network, use it on one machine only.
+# Each set of faults, such as `hand_out(7)`, has its own table.

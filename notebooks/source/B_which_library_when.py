@@ -56,7 +56,7 @@ cu.ready("B")
 # - On a busy machine the dots scatter, and `cores` is below 1. Compare rings with rings, which we recorded.
 # - Somebody wants to install a library, and there's no network. Install it before class. The rest needs no network.
 #
-# **Extra.** All of them in turn (2 minutes), Hugging Face datasets with Bc (1), DALI and published
+# **Extra.** All of them in turn (2 minutes), Hugging Face datasets with Bc (1), four snippets (2), DALI and published
 # benchmarks (2). If people ask about library X, install it before class and show the table.
 
 # %% [markdown]
@@ -134,9 +134,19 @@ small
 #
 # ## Try the others
 #
-# The others aren't part of the course. If you install one of them into this environment, for example with `%pip install
-# litdata`, `spdl-core` or `grain`, and run the two comparisons again, it gets a full dot. `mosaicml-streaming` needs an
-# environment of its own, because it asks for an older NumPy, and would break this course.
+# The others aren't part of the course. Write names between the brackets, such as `try_libraries("LitData")`, and each
+# library is installed in a separate environment, in the folder `.peers`, and measured there. This needs the network,
+# leaves the environment of the course alone, and is gone when you delete the folder.
+
+# %%
+from course_utils.stories.peers import try_libraries
+
+try_libraries()
+
+# %% [markdown]
+# Then run the two comparisons again. Why a separate environment for each library? Because of their dependencies: the
+# largest of them asks for other versions of NumPy and of Hugging Face's packages than this course has, and would break
+# it.
 #
 # ## Which one?
 #
@@ -260,6 +270,22 @@ cu.reveal("Bc", len(origins))
 # choose a number that divides (exercise 10.2). Call `set_epoch` for a new order of the shards and a new shuffle in the
 # buffer. And if you use Parquet, check the time between epochs: at the end of each epoch of such a stream, shuffled,
 # `datasets` 5.2 sleeps for 5 seconds, so that threads of Arrow can end.
+#
+# ## Four snippets
+#
+# Some course material prints a block for `datasets` that fails three times over, and one for **tf.data** that runs, but
+# reads one file at a time. Each card says what the printed code and the fixed code do. Unfold it to read both.
+
+# %%
+from course_utils.stories.snippets import compare_snippets, numbered_shards
+
+numbered = numbered_shards(tempfile.mkdtemp(dir=folder.name))
+compare_snippets(numbered, "script", "columns", "padding", "tf_data")
+
+# %% [markdown]
+# tf.data is strong because it runs its graph outside Python. There's no GIL, so reading, decoding and shuffling
+# overlap, until you add code that isn't a TensorFlow operation. That runs in Python and waits for the GIL. Use tf.data
+# if your training already uses TensorFlow.
 #
 # ## DALI
 #

@@ -9,12 +9,13 @@ import pytest
 from benchmarks.peers import rounds, tables
 from benchmarks.peers.__main__ import BEST, main, print_bars
 from benchmarks.peers.images import DECODER, OURS, V2
-from benchmarks.peers.process import LoaderProcess
 from benchmarks.peers.tables import EVENTS, TABLES
 from course_utils.stories.peers.course import BATCHED, LIMIT
 from course_utils.stories.peers.ledger import Ledger
 from course_utils.stories.peers.libraries import ALL
 from course_utils.stories.peers.measure import Measurement, OpenLoader
+from course_utils.stories.peers.peer import Package
+from course_utils.stories.peers.trial import LoaderProcess
 
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbors=1.0)
 # Mean distance from Pillow and torchvision. Loaders that resize without antialiasing and decode
@@ -28,7 +29,7 @@ def test_every_loader_of_images_serves_every_image_once(tmp_path: Path) -> None:
     for key in ("images, float", "images, uint8"):
         table = TABLES[key].cut(48)  # complete batches, and more than the buffers hold
         for name in table.peers:
-            trial = LoaderProcess(tables.__name__, key, name, table.count, tmp_path)
+            trial = LoaderProcess(tables.__name__, key, name, table, tmp_path)
             epochs = [trial.run(number) for number in range(3)]
             trial.close()
             for epoch in epochs:
@@ -53,13 +54,15 @@ def test_loaders_alternate_and_a_failing_one_is_named(
 ) -> None:
     monkeypatch.setattr(rounds, "QUICK_ROUNDS", 2)
     table = TABLES["events"].cut(400)
-    # missing in the table of its process
-    mine = replace(table, peers={BATCHED: table.peers[BATCHED], "unknown": table.peers[LIMIT]})
+    bad = replace(table.peers[LIMIT], needs=Package("no-such-package", "1", 1))
+    mine = replace(table, peers={BATCHED: table.peers[BATCHED], "missing": bad, "unknown": bad})
+    mine.peers["unknown"] = replace(bad, needs=None)  # missing in the table of its process
     rows, left_out = rounds.measure("events", mine, tmp_path)
 
     assert [*rows] == [BATCHED]
     assert rows[BATCHED].books.complete
     assert rows[BATCHED].first_s > 0
+    assert left_out["missing"] == "install it with `pip install no-such-package`"
     assert left_out["unknown"].startswith("KeyError")
 
 

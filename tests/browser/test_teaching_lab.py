@@ -58,6 +58,8 @@ def test_feedback_is_shown_and_guesses_are_kept_revealed_and_sent(lab_root, lab_
             expect(page.get_by_text(said)).to_be_visible()
         page.get_by_role("listbox", name="What is slow?").select_option("the CPU")
         expect(page.get_by_text("Saved: the CPU")).to_be_visible()
+        page.get_by_role("button", name="I am stuck").click()
+        expect(page.get_by_role("button", name="I can continue")).to_be_visible()
         page.evaluate(
             """() => {
                 const { content } = window.jupyterapp.shell.currentWidget;
@@ -70,4 +72,9 @@ def test_feedback_is_shown_and_guesses_are_kept_revealed_and_sent(lab_root, lab_
         expect(page.get_by_text(said)).to_be_visible()
         expect(page.get_by_text('You predicted "the CPU", and it is "storage".')).to_be_visible()
         until(lambda: wall.shown()["guessed"] == 1)
+        until(lambda: [at for _, at in wall.shown(wall.teacher_token)["hands"]] == ["02"])
+        counts = [
+            [right, wrong] for _, (right, wrong, _), _ in wall.shown(wall.teacher_token)["checks"]
+        ]
+        assert counts == [[1, 0]]  # the last check of this seat
     assert (lab_page.errors(), lab_page.external, lab_page.js_errors) == ([], [], [])

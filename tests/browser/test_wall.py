@@ -1,6 +1,7 @@
 """The wall's pages with 60 seats: what fits, and what keys, teacher and phones do."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import cv2
@@ -9,7 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.lab_page import GuardedPage
-from tests.stories.wall.helpers import RunningWall, running_wall, seat
+from tests.stories.wall.helpers import GOOD, RunningWall, running_wall, seat
 
 pytestmark = pytest.mark.browser
 
@@ -24,9 +25,12 @@ SIZES = """() => [...document.body.querySelectorAll("*")]
 def wall(tmp_path: Path) -> Iterator[RunningWall]:
     with running_wall(tmp_path) as wall:
         for number in range(60):
+            wall.post("at", "", "02", seat(number))
             for key in ("02b", "02a") if number < 20 else ("02a",):
                 wall.post("guess", key, 1 + 1.6 * number, seat(number))
                 wall.post("measured", key, 17 + number % 5, seat(number))
+        wall.post("verdict", "02.4", {"status": "wrong", "slip": "The bill"}, seat(0))
+        wall.post("hand", "", True, seat(0))
         yield wall
 
 
@@ -72,6 +76,10 @@ def test_wall_fits_and_is_readable_from_the_last_row(
     expect(page.locator("#sentence")).to_contain_text("Measured: 19 %")
     assert fits(page)
     assert min(page.evaluate(SIZES)) >= 28
+    page.keyboard.press("p")
+    expect(page.locator("h1")).to_have_text("Where we are")
+    assert fits(page)
+    assert min(page.evaluate(SIZES)) >= 28
     page.keyboard.press("ArrowRight")
     expect(status).to_contain_text("20 of 60 have guessed (times")
     page.keyboard.press("f")
@@ -107,6 +115,11 @@ def test_teacher_and_phone_follow_each_other(
     assert 0.19 in wall.shown()["marks"]
     teacher.get_by_role("button", name="Next question").click()
     expect(phone.locator("h1")).to_contain_text("How many times longer")
+    expect(teacher.get_by_text(f"{seat(0)}, notebook 02")).to_be_visible()
+    expect(teacher.get_by_text("1: The bill")).to_be_visible()
+    name = "<img src=x onerror=alert(1)>"
+    wall.post("result", "0", {"name": name, **asdict(GOOD)}, seat(0))
+    expect(phone.locator("td.name")).to_have_text(name)
     for page in (phone, teacher):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     teacher.close()

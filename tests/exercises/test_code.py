@@ -32,6 +32,8 @@ def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
         ("04.3", 0, lambda kind: kind(["one"]), "This is an instance, not a class. The check"),
         ("04.4", 0, lambda kind: kind(8), "This is a dataset, not a class. The check"),
         ("05.1", 0, lambda kind: kind([]), "This is a dataset, not a class"),
+        ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot import"),
+        ("06.3", 1, lambda _: [1], "needs your two functions"),
     ],
 )
 def test_what_no_worker_can_use_is_refused(

@@ -4,6 +4,7 @@ import http.client
 import multiprocessing
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -185,7 +186,7 @@ def test_connection_breaks_once_per_file(folder: Path) -> None:
             assert store.counters().broken == (2 if at < len(DATA) else 0)
 
 
-def test_store_that_ends_during_an_answer_breaks_it_off(folder: Path) -> None:
+def test_store_killed_during_an_answer_can_be_restarted(folder: Path) -> None:
     with object_store(folder, SLOW) as store:
         with urllib.request.urlopen(store.url_of("b.tar")) as answer:
             answer.read(10)
@@ -194,11 +195,21 @@ def test_store_that_ends_during_an_answer_breaks_it_off(folder: Path) -> None:
                 answer.read()
         with urllib.request.urlopen(store.url_of("a.tar")) as answer:
             assert answer.read(10) == DATA[:10]
-            store.close()
+            store.kill()
             with pytest.raises((http.client.IncompleteRead, ConnectionError)):
                 answer.read()
-        with pytest.raises(KeepfedError, match="The store does not answer"):
+        with pytest.raises(KeepfedError, match=r"Restart it with store\.restart\(\)"):
             store.counters()
+        url, token, port = store.url, store.token, int(store.url.rpartition(":")[2])
+        with (
+            socket.create_server(("127.0.0.1", port)),
+            pytest.raises(KeepfedError, match=f"^Cannot listen on port {port}"),
+        ):
+            store.restart()
+        store.restart()
+        assert (store.url, store.token) == (url, token)
+        assert get(store, Range="bytes=10-99") == DATA[10:100]
+        assert store.counters().requests == 1
 
 
 def test_failed_start_is_reported_and_leaves_no_process(
@@ -226,11 +237,13 @@ def test_failed_start_is_reported_and_leaves_no_process(
 
 def read_and_leave(store: ObjectStore) -> None:
     assert get(store) == DATA
+    with pytest.raises(KeepfedError, match="This is a worker's copy of the store"):
+        store.kill()
     store.close()
 
 
 @pytest.mark.slow
-def test_worker_can_read_but_not_end_the_store(folder: Path, start_method: str) -> None:
+def test_worker_can_read_but_not_kill(folder: Path, start_method: str) -> None:
     with object_store(folder, None) as store:
         context = multiprocessing.get_context(start_method)
         worker = context.Process(target=read_and_leave, args=(store,))

@@ -2,16 +2,21 @@
 
 import gc
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from course_utils.stories.peers import recorded
+from course_utils.stories.peers import compare, environment, recorded, try_libraries
+from course_utils.stories.peers import comparison as comparing
+from course_utils.stories.peers.environment import is_installed
 from course_utils.stories.peers.ledger import ledger
-from course_utils.stories.peers.libraries import ALL
+from course_utils.stories.peers.libraries import ALL, SPDL
 from course_utils.stories.peers.measure import Measurement, measure, threads
 from course_utils.stories.peers.tables import TABLES
+from keepfed.errors import KeepfedError
 
 
 def test_ledger_reveals_dropped_repeated_or_unshuffled_samples() -> None:
@@ -33,7 +38,7 @@ def test_every_loader_serves_every_sample_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("course_utils.stories.peers.measure.ENOUGH_S", 0)
     before = torch.get_num_threads()
     table = replace(TABLES["small"], count=2100, one_by_one=300, batch_size=64)
-    for name in (name for name, one in ALL.items() if not one.needs):
+    for name in (name for name, one in ALL.items() if one.needs is None):
         found = measure(name, table)
         assert found.books.complete, name
         assert Measurement.from_row(json.loads(json.dumps(found.row()))) == found
@@ -53,3 +58,43 @@ def test_recordings_are_complete() -> None:
         assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
         assert {"np.memmap, batches at once", "torchvision v2"} & found.recorded.keys()
         assert ("pixels" in repr(found)) == (table not in (*TABLES, "events"))
+
+
+def test_failed_installation_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
+    monkeypatch.setattr(environment, "_share", lambda folder: None)
+    try_libraries(home=tmp_path)
+    assert "'LitData': litdata " in capsys.readouterr().out
+    with pytest.raises(KeepfedError, match="no library 'Lit'"):
+        try_libraries("Lit", home=tmp_path)
+    assert not made
+    for message, sentence in (
+        ("WARNING: NewConnectionError('...: Failed')\nERROR: No matching", "index is not reach"),
+        ("ERROR: No matching distribution found for litdata", "No matching distribution found"),
+        ("", "no message"),
+    ):
+        failed = subprocess.CompletedProcess("pip", 1, "", message)
+        monkeypatch.setattr(environment.subprocess, "run", lambda *call, said=failed, **_: said)
+        with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
+            try_libraries("LitData", home=tmp_path)
+    assert set(made) == {tmp_path / "litdata"}
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_library_is_installed_separately_and_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        try_libraries("SPDL, threads over a memmap", home=tmp_path)
+    except KeepfedError as error:
+        pytest.skip(str(error))
+    assert is_installed(SPDL, tmp_path)
+    monkeypatch.setattr(comparing, "_measure_all", lambda task: [])
+    (stored,) = compare("large", tmp_path).here.values()
+    assert stored.package == f"spdl-core {SPDL.version}"
+    assert stored.books.complete
+    assert "torch" not in {path.name for path in tmp_path.rglob("site-packages/*")}

@@ -5,7 +5,8 @@ that needs values, or mixes devices, raises an error.
 """
 
 from collections.abc import Callable
-from functools import cache
+from contextlib import ExitStack
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,13 @@ from course_utils.teaching.exercise import expect, refuse
 # parts of torch's messages if tensors are on different devices, or if values are needed
 _MIXED = "same device", "different devices"
 _NEEDS_VALUES = "aten.", "not supported for tensor subclasses", "data-dependent"
+# calls that make a program wait for its GPU; printing a tensor copies it first
+_WAITS = {
+    "torch.Tensor.__repr__": "printing a tensor",
+    "torch.cuda.synchronize": "torch.cuda.synchronize",
+    "torch.accelerator.synchronize": "torch.accelerator.synchronize",
+    "torch.cuda.Event.synchronize": "Event.synchronize",
+}
 
 
 @cache
@@ -35,18 +43,28 @@ def expect_no_wait(answer: Callable[..., Any], *given: Any) -> None:
         answer: It is called twice, because the first call may create constants that it keeps.
         given: Its arguments. Fake tensors on a GPU replace tensors.
     """
+    waits: list[str] = []
+
+    def wait(what: str, *_: Any, **__: Any) -> str:
+        waits.append(what)
+        return "a tensor"
+
     with (
+        ExitStack() as stack,
         _mode(),
         patch("torch.cuda.is_available", lambda: True),
         patch("torch._subclasses.fake_tensor.init_gpu_context", lambda _: None),
         patch.object(type(_mode()), "avoid_device_init", True),
     ):
+        for name, what in _WAITS.items():
+            stack.enter_context(patch(name, partial(wait, what)))
         there = [
             torch.empty_like(value, device="cuda:0") if isinstance(value, Tensor) else value
             for value in given
         ]
         try:
             answer(*there)
+            waits.clear()
             work, result = count_operations(answer, *there)
         except Exception as error:  # whatever the learner's code raises
             if any(words in str(error) for words in _MIXED):
@@ -62,11 +80,12 @@ def expect_no_wait(answer: Callable[..., Any], *given: Any) -> None:
                     "Compute both, and choose with torch.where or with tensors as indices.",
                 )
             raise
+    waits += ["copying from or to the host"] * bool(work.blocking)
     expect(
-        not work.blocking,
-        "The values are right, but each step makes the program wait: it copies from the host.",
-        "Create tensors with device=images.device, and copy constants with .to(images.device, "
-        "non_blocking=images.is_cuda).",
+        not waits,
+        f"The values are right, but each step makes the program wait: {', '.join({*waits})}.",
+        "Leave such calls out. Create tensors with device=images.device, and copy constants with "
+        ".to(images.device, non_blocking=images.is_cuda).",
     )
     expect(
         isinstance(result, Tensor) and result.device.type == "cuda",

@@ -85,7 +85,7 @@ def object_store(
 
 
 class ObjectStore:
-    """A running store: its address and its counters."""
+    """A running store: its address, its counters, and a way to make it fail."""
 
     _end: Callable[[], object] | None = None  # only in the process that started it
 
@@ -129,6 +129,23 @@ class ObjectStore:
         """Set all counters to zero, for all copies of this store."""
         self._ask("DELETE")
 
+    def kill(self) -> None:
+        """Kill the server, as a crash would: every answer breaks off."""
+        if self._end is None or os.getpid() != self._owner:
+            raise CourseError(
+                "This is a worker's copy of the store. Call kill() in the process that started it."
+            )
+        self._end()
+
+    def restart(self) -> None:
+        """Restart the server with the same URL and token. Its counters start at zero.
+
+        Raises:
+            CourseError: If another program has taken the port.
+        """
+        self.kill()
+        self._start()
+
     def close(self) -> None:
         """End the server; do nothing in a worker or if the server has already ended."""
         if self._end:
@@ -141,7 +158,7 @@ class ObjectStore:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the server process: a worker may read and count, but not end it."""
+        """Pickle without the server process: a worker may read and count, but not kill."""
         return {"_settings": self._settings, "_owner": self._owner}
 
     def _start(self) -> None:
@@ -185,7 +202,7 @@ class ObjectStore:
                 return bytes(answer.read())
         except OSError:
             raise CourseError(
-                "The store does not answer. Start a new one with object_store()."
+                "The store does not answer. Restart it with store.restart()."
             ) from None
 
 

@@ -16,6 +16,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import UnsupportedOperation
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -35,6 +36,16 @@ _REQUEST_BYTES = 4 * 2**20  # size of a request, and the most that a stream buff
 _END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros at the end of a tar file
 _ATTEMPTS = 5  # consecutive attempts before a request fails
 _AGAIN = "Write or download the shard again"
+_BY_STATUS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 416: EOFError}
+_FINAL = {  # errors that another attempt cannot repair
+    PermissionError: "Access to {url} is denied without the right token or key. Check the "
+    "arguments headers= and fs=, and try again.",
+    FileNotFoundError: "{url} does not exist. Check the URL, and whether the shards were written.",
+    UnsupportedOperation: "The server sent {url} completely instead of the requested part. Use a "
+    "server that supports Range requests.",
+    EOFError: "Cannot read {url} from byte {position:,}: {cause}. Write the shard again, or "
+    "download it again.",
+}
 
 
 class TarStream(ShardedStream[Any, Shard]):
@@ -71,7 +82,7 @@ class TarStream(ShardedStream[Any, Shard]):
             slot: Rank that this stream serves. None: the rank of the process.
 
         Raises:
-            ConnectionError: If the folder has no list of shards, or cannot be read.
+            FileNotFoundError: If the folder has no shards.
             ValueError: If `urls` is empty or `buffer` is less than 1.
         """
         self.fs, self.headers, self.decode = fs, headers, decode
@@ -200,7 +211,7 @@ class ShardStream:
         with stage("read"):
             data: bytes = self.fs.cat_file(self.path, start=start, end=stop)
         if len(data) > stop - start:
-            raise EOFError("the server ignores the Range of a request, and sends everything")
+            raise UnsupportedOperation
         if not data:
             raise EOFError(f"the file ends there, but should have {self.size:,} bytes")
         return data
@@ -219,11 +230,26 @@ class ShardStream:
             try:
                 return request()
             except Exception as error:  # every file system has its own exceptions
-                cause = _text(error)
+                cause, kind = _text(error), self._final(error)
+                if kind:
+                    text = _FINAL[kind].format(url=self.url, position=self.position, cause=cause)
+                    raise (OSError if kind is EOFError else kind)(text) from None
         raise ConnectionError(
             f"Reading {self.url} from byte {self.position:,} failed {_ATTEMPTS} times ({cause}). "
-            "Check the address, the token or key, and that the server is running."
+            "Check that the server is running, and try again."
         )
+
+    def _final(self, error: Exception) -> type[Exception] | None:
+        """Return the kind of an error that another attempt cannot repair, otherwise None."""
+        causes = list(_causes(error))
+        if "http" in self.fs.protocol and len(causes) > 1:
+            del causes[0]  # for sizes, fsspec raises FileNotFoundError whatever has happened
+        for cause in causes:
+            by_status = _BY_STATUS.get(getattr(cause, "status", 0))
+            for kind in _FINAL:
+                if kind is by_status or isinstance(cause, kind):
+                    return kind
+        return None
 
 
 def _locate(url: str, fs: Any, headers: Mapping[str, str] | None) -> tuple[Any, str]:
@@ -240,9 +266,13 @@ def _locate(url: str, fs: Any, headers: Mapping[str, str] | None) -> tuple[Any, 
     return fs, fs._strip_protocol(url)
 
 
-def _text(error: BaseException) -> str:
-    """Return the first cause of an error, without the query of a URL, which may have a token."""
-    while error.__cause__ is not None:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
         error = error.__cause__
-    text = re.sub(r"\?[^\s'\")]*", "", str(error))
-    return " ".join(text.split()) or type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    *_, root = _causes(error)
+    text = re.sub(r"\?[^\s'\")]*", "", str(root))  # the query may contain a token
+    return " ".join(text.split()) or type(root).__name__

@@ -18,6 +18,7 @@ from course_utils.stories.peers import formats
 from course_utils.stories.peers.course import COURSE, MappedBatches
 from course_utils.stories.peers.peer import (
     Epoch,
+    Package,
     Peers,
     Samples,
     epochs,
@@ -28,6 +29,11 @@ from course_utils.stories.peers.peer import (
 
 LIBRARIES: Peers = {}
 BUFFER = 1000  # size of a shuffle buffer, in samples
+
+GRAIN = Package("grain", "0.2.18", megabytes=20)
+LITDATA = Package("litdata", "0.2.76", megabytes=30)
+MOSAIC = Package("mosaicml-streaming", "0.13.0", megabytes=780)
+SPDL = Package("spdl-core", "0.8.0", megabytes=5)
 
 
 @peer(LIBRARIES, "WebDataset, tar shards", formats.tar, one_by_one=True)
@@ -85,7 +91,7 @@ def _mds(folder: Path, samples: Samples) -> None:
             writer.write({"pulses": sample})
 
 
-@peer(LIBRARIES, "MosaicML Streaming", _mds, needs="mosaicml-streaming", one_by_one=True)
+@peer(LIBRARIES, "MosaicML Streaming", _mds, needs=MOSAIC, one_by_one=True)
 def mosaic(folder: Path, batch_size: int) -> Epoch:
     """Read existing MDS shards."""
     from streaming import StreamingDataset
@@ -104,7 +110,7 @@ def _chunks(folder: Path, samples: Samples) -> None:
     writer.merge()
 
 
-@peer(LIBRARIES, "LitData", _chunks, needs="litdata", one_by_one=True)
+@peer(LIBRARIES, "LitData", _chunks, needs=LITDATA, one_by_one=True)
 def litdata(folder: Path, batch_size: int) -> Epoch:
     """Read existing chunks."""
     from litdata import StreamingDataLoader, StreamingDataset
@@ -113,7 +119,7 @@ def litdata(folder: Path, batch_size: int) -> Epoch:
     return epochs(StreamingDataLoader(dataset, batch_size=batch_size))
 
 
-@peer(LIBRARIES, "grain, over a memmap", formats.npy, needs="grain", uses="16 threads")
+@peer(LIBRARIES, "grain, over a memmap", formats.npy, needs=GRAIN, uses="16 threads")
 def grain_memmap(folder: Path, batch_size: int) -> Epoch:
     """Read a memory-mapped array with grain, one sample at a time."""
     import grain
@@ -127,7 +133,7 @@ def grain_memmap(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(LIBRARIES, "SPDL, threads over a memmap", formats.npy, needs="spdl-core", uses="2 threads")
+@peer(LIBRARIES, "SPDL, threads over a memmap", formats.npy, needs=SPDL, uses="2 threads")
 def spdl(folder: Path, batch_size: int) -> Epoch:
     """Copy batches in two threads."""
     from spdl.pipeline import PipelineBuilder

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,10 @@ class OpenLoader:
         cpu_s, start = _cpu_seconds(), time.perf_counter()
         batches.extend(epoch)
         seconds = time.perf_counter() - start
+        needs = self.peer.needs
         return Measurement(
             self.name,
-            self.peer.package,
+            f"{needs.name} {version(needs.name)}" if needs else "",
             seconds,
             _cpu_seconds() - cpu_s,
             self.first_s,

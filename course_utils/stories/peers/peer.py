@@ -7,9 +7,7 @@ positions in the batches show which samples were dropped, repeated or not shuffl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,32 +24,25 @@ L = TypeVar("L", bound=Load)
 
 
 @dataclass(frozen=True)
+class Package:
+    """A library that is not part of the course, with the version that we tested."""
+
+    name: str
+    version: str
+    megabytes: int  # size on disk, including dependencies
+
+
+@dataclass(frozen=True)
 class Peer:
     """A loader for comparisons."""
 
     write: Write
     load: Load
-    needs: str = ""  # package that the course does not install
+    needs: Package | None = None
     one_by_one: bool = False  # whether it is so slow with small samples that it reads only a part
     uses: str = "1 thread"
     threads: int = 1  # torch threads
     pixels: Callable[[Path], float] | None = None  # for images: mean difference to a reference
-
-    @property
-    def package(self) -> str:
-        """Name and version of the needed package, or "" without one.
-
-        Raises:
-            PackageNotFoundError: If it is not installed.
-        """
-        return f"{self.needs} {version(self.needs)}" if self.needs else ""
-
-    @property
-    def is_installed(self) -> bool:
-        """Return whether the needed package is installed."""
-        with suppress(PackageNotFoundError):
-            return self.package is not None
-        return False
 
 
 Peers = dict[str, Peer]

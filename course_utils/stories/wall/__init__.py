@@ -1,1 +1,1 @@
-"""The wall of a class: its guesses against the measured values."""
+"""The wall of a class: its guesses, its pace, its mistakes and its results on one page."""

@@ -35,16 +35,17 @@ class Question(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
-def read_questions() -> dict[str, Question]:
-    """Return the questions by key, in the order of the course."""
-    questions = dict[str, Question]()
+def read_course() -> tuple[dict[str, Question], dict[str, str]]:
+    """Return the questions by key, in the order of the course, and the titles of the notebooks."""
+    titles, questions = dict[str, str](), dict[str, Question]()
     for path in sorted(shipped("notebooks").glob("[0-9A-Z]*_*.ipynb")):
         cells = json.loads(path.read_text("utf-8"))["cells"]
+        number, _, titles[number] = cells[0]["source"][0].strip("# \n").partition(" · ")
         questions |= {question.key: question for question in _predictions(cells)}
     for path in sorted(shipped("slides").glob("*.md")):
         for key, lines in _BLOCK.findall(path.read_text("utf-8")):
             questions.setdefault(key, deck_question(key, lines.splitlines()))
-    return questions
+    return questions, titles
 
 
 def deck_question(key: str, lines: Sequence[str]) -> Question:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +21,32 @@ import segno
 from tornado.web import HTTPError
 
 from course_utils.errors import CourseError
-from course_utils.stories.wall.questions import read_questions
-from course_utils.stories.wall.room import TEACHER, Room
+from course_utils.stories.wall.questions import read_course
+from course_utils.stories.wall.room import TEACHER, Room, RoomFull
 from course_utils.teaching.notebook.wall import new_token
 from course_utils.token_server import LOOPBACK, TokenHandler, serve_with_token
 from keepfed.palette import DARK, LIGHT
 
 _PAGES = Path(__file__).with_name("pages")
 _LONGEST_POST = 2000  # bytes
+_PATIENCE_S = 20
+_PER_ADDRESS, _PER_SEAT, _SPAN_S = 600, 50, 10  # posts in a span; a hub is one address
+
+
+class PostLimits:
+    """Counts the posts of each client, and forgets them at the end of each span."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._end = clock, 0.0
+        self._posts = Counter[str]()
+
+    def exceeded(self, client: str, most: int) -> bool:
+        """Count a post, and return whether the client has sent more than `most`."""
+        if self._clock() >= self._end:
+            self._posts.clear()
+            self._end = self._clock() + _SPAN_S
+        self._posts[client] += 1
+        return self._posts[client] > most
 
 
 class _WallHandler(TokenHandler):
@@ -83,8 +103,7 @@ class _State(_WallHandler):
     def get(self) -> None:
         room: Room = self.settings["room"]
         self.set_header("Cache-Control", "no-cache")
-        questions = [[question.key, question.text] for question in room.questions.values()]
-        more = {"questions": questions} if self.is_teacher else {}
+        more = room.trouble() if self.is_teacher else {}
         self.write(room.shown() | more | self.settings["addresses"])
 
     def post(self) -> None:
@@ -106,17 +125,24 @@ class _Posts(_WallHandler):
 
     def post(self) -> None:
         room: Room = self.settings["room"]
+        limits: PostLimits = self.settings["limits"]
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
         try:
+            is_flood = limits.exceeded(self.request.remote_ip or "", _PER_ADDRESS)
             post = room.read(self.read_json())
+            if is_flood or limits.exceeded(post.seat, _PER_SEAT):
+                raise HTTPError(429, reason="You sent too many posts. Wait a minute.")
             if post.seat == TEACHER and not self.is_teacher:
                 raise HTTPError(401, reason="Only the teacher may post under this name.")
-            room.take(post)
+            answer = room.take(post)
         except ValueError as error:
             raise HTTPError(400, reason=" ".join(str(error).split())) from None
+        except RoomFull:
+            raise HTTPError(429, reason="The wall is full.") from None
         except OSError as error:
             reason = f"The wall cannot save the post ({error.strerror}). Post again later."
             raise HTTPError(507, reason=reason) from None
-        self.set_status(204)
+        self.write(f"{answer}\n") if answer else self.set_status(204)
 
 
 class _Nothing(_WallHandler):
@@ -173,8 +199,10 @@ def serve_wall(
             ready=start,
             port=port,
             address=address,
-            room=Room(file, read_questions()),
+            patience_s=_PATIENCE_S,
+            room=Room(file, *read_course()),
             addresses=addresses,
+            limits=PostLimits(),
         )
 
 

@@ -22,7 +22,7 @@ from course_utils.teaching.notebook.cleanup import (
     shutdown_without_children,
 )
 from course_utils.teaching.notebook.failed_cells import watch_cells
-from course_utils.teaching.notebook.wall import connect
+from course_utils.teaching.notebook.wall import announce, connect, send_verdict
 from course_utils.teaching.notebook.worker_module import register
 from keepfed.forks import reraise_lost_interrupts
 
@@ -69,7 +69,7 @@ def ready(notebook: str, *, wall: str | None = None) -> None:
     Args:
         notebook: Number of the notebook, such as "01".
         wall: Address of the wall of your class, with its token. All your notebooks then send it
-            your guesses and measured values. "" leaves it. By default, the last choice counts.
+            your guesses and check results. "" leaves it. By default, the last choice counts.
     """
     from IPython.core.getipython import get_ipython
 
@@ -79,11 +79,13 @@ def ready(notebook: str, *, wall: str | None = None) -> None:
         print("Loading PyTorch ...", flush=True)
         import_module("torch")
         shell.display_pub.clear_output(wait=True)  # type: ignore[no-untyped-call]
+    connect(notebook, wall)
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
     if shell:
         register(shell, notebook)
         watch_cells(shell)
+        shell.events.register("post_run_cell", send_verdict)
         ignore_worker_sigchld(shell.user_global_ns)
         reraise_lost_interrupts(lambda: shell.execution_count)
         shell.events.register("post_run_cell", restart_workers_after_interrupt)
@@ -97,7 +99,7 @@ def ready(notebook: str, *, wall: str | None = None) -> None:
         data_path(name)
     _seed()
     print(_machine(method))
-    connect(wall)
+    announce()
 
 
 def start_workers() -> str:

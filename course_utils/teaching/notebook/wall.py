@@ -1,9 +1,9 @@
-"""The learner's side of a class's wall: join it, and send guesses and measured values.
+"""The learner's side of a class's wall: join it, and send guesses, values and check results.
 
     cu.ready("02", wall="10.0.0.7:8765/?token=kqmz4h7p")  # join, for all notebooks of this user
     cu.ready("02", wall="")  # leave
 
-A daemon thread sends each post, so a notebook never waits for the wall.
+A daemon thread sends the posts, so a notebook never waits for the wall.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import json
 import os
 import secrets
 import threading
-import time
 from contextlib import closing, suppress
 from functools import cache
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+import ipywidgets as widgets
+from IPython.display import display
 
 from course_utils.errors import CourseError
 from course_utils.paths import course_home
@@ -27,8 +29,10 @@ from keepfed.files import replace_file
 _LEFT = "off"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
 _PATIENCE_S = 1
-_PAUSES_S = (0, 1, 5, 30, 120)  # before each try
-_FAILED = (0, 500, 507)  # HTTP status of a post to send again, 0 without answer
+_LONGEST_ANSWER = 1000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1, 300  # between tries; each pause is twice the one before
+_AGAIN = (0, 429, 500, 502, 503, 504, 507)  # HTTP status of a post to repeat, 0 without answer
+_ACCEPTED = (None, 200, 204)  # None before the first answer
 
 
 class Wall(NamedTuple):
@@ -102,71 +106,136 @@ def _path() -> Path:
     return course_home() / "wall.json"
 
 
-def request(wall: Wall, method: str, path: str, body: str = "") -> int:
-    """Send a request to a wall, and return the HTTP status, or 0 without an answer."""
+def request(wall: Wall, kind: str, about: str, value: Any, patience_s: float) -> tuple[int, str]:
+    """Send a post, and return the HTTP status, or 0, and the answer.
+
+    Raises:
+        ValueError: If a number of the post is not finite.
+    """
+    post = {"seat": wall.seat, "kind": kind, "about": about, "value": value}
+    body = json.dumps(post, allow_nan=False).encode()
+    headers = {"Authorization": f"Bearer {wall.token}", "Content-Type": "application/json"}
     to = urlsplit(wall.address)
     # This class uses no proxy, which could not reach a machine in the same room, and no redirect.
     connect_to = HTTPSConnection if to.scheme == "https" else HTTPConnection
     try:
-        with closing(connect_to(to.netloc, timeout=_PATIENCE_S)) as connection:
-            headers = {"Authorization": f"Bearer {wall.token}"}
-            connection.request(method, f"{to.path}/{path}", body.encode(), headers)
-            return connection.getresponse().status
+        with closing(connect_to(to.netloc, timeout=patience_s)) as connection:
+            connection.request("POST", f"{to.path}/posts", body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(_LONGEST_ANSWER).decode("utf-8", "replace").strip()
     except (OSError, HTTPException):
-        return 0
+        return 0, ""
 
 
-_owner: int | None = None  # process ID of the notebook after `cu.ready`; workers never post
-_newest = dict[tuple[str, str], str]()  # (kind, about) -> post, as it is sent
-_turn = threading.Lock()  # for one post at a time, so that an older one cannot overtake
+class Sender:
+    """Queue of posts, and the thread that sends them. A newer post replaces an older one."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.status: int | None = None  # the answer to the last try
+        self.posts: dict[tuple[str, str], Any] = {}  # (kind, about) -> value
+        self._lock, self._filled = threading.Lock(), threading.Event()
+        threading.Thread(target=self._run, name="wall", daemon=True).start()
+
+    def put(self, kind: str, about: str, value: Any) -> None:
+        """Queue a post, and try to send at once, even during a pause after failed tries."""
+        with self._lock:
+            self.posts[kind, about] = value
+        self._filled.set()
+
+    def _run(self) -> None:
+        pause_s: float | None = None  # until there is a post
+        while True:
+            self._filled.wait(pause_s)
+            self._filled.clear()
+            if self._send_all():
+                pause_s = None
+            else:
+                pause_s = min(2 * pause_s if pause_s else _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+
+    def _send_all(self) -> bool:
+        """Send the posts, oldest first, and return False if one must be sent again."""
+        with self._lock:
+            posts = [*self.posts.items()]
+        for (kind, about), value in posts:
+            with suppress(Exception):  # an error loses this post, but must not end the thread
+                if wall := joined():  # the learner may have left
+                    self.status = request(wall, kind, about, value, _PATIENCE_S)[0]
+                    if self.status in _AGAIN:
+                        return False
+            with self._lock:
+                if self.posts.get((kind, about)) is value:
+                    del self.posts[kind, about]
+        return True
 
 
-def send(kind: str, about: str, value: Any) -> None:
-    """Send a post, and return at once. Does nothing without a wall, and in a forked process."""
-    wall = joined() if _owner == os.getpid() else None
-    if wall and value == value:  # not NaN
-        post = {"seat": wall.seat, "kind": kind, "about": about, "value": value}
-        text = _newest[kind, about] = json.dumps(post)
-        threading.Thread(target=_deliver, args=(kind, about, text), daemon=True).start()
+_sender: Sender | None = None  # created by `cu.ready`, so never in a worker
 
 
-def _deliver(kind: str, about: str, text: str) -> None:
-    """Send a post until the wall takes or rejects it, or there is a newer one."""
-    for pause_s in _PAUSES_S:
-        time.sleep(pause_s)
-        with _turn:
-            wall = joined()  # the learner may have left
-            if wall is None or _newest[kind, about] is not text:
-                return
-            if request(wall, "POST", "posts", text) not in _FAILED:
-                return
-
-
-def connect(address: str | None = None) -> None:
-    """Join or leave the wall, if there is an address, and print what the wall receives.
+def connect(notebook: str, address: str | None = None) -> None:
+    """Join or leave, if there is an address, and send the number of the started notebook.
 
     Raises:
         CourseError: If the address is not valid.
     """
-    global _owner
+    global _sender
     if address is not None:
         join(address)
         if not address.strip():
             print("You have left the wall. Your notebooks send nothing.")
+    if wall := joined():
+        _sender = _sender or Sender()
+        _button().value = False  # the wall does the same
+        if address is not None:  # report now whether it answers
+            _sender.status = request(wall, "at", "", notebook, _PATIENCE_S)[0]
+        else:
+            _sender.put("at", "", notebook)
+
+
+def send(kind: str, about: str, value: Any) -> None:
+    """Queue a post, and return at once. Does nothing without a wall, and in a forked process."""
+    if _sender is not None and _sender.pid == os.getpid() and joined():
+        _sender.put(kind, about, value)
+
+
+def send_verdict(result: Any) -> None:
+    """Send the verdict of an exercise that a cell has shown, without the learner's values.
+
+    Args:
+        result: Result of the cell, from IPython.
+    """
+    if summary := getattr(result.result, "summary_for_class", None):
+        send("verdict", result.result.exercise, summary)
+
+
+def announce() -> None:
+    """Print what the wall receives, and show the button "I am stuck"."""
     wall = joined()
-    if wall is None:
+    if _sender is None or wall is None:
         return
-    _owner = os.getpid()
-    status = request(wall, "GET", "wall.json")
-    if status in (401, 403):
+    if _sender.status in (401, 403):
         print(
             "The wall does not accept your token. Your notebook works without it. To join, copy "
             "its address again."
         )
-    elif status != 200:
+    elif _sender.status not in _ACCEPTED:
         print("The wall does not answer. Your notebook works without it.")
     else:
         print(
             f"Joined {wall.address} as seat {wall.seat}. To leave it, run `cu.ready(..., wall='')`."
-            "\nThis wall receives your guesses and measured values, and nothing else."
+            "\nThis wall receives your guesses, measured values and check results, the notebook's "
+            "number, and the button below. It receives nothing else."
         )
+    display(_button())  # type: ignore[no-untyped-call]
+
+
+@cache
+def _button() -> widgets.ToggleButton:
+    button = widgets.ToggleButton(description="I am stuck", icon="hand-paper-o")
+
+    def toggle(change: dict[str, Any]) -> None:
+        button.description = "I can continue" if change["new"] else "I am stuck"
+        send("hand", "", change["new"])
+
+    button.observe(toggle, "value")
+    return button

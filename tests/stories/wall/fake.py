@@ -32,11 +32,6 @@ class FakeWall(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        wall: Any = self.server
-        self.send_response(200 if wall.status == 204 else wall.status)
-        self.end_headers()
-
     def do_POST(self) -> None:
         wall: Any = self.server
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -10,9 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from course_utils.stories.capstone import Result
 from tests.requests import ask
 
 TOKEN = "of-the-class"
+GOOD = Result(
+    seed=0,
+    points=85,
+    refused="",
+    au=0.91,
+    start_up_s=0.4,
+    held=100,
+    events=2000,
+    samples=4000,
+    distinct=4000,
+    lost=0,
+    when="2026-11-22T18:40:00",
+)
 # background processes of a script ignore interrupts, and so do their child processes
 WITH_INTERRUPTS = """
 import signal, sys

@@ -6,7 +6,7 @@ import re
 
 from course_utils.paths import REPO
 from course_utils.stories.wall.picture import draw, scale_for
-from course_utils.stories.wall.questions import Question, read_questions
+from course_utils.stories.wall.questions import Question, read_course
 
 SHARE = Question("01a", "How busy is the GPU?", "%")
 TIMES = Question("01b", "How many times longer?", "times")
@@ -43,7 +43,7 @@ def test_any_numbers_have_a_picture() -> None:
 
 
 def test_wall_knows_all_questions_of_the_notebooks() -> None:
-    questions = read_questions()
+    questions, titles = read_course()
     cells = "".join(path.read_text("utf-8") for path in (REPO / "notebooks").glob("*.ipynb"))
     own = {key for key in questions if "-" not in key}
     asked = set(re.findall(r'cu\.predict\((?:\\n",\s*"\s*)?\\"(\w+)\\"', cells))
@@ -55,3 +55,4 @@ def test_wall_knows_all_questions_of_the_notebooks() -> None:
     for question in questions.values():
         assert question.text
         assert len(question.choices) != 1, question
+    assert titles["02"] == "See the GPU wait"

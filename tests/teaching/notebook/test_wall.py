@@ -3,7 +3,6 @@
 import multiprocessing
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,28 @@ import ipywidgets as widgets
 import pytest
 
 import course_utils as cu
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import wall as module
-from course_utils.teaching.notebook.wall import Wall, connect, join, joined, request, send
+from course_utils.teaching.notebook.wall import Wall, announce, connect, join, joined, request, send
 from keepfed.errors import KeepfedError
 from tests.stories.wall.fake import FakeWall, running_fake, until
+
+
+@exercise("99.8", title="Say four")
+def _four(answer: int) -> Verdict:
+    expect(answer == 4, f"{answer} is not `four`. It is something else.", "Count again.")
+    return right("Four.")
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     monkeypatch.delenv("COURSE_WALL", raising=False)
-    monkeypatch.setattr(module, "_owner", None)
+    monkeypatch.setattr(module, "_sender", None)
     yield tmp_path
-    module._newest.clear()
+    if module._sender:  # its thread must not post to the wall of the next test
+        module._sender.posts.clear()
+    module._button.cache_clear()
     widgets.Widget.close_all()
 
 
@@ -59,19 +67,21 @@ def test_joined_wall_is_stored_with_a_random_seat_until_the_learner_leaves(
     hub = joined()
     assert hub == joined() == Wall("http://10.0.0.8:1", "abc", hub.seat if hub else "")
     monkeypatch.setenv("COURSE_WALL", "nonsense")
-    connect()
-    assert module._owner is None
+    connect("02")
+    announce()
+    assert module._sender is None
     for address in ("10.0.0.7", "ftp://10.0.0.7/?token=a", "http://?token=a", "http://[1?token=a"):
         with pytest.raises(KeepfedError, match="is not the address of a wall"):
             join(address)
 
 
-def test_notebook_sends_guesses_and_measured_values(
+def test_notebook_sends_guesses_measurements_verdicts_and_the_button(
     scratch: Path, wall: FakeWall, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guess("02a", "40")  # nothing is sent before joining
-    connect(f"{wall.address}/?token=t")
-    assert "as seat" in capsys.readouterr().out
+    announce()
+    connect("02", f"{wall.address}/?token=t")
+    assert wall.get() == ("at", "", "02")
     guess("02a", "41 %")
     assert wall.get() == ("guess", "02a", 41)
     cu.predict("02a", "How much?", unit="%")  # Run All: nothing new
@@ -79,8 +89,19 @@ def test_notebook_sends_guesses_and_measured_values(
     cu.reveal("02b", float("nan"))
     cu.reveal("02a", 19)
     assert wall.get() == ("measured", "02a", 19)
-    connect("")
+    module._button().value = True
+    assert wall.get() == ("hand", "", True)
+    assert module._button().description == "I can continue"
+    announce()
+    joining, *_, button = capsys.readouterr().out.splitlines()
+    assert "as seat" in joining
+    assert "I am stuck" not in button
+    sender = module._sender
+    assert sender is not None
+    until(lambda: not sender.posts)
+    connect("02", "")
     guess("02a", "42")
+    announce()
     assert capsys.readouterr().out == "You have left the wall. Your notebooks send nothing.\n"
     assert wall.posts.empty()
 
@@ -90,36 +111,55 @@ def test_failure_of_the_wall_is_reported(
 ) -> None:
     for status, said in ((401, "does not accept your token"), (500, "does not answer")):
         wall.status = status
-        connect(f"{wall.address}/?token=t")
+        connect("02", f"{wall.address}/?token=t")
+        announce()
         assert said in capsys.readouterr().out
+
+
+def test_verdict_for_the_class_contains_no_values_or_code_of_the_learner() -> None:
+    def fail() -> None:
+        raise ValueError("my secret")
+
+    @exercise("99.7", title="Fail")
+    def _fail(answer: Any) -> Verdict:
+        answer()
+        return right("")
+
+    assert [cu.check("99.8", answer).summary_for_class for answer in (..., 4, 5)] == [
+        {"status": "todo", "slip": ""},
+        {"status": "right", "slip": ""},
+        {"status": "wrong", "slip": "… is not …"},
+    ]
+    slip = {"status": "wrong", "slip": "An error in the code"}
+    assert cu.check("99.7", fail).summary_for_class == slip
 
 
 def test_posts_are_repeated_until_the_wall_takes_or_rejects_them(
     wall: FakeWall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PAUSES_S", (0, *[0.01] * 50))
-    connect(f"{wall.address}/?token=t")
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.01)
     wall.status = 500
+    connect("02", f"{wall.address}/?token=t")
+    wall.get()
     send("guess", "02a", 1)
     assert [wall.get()[2] for _ in range(3)] == [1, 1, 1]
     send("guess", "02a", 2)  # replaces it
     until(lambda: wall.get()[2] == 2)
+    sender = module._sender
+    assert sender is not None
     wall.status = 400  # rejected posts are lost
-    until(lambda: threading.active_count() <= 3)
+    until(lambda: not sender.posts)
 
 
-def test_notebook_does_not_wait_and_sends_only_the_newest_values(
-    wall: FakeWall, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 30)
-    connect(f"{wall.address}/?token=t")
+def test_notebook_does_not_wait_and_sends_only_the_newest_values(wall: FakeWall) -> None:
+    join(f"{wall.address}/?token=t")
     wall.answer_now.clear()
-    send("guess", "02a", 0)
+    connect("02")
     wall.get()  # the wall has it, and does not answer
-    for number in range(100):
+    for number in range(1000):
         send("guess", "02a", number)
     wall.answer_now.set()
-    assert wall.get() == ("guess", "02a", 99)
+    until(lambda: wall.get() == ("guess", "02a", 999))
 
 
 def send_as_worker() -> None:
@@ -127,8 +167,12 @@ def send_as_worker() -> None:
 
 
 def test_workers_never_post(wall: FakeWall, start_method: str) -> None:
-    connect(f"{wall.address}/?token=t")
-    with module._turn:  # a fork copies a lock that is held
+    join(f"{wall.address}/?token=t")
+    connect("02")
+    wall.get()
+    sender = module._sender
+    assert sender is not None
+    with sender._lock:  # a fork copies a lock that is held
         process = multiprocessing.get_context(start_method).Process(target=send_as_worker)
         process.start()
         process.join(60)
@@ -141,8 +185,9 @@ def test_request_follows_no_redirect_and_uses_no_proxy(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     wall.status = 302
-    assert request(Wall(wall.address, "t", "abcd"), "POST", "posts", '{"value": 1}') == 302
-    assert wall.posts.get() == {"value": 1, "header": "Bearer t"}
+    assert request(Wall(wall.address, "t", "abcd"), "at", "", "02", 10)[0] == 302
+    post = {"seat": "abcd", "kind": "at", "about": "", "value": "02", "header": "Bearer t"}
+    assert wall.posts.get() == post
     assert wall.posts.empty()
     for address in ("http://127.0.0.1:1", "http://127.0.0.1:none", "http://no.such.host.invalid"):
-        assert request(Wall(address, "t", "abcd"), "POST", "posts") == 0
+        assert request(Wall(address, "t", "abcd"), "at", "", "02", 10)[0] == 0

@@ -1,4 +1,4 @@
-const EVERY_MS = 2000, address = new URLSearchParams(location.search), token = address.get("token");
+const EVERY_MS = 2000, TARGET_AU = 0.9, address = new URLSearchParams(location.search), token = address.get("token");
 const byId = (id) => document.getElementById(id);
 
 // Texts are untrusted, so everything is inserted as text, never as HTML.
@@ -50,4 +50,17 @@ function fill(form, { text, unit, choices }, label, send) {
 
 function row(name, value, most, shown = String(value)) {
   return make("div", [make("span", name), make("meter", [], { max: Math.max(1, most), value, "aria-hidden": true }), make("span", shown)], { class: "row" });
+}
+
+// Return a table with the results of notebook 13 for each set of faults, best first.
+function tables(results) {
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const cells = (result) => [
+    make("td", result.name, { class: "name" }),
+    ...[`${result.points} points`, `AU ${percent(result.au)}${result.au >= TARGET_AU ? " ✓" : ""}`, `first step ${result.start_up_s.toFixed(1)} s`].map((text) => make("td", text)),
+  ];
+  return [...new Set(results.map(({ seed }) => seed))].sort((a, b) => a - b).map((seed) => make("table", [
+    make("caption", seed ? `Notebook 13, faults of seed ${seed}` : "Notebook 13"),
+    ...results.filter((result) => result.seed === seed).map((result) => make("tr", cells(result))),
+  ]));
 }

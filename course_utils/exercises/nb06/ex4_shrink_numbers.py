@@ -1,4 +1,4 @@
-"""Exercise 06.3: numbers as uint16, all of them or none."""
+"""Exercise 06.4: numbers as uint16, all of them or none."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -54,7 +54,7 @@ SLIPS = (
 )
 
 
-@exercise("06.3", title="Shrink without loss", seconds=30)
+@exercise("06.4", title="Shrink without loss", seconds=30)
 def shrink_without_loss(to_uint16: Shrink) -> Verdict:
     """Check a function that returns the same numbers as uint16, or raises ValueError."""
     # a message shows all digits, and the conversion of NaN warns on some machines only
