@@ -2,7 +2,7 @@
 
 import math
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
@@ -29,16 +29,21 @@ def test_ten_defects_are_proven_and_leave_no_threads():
         assert not thread.is_alive()
 
 
-def asleep(loader, devices):
-    threading.Event().wait()
+def never(loader, devices):
+    while True:
+        with suppress(Exception):
+            next(iter(()))
     yield
 
 
-def test_loop_that_hangs_is_reported():
-    recording = current()
-    with closing(TrialRun(asleep, PrefetcherTrial(), Timeouts(hang=0.1))) as seen:
+def test_endless_loop_stops_computing_after_the_check():
+    before, recording = set(threading.enumerate()), current()
+    with closing(TrialRun(never, PrefetcherTrial(), Timeouts(hang=0.1))) as seen:
         assert seen.hung
         assert current() is recording
+        (thread,) = set(threading.enumerate()) - before
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_side_stream_needs_a_wait_for_right_results():

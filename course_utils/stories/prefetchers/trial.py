@@ -6,6 +6,7 @@ loop that hangs, or for a thread that may prefetch too much.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
@@ -17,6 +18,8 @@ from functools import cached_property
 from itertools import chain, cycle
 from typing import Any
 from unittest.mock import patch
+
+import psutil
 
 from course_utils.hardware.gpu import emulated_cuda, leaves, map_leaves
 from course_utils.hardware.gpu.emulated import DeviceTensor
@@ -47,6 +50,7 @@ class Timeouts:
 
 
 TIMEOUTS = Timeouts()
+LOOK_S = 0.3  # time for which a thread is observed, as its CPU time has a resolution of 10 ms
 
 
 @dataclass(frozen=True)
@@ -103,9 +107,14 @@ class TrialRun:
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
-        """Restore torch, and stop an endless source."""
+        """Restore torch, and stop an endless source and a loop that computes forever."""
         self._torch.close()
         self.source.abandoned.set()
+        # A waiting thread cannot receive the exception, and Python 3.11 cannot trace any thread
+        # while one is pending. An `except Exception` does not catch SystemExit.
+        if not self.done.is_set() and _computes(self._thread):
+            ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
     def _ends(self, make: Make) -> bool:
         """Run the loop, and return whether it ended."""
@@ -277,3 +286,18 @@ def hidden_thread_tracebacks() -> Iterator[None]:
     """Hide the tracebacks of the learner's threads, because the feedback explains the error."""
     with patch.object(threading, "excepthook", lambda _: None):
         yield
+
+
+def _computes(thread: threading.Thread) -> bool:
+    """Return whether a thread is computing; False if the system does not provide its CPU time."""
+
+    def spent_s() -> float:
+        own = (one for one in psutil.Process().threads() if one.id == thread.native_id)
+        return sum(one.user_time + one.system_time for one in own)
+
+    try:
+        before = spent_s()
+        time.sleep(LOOK_S)
+        return spent_s() - before > LOOK_S / 10  # other programs may use the core too
+    except psutil.AccessDenied:  # usual on macOS
+        return False
