@@ -28,7 +28,7 @@ cu.ready("07")
 # - *3 min* **When staging pays.** Prediction 07b, by arithmetic.
 # - *6 min* **A script that stages.** Prediction 07c. Read the script aloud, line by line, and let the room find what
 #   can go wrong in each line.
-# - *18 min* **What does not fit.** Prediction 07d, then exercise 7.2.
+# - *20 min* **What does not fit.** Prediction 07d, then exercise 7.2.
 # - *3 min* **What /dev/shm costs.** Ask where a byte of `/dev/shm` is stored. Unstage before you continue.
 #
 # **Leave out.** Prediction 07b. Calculate it together, on the board.
