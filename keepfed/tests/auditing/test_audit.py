@@ -23,7 +23,7 @@ from keepfed.auditing.account import Account
 from keepfed.auditing.checks import check
 from keepfed.auditing.record import LoaderRecord, describe
 from keepfed.auditing.report import AuditReport, kinds
-from keepfed.auditing.resume import Row, check_resume
+from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import listen
 from keepfed.measure.watch import attach
@@ -171,7 +171,7 @@ def test_an_audit_changes_no_batch_and_no_random_number() -> None:
 
 
 def test_a_resume_serves_the_rest_or_is_reported() -> None:
-    before = [Row("Mixed of training", 1, [*map(str, range(n, n + 10))]) for n in range(0, 100, 10)]
+    before = [("Mixed of training", 1, [*map(str, range(n, n + 10))]) for n in range(0, 100, 10)]
     for samples, spare, ids in (
         (range(100, 320), 0, []),
         (range(100, 310), 15, []),

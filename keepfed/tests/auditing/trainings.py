@@ -220,9 +220,8 @@ def token_windows() -> None:
 
 
 def curriculum() -> None:
-    data, model = Mixed(), Model()
     for end in (80, 160, 240):
-        model.train(loader(Subset(data, range(end)), shuffle=True), epochs=1)
+        Model().train(loader(Subset(Mixed(), range(end)), shuffle=True), epochs=1)
 
 
 def active_learning() -> None:
@@ -321,11 +320,13 @@ def counter_and_locked_file() -> None:
     class Numbered(Locked):
         epoch = 0  # of the main process, no sample depends on it
 
+        def end_epoch(self) -> None:
+            self.epoch += 1
+
     with opened() as file:
-        data, model = Numbered(file), Model()
+        data = Numbered(file)
         batches = loader(data, shuffle=True, num_workers=2, persistent_workers=True)
-        for data.epoch in range(2):
-            model.train(batches, epochs=1)
+        Model().train(batches, after=data.end_epoch)
 
 
 def file_of_the_main_process() -> None:
@@ -431,8 +432,6 @@ class Locked(Reads):
 
 
 class Written(Mixed):
-    """Returns one buffer in each fetch."""
-
     buffer = torch.zeros(16, 8)
 
     def collate(self, samples: list[Any]) -> Any:

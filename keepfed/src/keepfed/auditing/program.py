@@ -65,7 +65,7 @@ def run_audited(
         shutil.rmtree(folder, ignore_errors=True)
     rest = f"the rest of {plural(failed, 'process')} in which the audit failed"
     unchecked = [rest] if failed else []
-    if after is not None and not {row.loader for row in before} & {one.name for one in records}:
+    if after is not None and not {loader for loader, *_ in before} & {one.name for one in records}:
         unchecked.append(f"the resume, because {after} has no loader of the same name")
     report = check(records, check_resume(before, records), allow=allow, unchecked=unchecked)
     if as_json:

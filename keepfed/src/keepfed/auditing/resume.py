@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from keepfed.auditing.record import LoaderRecord
 from keepfed.auditing.report import AuditFinding
 from keepfed.errors import KeepfedError
 
-
-class Row(NamedTuple):
-    """What a line of the log tells about a batch."""
-
-    loader: str
-    epoch: int
-    samples: list[str]
+Row = tuple[str, int, list[str]]  # loader, epoch and samples of a batch
 
 
 def read_log(log: Path) -> list[Row]:
     """Return the lines of a log, of all ranks, or raise an `OSError` or `KeepfedError`."""
     try:
         rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-        return [Row(row["loader"], int(row["epoch"]), [*map(str, row["samples"])]) for row in rows]
+        return [(row["loader"], int(row["epoch"]), [*map(str, row["samples"])]) for row in rows]
     except (ValueError, KeyError, TypeError):
         raise KeepfedError(
             f"{log} is not a log of an audit. Pass the file of `keepfed audit --log FILE`."
@@ -35,8 +28,8 @@ def check_resume(rows: Sequence[Row], records: Sequence[LoaderRecord]) -> Iterat
     """Compare the last epoch before the interruption with the first one after it, of all ranks."""
     for name in dict.fromkeys(record.name for record in records):
         ranks = [one for one in records if one.name == name and one.epochs]
-        last = max((row.epoch for row in rows if row.loader == name), default=-1)
-        before = [n for row in rows if (row.loader, row.epoch) == (name, last) for n in row.samples]
+        last = max((epoch for loader, epoch, _ in rows if loader == name), default=-1)
+        before = [n for row in rows if row[:2] == (name, last) for n in row[2]]
         if not before or not ranks or ranks[0].draws_again or not ranks[0].epochs[0].training:
             continue
         old, total = {*before}, ranks[0].total

@@ -21,7 +21,6 @@ import torch
 
 MOST = 64  # objects of a dataset that are inspected
 _LOCKS = "multiprocessing.synchronize", "multiprocessing.managers", "filelock", "fcntl"
-_MAIN_ONLY = "__init__", "set_epoch", "state_dict", "load_state_dict"  # not called in a worker
 _STATES: dict[type, Any] = {  # methods that return the state of a random generator
     torch.Generator: lambda generator: generator.get_state().tolist(),
     np.random.Generator: lambda generator: generator.bit_generator.state,
@@ -57,10 +56,16 @@ def generator_states(dataset: Any) -> tuple[int, ...]:
 
 @cache
 def _epoch_names(kinds: tuple[type, ...]) -> set[str]:
-    """Return the names with "epoch" in the code of a dataset that makes samples."""
-    parts = [item for kind in kinds for item in vars(kind).items()]
-    used = [part for name, part in parts if name not in _MAIN_ONLY and isfunction(part)]
-    return {name for part in used for name in part.__code__.co_names if "epoch" in name}
+    """Return the names with "epoch" in the methods of a dataset that make samples."""
+    names, waiting = set[str](), {"__getitem__", "__getitems__", "__iter__"}
+    while waiting:
+        name = waiting.pop()
+        names.add(name)
+        parts = (vars(kind).get(name) for kind in kinds)
+        methods = (getattr(part, "fget", part) for part in parts)
+        used = (method.__code__.co_names for method in methods if isfunction(method))
+        waiting |= {other for others in used for other in others} - names
+    return {name for name in names if "epoch" in name}
 
 
 def epoch_numbers(dataset: Any) -> dict[str, int]:
