@@ -42,7 +42,7 @@ def line_with(comment: str) -> int:
 @pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.full), 1])
 def test_a_diagnosis_names_the_line_of_each_part(workers: int) -> None:
     loader = DataLoader(Slow(), batch_sampler=SlowOrder(), collate_fn=collate, num_workers=workers)
-    lines = diagnose(loader, step, seconds=3).measurements.lines
+    lines = diagnose(loader, step, seconds=5).measurements.lines
     for part, comment in (
         ("fetch", "the line of the fetch"),
         ("collate", "the line of collating"),
