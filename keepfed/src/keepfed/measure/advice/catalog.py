@@ -40,8 +40,7 @@ WHOLE = (
 )
 LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
 FETCH: tuple[Cause, ...] = ("storage", "CPU")
-# Functions that list a folder, open a file, wait or decode an image, and packages of tables and of
-# archives
+# Functions that list, open, wait or decode, and packages of tables, archives and images
 LISTS = ("listdir", "scandir", "iterdir", "glob", "rglob", "walk", "fnmatch")
 OPENS = ("open", "File", "ZipFile", "memmap", "open_dataset", "open_group")
 WAITS, TABLES, ARCHIVES = ("sleep",), ("pandas", "polars"), ("zipfile", "gzip", "lzma")

@@ -20,11 +20,9 @@ from keepfed.measure.hook.loader_hook import (
 )
 from keepfed.measure.hook.process_figures import (
     ProcessFigures,
-    bytes_read,
     delay_ns,
     has_delay,
     is_lock_contended,
-    own_bytes,
 )
 from keepfed.measure.hook.stack_listener import StackListener
 from keepfed.measure.hook.step_bounds import StepBounds

@@ -16,7 +16,6 @@ from keepfed.measure.spans.span_log import (
 from keepfed.measure.spans.summary import (
     LOADING,
     MARK,
-    Interval,
     Summary,
     compute_spans,
     compute_unit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import re
@@ -9,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from keepfed.formatting import percent
@@ -137,7 +139,20 @@ def _hottest(rows: Sequence[StackRow], created: Mapping[str, tuple[str, int]]) -
 
 def _call(row: StackRow) -> str:
     """Return the source of the call in a row without its arguments, or the line."""
-    text = linecache.getline(row.file, row.line)
-    found = text.encode()[slice(*row.call)].decode(errors="replace") if row.call else ""
+    text, calls = linecache.getline(row.file, row.line), _calls(row.file).get(row.line, [])
+    call = row.call or (calls[0] if len(calls) == 1 else None)
+    found = text.encode()[slice(*call)].decode(errors="replace") if call else ""
     found = _ARGUMENTS.sub("", found) or text.partition("  #")[0].strip()
     return found if len(found) <= LONGEST else f"{found[: LONGEST - 1]}…"
+
+
+@cache
+def _calls(file: str) -> dict[int, list[tuple[int, int]]]:
+    """Return the columns of the calls in each line of a file, in bytes."""
+    calls = defaultdict[int, list[tuple[int, int]]](list)
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+            if isinstance(node, ast.Call):
+                end = node.end_col_offset if node.end_lineno == node.lineno else 0
+                calls[node.lineno].append((node.col_offset, end or 0))
+    return calls

@@ -15,11 +15,9 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
-from dis import get_instructions
-from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 from keepfed.files import replace_file
 from keepfed.measure.stacks.place import Frame, StackRow, find_row, is_own
@@ -31,7 +29,6 @@ SWITCH_S = 0.0005  # s after which the thread asks for the GIL; the default is 0
 WRITE_EVERY_S = 1.0  # s between two writes of the file
 LONGEST_S = 1.0  # s that one sample may count for; a stopped process has longer gaps
 WAITING = 0.5  # share of the time needing a core, below which a thread mostly waits
-CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 SET_PTRACER = 0x59616D61  # option of prctl that lets another process read this one
 
 
@@ -121,17 +118,9 @@ def _row(frame: FrameType | None, waits: bool) -> StackRow | None:
     row = row._replace(waits=waits, is_exact=waits)
     code, last_i = codes[row.depth], max(frames[row.depth].f_lasti, 0)
     _, line, begin, end = [*code.co_positions()][last_i // 2]
-    # A wait and a frame below show which call runs. Otherwise, it is only sure if it is the only
-    # call of the line.
-    is_sure = waits or row.depth > 0 or _calls(code, row.line) == {(begin, end)}
-    return row._replace(call=(begin or 0, end or 0)) if line == row.line and is_sure else row
-
-
-@cache
-def _calls(code: CodeType, line: int) -> set[tuple[int | None, int | None]]:
-    """Return the columns of the calls in a line."""
-    places = [each.positions for each in get_instructions(code) if each.opname in CALLS]
-    return {(at.col_offset, at.end_col_offset) for at in places if at and at.lineno == line}
+    # Only a wait and a frame below are sure to show the call that runs.
+    is_sure = line == row.line and (waits or row.depth > 0)
+    return row._replace(call=(begin or 0, end or 0)) if is_sure else row
 
 
 def _state(thread: int) -> tuple[float, bool]:
