@@ -46,7 +46,7 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
         ("memory", {"batch_bytes": BIG}, "2 x 2 . 1 batches of 100 MB.*prefetch_factor=1"),
         ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*why the slow samples are slow"),
         ("GPU-bound", {"together_s": 0.021}, "Bound by the step, leave.* 1.1 times.*leave the lo"),
-        ("GPU-bound", {"wait_s": 0.001}, "step, probably: .*other programs or the workers"),
+        ("GPU-bound", {"wait_s": 0.001, "others_cores": 1.0}, "step, probably: .*other programs"),
     ):
         found = recommend(hungry(**changes), cause, [])
         assert re.search(says, f"{found.measured} {found.change}"), cause

@@ -39,6 +39,7 @@ from typing import Literal
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.thresholds import (
     ACCEPTABLE_LOSS,
+    BUSY_CORES,
     COMPETING,
     COPIED_PER_S,
     FEW_FETCHES,
@@ -121,8 +122,8 @@ def loader_has_slack(m: Measurements) -> bool:
 
 
 def waits_for_cores(m: Measurements) -> bool:
-    """Return whether a loop that needs no fix still waits because of too few cores."""
-    return m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
+    """Return whether a loop that needs no fix still waits, because other programs use the cores."""
+    return m.headroom > 1 / (1 - ACCEPTABLE_LOSS) and m.setting.others_cores >= BUSY_CORES
 
 
 def waits_for_start(m: Measurements) -> bool:

@@ -118,9 +118,7 @@ def _row(frame: FrameType | None, waits: bool) -> StackRow | None:
     row = row._replace(waits=waits, is_exact=waits)
     code, last_i = codes[row.depth], max(frames[row.depth].f_lasti, 0)
     _, line, begin, end = [*code.co_positions()][last_i // 2]
-    # Only a wait and a frame below are sure to show the call that runs.
-    is_sure = line == row.line and (waits or row.depth > 0)
-    return row._replace(call=(begin or 0, end or 0)) if is_sure else row
+    return row._replace(call=(begin or 0, end or 0)) if line == row.line else row
 
 
 def _state(thread: int) -> tuple[float, bool]:
