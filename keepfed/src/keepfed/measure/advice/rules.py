@@ -122,8 +122,9 @@ def loader_has_slack(m: Measurements) -> bool:
 
 
 def waits_for_cores(m: Measurements) -> bool:
-    """Return whether a loop that needs no fix still waits, because other programs use the cores."""
-    return m.headroom > 1 / (1 - ACCEPTABLE_LOSS) and m.setting.others_cores >= BUSY_CORES
+    """Return whether a loop that needs no fix still waits, because there are too few cores."""
+    too_few = m.setting.others_cores >= BUSY_CORES or m.fetching.delay_s > m.fetching.fetch_s / 10
+    return too_few and m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
 
 
 def waits_for_start(m: Measurements) -> bool:

@@ -123,9 +123,7 @@ def listen(
         KeepfedError: If torch is too old, or lacks a private name that the hook uses.
     """
     if torch.__version__ < OLDEST:
-        raise KeepfedError(
-            f"keepfed needs torch {OLDEST} or newer, but this is {torch.__version__}."
-        )
+        raise KeepfedError(f"keepfed needs torch {OLDEST} or newer, not {torch.__version__}.")
     if absent := [name for name in PRIVATE if not hasattr(loader, name)]:
         raise KeepfedError(
             f"A DataLoader of torch {torch.__version__} has no {' and no '.join(absent)}, which is "
