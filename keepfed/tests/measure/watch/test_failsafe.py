@@ -114,7 +114,7 @@ def test_too_old_torch_is_used_unwatched(
     monkeypatch.setattr("torch.__version__", TorchVersion("2.3.1"))
     assert [batch.tolist() for batch in DataLoader(Numbers(3))] == [[0], [1], [2]]
     (line,) = capfd.readouterr().err.splitlines()
-    assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, but" in line
+    assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, not" in line
 
 
 def test_error_of_program_is_raised_unchanged(
