@@ -71,6 +71,6 @@ def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
         batches = listen_within(inner, inner, [account.listener], lambda made: None)
         with suppress(StopIteration):
             while True:
-                batch = account.take(account.receive(next, batches))[0]  # noqa: F841
+                batch = account.take(account.receive(next, batches))[0]  # noqa: F841 (compared later)
         account.epoch.complete = True
     return record

@@ -105,10 +105,7 @@ def test_the_thread_names_no_line_that_may_be_wrong_and_py_spy_the_right_one(
 
 
 def sample(name: str, tmp_path: Path, process: int) -> HotLine:
-    """Return the first line of an operator, read from outside if `process` is this one.
-
-    On a busy machine py-spy may begin after a short loop has ended, so the loop becomes longer.
-    """
+    """Return the first line of an operator. The loop becomes longer until py-spy has read it."""
     for seconds in (1.5, 5, 20):
         folder = tmp_path / f"{name}-{process}-{seconds}"
         folder.mkdir()

@@ -6,10 +6,9 @@
 
 The prefetcher needs no thread, because the loader already has workers and a thread that pins.
 It only launches copies, on the copy stream of the device, and each step waits for its own batch.
-While recording, create a new prefetcher in each epoch:
-`CudaPrefetcher(trace.batches(loader), gpu)`. All prefetchers of a device share the copy stream and
-its memory. If your step runs on another stream, call `next()` while this stream is the current one,
-so that it waits for the batch.
+While recording, write `trace.batches(prefetcher)`, so that the requests of the loop itself count.
+All prefetchers of a device share the copy stream and its memory. If your step runs on another
+stream, call `next()` while this stream is the current one, so that it waits for the batch.
 """
 
 from __future__ import annotations

@@ -121,9 +121,14 @@ def loader_has_slack(m: Measurements) -> bool:
     return max(computes_s, fetches_s, moving.receiving_s) < SLACK * m.quiet_step_s
 
 
+def fetches_lack_cores(m: Measurements) -> bool:
+    """Return whether fetches are ready to run but have no core for a notable time."""
+    return m.fetching.delay_s > m.fetching.fetch_s / 10
+
+
 def waits_for_cores(m: Measurements) -> bool:
     """Return whether a loop that needs no fix still waits, because there are too few cores."""
-    too_few = m.setting.others_cores >= BUSY_CORES or m.fetching.delay_s > m.fetching.fetch_s / 10
+    too_few = m.setting.others_cores >= BUSY_CORES or fetches_lack_cores(m)
     return too_few and m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
 
 

@@ -68,7 +68,7 @@ def _storage(m: Measurements) -> str:
             f"next() takes, the main process {waits}."
         )
     who = "a worker" if m.setting.workers else "the main process"
-    has_a_core = " with a core to itself" if m.fetching.delay_s > m.fetching.fetch_s / 10 else ""
+    has_a_core = " with a core to itself" if rules.fetches_lack_cores(m) else ""
     times = f"of the {ms(m.making_s)} that a fetch takes{has_a_core}, {who} {waits}"
     if rules.is_serialized(m):
         share = percent(m.fetching.locked_share or 0.0)

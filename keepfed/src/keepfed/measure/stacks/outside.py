@@ -103,12 +103,10 @@ def _with_calls(rows: list[StackRow], before: list[StackRow]) -> list[StackRow]:
     before = sorted(before, key=lambda row: row.seconds)
     calls = {(row.file, row.line, row.library): row.call for row in before}
     waits = {(row.file, row.line): row.waits for row in before}
+    places = [(row, (row.file, row.line)) for row in rows]
     return [
-        row._replace(
-            call=calls.get((row.file, row.line, row.library)),
-            waits=waits.get((row.file, row.line), False),
-        )
-        for row in rows
+        row._replace(call=calls.get((*at, row.library)), waits=waits.get(at, False))
+        for row, at in places
     ]
 
 

@@ -110,13 +110,12 @@ def _row(frame: FrameType | None, waits: bool) -> StackRow | None:
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    codes = [one.f_code for one in frames]
-    lines = [one.f_lineno or 0 for one in frames]
-    stack = [Frame(c.co_filename, c.co_qualname, n) for c, n in zip(codes, lines, strict=True)]
+    running = [(frame.f_code, frame.f_lineno or 0) for frame in frames]
+    stack = [Frame(code.co_filename, code.co_qualname, line) for code, line in running]
     if (row := find_row(stack)) is None:
         return None
     row = row._replace(waits=waits, is_exact=waits)
-    code, last_i = codes[row.depth], max(frames[row.depth].f_lasti, 0)
+    code, last_i = running[row.depth][0], max(frames[row.depth].f_lasti, 0)
     _, line, begin, end = [*code.co_positions()][last_i // 2]
     return row._replace(call=(begin or 0, end or 0)) if line == row.line else row
 
