@@ -1,7 +1,7 @@
 """Distribute the tests over processes in groups, with the longest group first.
 
 `durations.json` contains the seconds of each group, and `make durations` updates it. A group that
-takes more than five seconds and is not there fails the run, since it may start last and alone.
+is not there fails the run, since it may start last and alone.
 """
 
 import json
@@ -16,7 +16,6 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
-MOST_UNKNOWN_S = 5.0
 # the group in the ID of a test, which is usually the file
 APART = re.compile(
     r"""tests/browser/  # one JupyterLab and one Chromium serve all of them
@@ -80,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Store the durations if --store-durations is given, and else fail for a long unknown group."""
+    """Store the durations if --store-durations is given, and else fail for an unknown group."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not session.config.getoption("numprocesses", None):
         return  # a process that runs tests for another one, or without others
@@ -92,6 +91,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if "COURSE_TEST_MATRIX" in os.environ:
         return  # some groups are part of a full run only
     known = json.loads(DURATIONS.read_text("utf-8"))
-    if unknown := {g for g, took in seconds.items() if took > MOST_UNKNOWN_S} - known.keys():
+    if unknown := seconds.keys() - known.keys():
         print(f"\nRun `make durations`, which does not know {', '.join(sorted(unknown))}.")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
