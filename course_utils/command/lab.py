@@ -5,7 +5,6 @@ own Jupyter is neither read nor changed.
 """
 
 import contextlib
-import json
 import os
 import platform
 import secrets
@@ -16,7 +15,7 @@ import sys
 import time
 import urllib.request
 import webbrowser
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +55,6 @@ def serve(
     state: Path,
     port: int | None = None,
     ip: str = "127.0.0.1",
-    options: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run JupyterLab on `notebook` inside a `with` block.
 
@@ -66,16 +64,15 @@ def serve(
         state: Folder for settings, workspaces and logs of this JupyterLab.
         port: Port to listen on. None selects the first free port from 8888.
         ip: Address to listen on.
-        options: Further options of `jupyter lab`.
 
     Raises:
         CourseError: If JupyterLab does not start, for example because the port is not available.
     """
     token, ip = secrets.token_hex(16), "0.0.0.0" if ip in ("", "*") else ip
     prepare(state, notebook)
-    process, base = _start(root, notebook, state, port, ip, options, token), ""
+    process, base = _start(_command(root, notebook, port=port, ip=ip), state, token), ""
     try:
-        base = _wait_for_address(state, process, token)
+        base = _wait_for_address(state, process)
         if not base:
             log = state / "lab.log"
             *_, reason = ["empty.", *log.read_text("utf-8").splitlines()]
@@ -83,7 +80,6 @@ def serve(
                 f"JupyterLab did not start. The last line of {log} is: {reason.strip()} "
                 "To choose another address, use `course lab --port` or `--ip`."
             )
-        _keep_private(state)  # JupyterLab has written the token
         yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
     finally:
         _stop(f"{base}/api/shutdown?token={token}" if base else "", process)
@@ -108,18 +104,10 @@ def trust(notebooks: Iterable[Path], *, state: Path | None = None) -> None:
         notary.sign(nbformat.read(path, as_version=4))  # type: ignore[no-untyped-call]
 
 
-def _start(
-    root: Path,
-    notebook: str,
-    state: Path,
-    port: int | None,
-    ip: str,
-    options: Sequence[str],
-    token: str,
-) -> subprocess.Popen[bytes]:
+def _start(command: list[str], state: Path, token: str) -> subprocess.Popen[bytes]:
     with (state / "lab.log").open("wb") as output:
         return subprocess.Popen(
-            _command(root, notebook, port=port, ip=ip, options=options),
+            command,
             # use this Python's kernel even if a user-wide kernel has the same name
             env=os.environ
             | {name: str(state / folder) for name, folder in _KEPT.items()}
@@ -135,31 +123,32 @@ def _start(
         )
 
 
-def _wait_for_address(state: Path, process: subprocess.Popen[bytes], token: str) -> str:
-    """Return the address that the server writes to a file, once it answers, or "" if it ends."""
-    give_up, file = (
-        time.monotonic() + _START_UP_S,
-        state / "runtime" / f"jpserver-{process.pid}.json",
-    )
+def _wait_for_address(state: Path, process: subprocess.Popen[bytes]) -> str:
+    """Return the address of the server, once it answers, or "" if it ends."""
+    give_up = time.monotonic() + _START_UP_S
     while process.poll() is None and time.monotonic() < give_up:
-        with contextlib.suppress(OSError, ValueError):  # not written yet, or only in part
-            server = json.loads(file.read_text("utf-8"))
-            address = _address(server["hostname"], server["port"])
-            if _is_up(f"{address}/api/status?token={token}"):
-                return address
+        with contextlib.suppress(OSError, ValueError):  # its file is only written in part
+            for pid, base, _ in _servers(state):
+                if pid == process.pid:
+                    return base
         time.sleep(0.1)
     return ""
 
 
 def running(state: Path, notebook: str) -> str | None:
     """Return the address of a JupyterLab that already runs with `state`, or None."""
+    urls = (f"{base}{_lab_path(notebook)}?token={token}" for _, base, token in _servers(state))
+    return next(urls, None)
+
+
+def _servers(state: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield process, address and token of each JupyterLab that answers and runs with `state`."""
     from jupyter_server.serverapp import list_running_servers
 
     for server in list_running_servers(str(state / "runtime")):
         base, token = _address(server["hostname"], server["port"]), server["token"]
         if _is_up(f"{base}/api/status?token={token}"):
-            return f"{base}{_lab_path(notebook)}?token={token}"
-    return None
+            yield server["pid"], base, token
 
 
 def hide_token(url: str, state: Path) -> str:
@@ -185,9 +174,7 @@ def open_browser(url: str) -> bool:
         return False
 
 
-def _command(
-    root: Path, notebook: str, *, port: int | None, ip: str, options: Sequence[str]
-) -> list[str]:
+def _command(root: Path, notebook: str, *, port: int | None, ip: str) -> list[str]:
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     return [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", *as_root),
@@ -200,7 +187,6 @@ def _command(
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
-        *options,
     ]
 
 
@@ -249,13 +235,7 @@ def _keep_private(state: Path) -> None:
         raise CourseError(
             f"{state} belongs to another user. Set COURSE_HOME to a folder of your own."
         )
-    state.chmod(0o700)
-    for folder, inner, files in os.walk(state):
-        for name in (*inner, *files):
-            path = Path(folder, name)
-            with contextlib.suppress(OSError):  # JupyterLab has deleted it
-                if not path.is_symlink():
-                    path.chmod(0o700 if name in inner else 0o600)
+    state.chmod(0o700)  # so nobody else reaches the files in it
 
 
 def prepare(state: Path, notebook: str) -> None:

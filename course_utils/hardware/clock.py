@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from keepfed.forks import reset_after_fork
@@ -67,14 +66,9 @@ class VirtualClock:
 
     _lock: threading.Lock
 
-    def __init__(
-        self, storage: Timed | None = None, *, computing: Callable[[], int] | None = None
-    ) -> None:
-        """Start the clock and attach it to `storage` in this process.
-
-        `computing` returns the CPU time of this process in nanoseconds.
-        """
-        self._computing = computing or (_computing if storage else lambda: 0)
+    def __init__(self, storage: Timed | None = None) -> None:
+        """Start the clock and attach it to `storage` in this process."""
+        self._computing = _computing if storage else lambda: 0
         self.waited = 0  # ns of this clock spent waiting
         reset_after_fork(self, "_lock", threading.Lock)
         # Continue from the storage's previous clock, because the storage may be busy until then.

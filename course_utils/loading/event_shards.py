@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from course_utils.loading.events import MemmapEvents, Sample
-from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.stream import ShardedStream, blocks, interleave
+from keepfed.loaders.stream import ShardedStream, StreamOptions, blocks, interleave
 
 
 class EventShards(ShardedStream[Sample, range]):
@@ -33,11 +32,8 @@ class EventShards(ShardedStream[Sample, range]):
         shards: int = 32,
         interleave: int = 4,
         chunk: int = 64,
-        buffer: int = 1000,
-        shuffle_shards: bool = True,
-        seed: int = 0,
-        slot: WorkerSlot | None = None,
         fs: Any = None,
+        **options: Unpack[StreamOptions],
     ):
         """Read labels and offsets, but no pulses.
 
@@ -46,11 +42,8 @@ class EventShards(ShardedStream[Sample, range]):
             shards: Number of contiguous shards. Their sizes differ by at most one event.
             interleave: Number of shards that a worker reads alternately.
             chunk: Number of events that a worker reads with one request.
-            buffer: Number of events in the shuffle buffer of a worker. 1 does not shuffle.
-            shuffle_shards: Whether the order of shards is random. False: the order on disk.
-            seed: Seed of the order, together with the epoch.
-            slot: Rank that this stream serves. None: the rank of the process.
             fs: fsspec file system to read from, such as `slow_storage(...)`. None: local disk.
+            options: `buffer`, `shuffle_shards`, `seed` and `slot`; see `ShardedStream`.
 
         Raises:
             FileNotFoundError: If the folder contains no events, or not in this format.
@@ -66,8 +59,7 @@ class EventShards(ShardedStream[Sample, range]):
                 f"{len(self.events):,} shards."
             )
         edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
-        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
-        super().__init__([range(*pair) for pair in pairwise(edges)], slot=slot, **order)
+        super().__init__([range(*pair) for pair in pairwise(edges)], **options)
         self.interleave, self.chunk = interleave, chunk
 
     def read(self, shards: Sequence[range]) -> Iterator[Sample]:

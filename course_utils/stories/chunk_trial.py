@@ -20,6 +20,7 @@ from course_utils.hardware.storage import SlowFileSystem, counting_storage
 SHAPE = (64, 192, 192)  # shape of the volume: z, y, x
 SLAB = 4  # planes per slab
 CUBE = 48  # edge of the cube
+READS = 8  # of each kind
 
 Shape = tuple[int, int, int]
 Place = tuple[slice, ...]
@@ -46,13 +47,11 @@ class ChunkTrial(NamedTuple):
         return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
 
 
-def try_chunks(chunks: Shape | bool, *, seed: int = 0, reads: int = 8) -> ChunkTrial:
+def try_chunks(chunks: Shape | bool) -> ChunkTrial:
     """Write the volume in chunks, read slabs and random cubes, and count the cost.
 
     Args:
         chunks: shape of a chunk (z, y, x), or True to let h5py choose.
-        seed: seed of the cube positions.
-        reads: number of reads of each kind, up to 20.
 
     Raises:
         ValueError: If HDF5 does not accept the chunk shape.
@@ -64,7 +63,7 @@ def try_chunks(chunks: Shape | bool, *, seed: int = 0, reads: int = 8) -> ChunkT
         storage = counting_storage(folder)
         with storage.open("volume.h5") as raw, h5py.File(raw, "r", rdcc_nbytes=0) as file:
             read = file["volume"].__getitem__
-            costs = (_cost(storage, read, places) for places in _places(seed, reads))
+            costs = (_cost(storage, read, places) for places in _places())
             return ChunkTrial(shape, *costs)
 
 
@@ -73,10 +72,10 @@ def _volume() -> NDArray[np.float32]:
     return np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
 
 
-def _places(seed: int, reads: int) -> Iterator[list[Place]]:
+def _places() -> Iterator[list[Place]]:
     """Yield fixed slabs at all offsets to the chunks, then random cubes."""
-    yield [np.s_[z : z + SLAB, :, :] for z in range(0, 3 * reads, 3)]
-    corners = np.random.default_rng(seed).integers(np.subtract(SHAPE, CUBE) + 1, size=(reads, 3))
+    yield [np.s_[z : z + SLAB, :, :] for z in range(0, 3 * READS, 3)]
+    corners = np.random.default_rng(0).integers(np.subtract(SHAPE, CUBE) + 1, size=(READS, 3))
     yield [tuple(map(slice, corner, corner + CUBE)) for corner in corners]
 
 

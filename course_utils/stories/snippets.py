@@ -83,15 +83,13 @@ class Pairs(list[Pair]):
         return "".join(pair._repr_html_() for pair in self)
 
 
-def numbered_shards(
-    folder: str | Path, count: int = COUNT, per_shard: int = PER_SHARD
-) -> list[str]:
+def numbered_shards(folder: str | Path) -> list[str]:
     """Write JPEGs of several sizes into shards, with indices as classes, and return their URLs.
 
     Raises:
         FileExistsError: If the folder already contains shards.
     """
-    return [url_of(path) for path in write_shards(_numbered(count), folder, per_shard=per_shard)]
+    return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
 
 
 def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
@@ -144,9 +142,9 @@ def outcome(code: str, urls: Sequence[str]) -> str:
     return said.getvalue().replace(folder + os.sep, "").strip()
 
 
-def _numbered(count: int) -> Iterator[dict[str, Any]]:
+def _numbered() -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(0)
-    for number in range(count):
+    for number in range(COUNT):
         pixels = rng.integers(256, size=(40, 40 + 8 * (number % 3), 3), dtype=np.uint8)
         with BytesIO() as file:
             Image.fromarray(pixels).save(file, "JPEG")

@@ -99,14 +99,14 @@ def threads(fixed: bool) -> Numbers:
 class Names(Dataset[int]):
     """Samples that read many names each."""
 
-    def __init__(self, names: Sequence[str], items: int = 50):
-        self.names, self.items = names, items
+    def __init__(self, names: Sequence[str]):
+        self.names = names
 
     def __len__(self) -> int:
-        return self.items
+        return 50
 
     def __getitem__(self, index: int) -> int:
-        part = len(self.names) // self.items
+        part = len(self.names) // len(self)
         return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
 
 

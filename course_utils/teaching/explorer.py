@@ -59,28 +59,23 @@ CONTROLS = (
 )
 
 
-def explorer(*, start: Mapping[str, str | int] | None = None) -> Explorer:
-    """Return the explorer.
-
-    Args:
-        start: Initial state, e.g. `{"strategy": "workers", "load": 80}`. Missing controls start in
-            the middle.
-    """
-    return Explorer(start or {})
-
-
 class Explorer(TimelineGrid):
     """Predicted timelines of all states of the controls; `state` is the chosen one."""
 
-    def __init__(self, start: Mapping[str, Any]):
-        """Simulate every state once."""
+    def __init__(self, *, start: Mapping[str, str | int] | None = None):
+        """Simulate every state once.
+
+        Args:
+            start: Initial state, e.g. `{"strategy": "workers", "load": 80}`. Missing controls start
+                in the middle.
+        """
         pictures = {}
         for state in states(CONTROLS):
             trace, name = _predict(_pipeline(state)), str(state["strategy"])
             figures = _facts(trace, state)
             pictures[key(CONTROLS, state)] = Picture([trace], [name], figures, steps=FIRST_STEPS)
         middle = {c.name: c.options[len(c.options) // 2] for c in CONTROLS if c.name != "strategy"}
-        super().__init__(CONTROLS, pictures, state={**middle, **start})
+        super().__init__(CONTROLS, pictures, state={**middle, **(start or {})})
 
     @property
     def idle(self) -> float:
@@ -110,6 +105,9 @@ class Explorer(TimelineGrid):
         figures = {"GPU busy after the first step": busy, **_facts(measured, state)}
         self.put(state, Picture([predicted, measured], names, facts=figures))
         return measured
+
+
+explorer = Explorer  # called like the other functions of a notebook
 
 
 def _facts(trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:

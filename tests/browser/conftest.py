@@ -64,13 +64,11 @@ def lab_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lab_server(chromium: BrowserContext, lab_root: Path) -> Iterator[lab.Server]:
     """Return a running JupyterLab, started like `course lab`."""
-    with lab.serve(
-        lab_root,
-        FIRST,
-        state=lab_root / ".jupyter",
-        port=0,
-        options=["--LabApp.expose_app_in_browser=True"],
-    ) as server:
+    state = lab_root / ".jupyter"
+    (state / "config").mkdir(parents=True)
+    own = '{"LabApp": {"expose_app_in_browser": true}}'
+    (state / "config" / "jupyter_lab_config.json").write_text(own)
+    with lab.serve(lab_root, FIRST, state=state, port=0) as server:
         yield server
 
 

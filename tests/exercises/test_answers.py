@@ -172,7 +172,7 @@ def test_causes_that_are_missing_are_asked_for() -> None:
 
 def test_mean_cost_of_chunks_agrees_with_measured_reads() -> None:
     for chunks in ((4, 16, 16), (3, 34, 14), (8, 24, 48)):
-        measured = try_chunks(chunks, reads=16)
+        measured = try_chunks(chunks)
         assert mean_cost(chunks, (4, 192, 192)) == pytest.approx(measured.slab, rel=0.05), chunks
         assert mean_cost(chunks, (48, 48, 48)) == pytest.approx(measured.cube, rel=0.15), chunks
 

@@ -44,12 +44,10 @@ class Accelerator(BatchDevice, Protocol):
     def synchronize(self) -> None:
         """Block the host until everything launched is finished."""
 
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
+    def launch(self, function: Callable[..., Any], *buffers: Any, ms: float) -> Any:
         """Launch `function(*buffers)`, which returns new tensors, such as an augmentation.
 
-        Only the emulated device uses `ms` and `occupancy`.
+        Only the emulated device uses `ms`.
         """
 
     def pin(self, batch: Any) -> Any:

@@ -38,10 +38,8 @@ class CudaAccelerator(CudaDevice):
         """Make a stream."""
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
-        """Launch `function(*buffers)`. `ms` and `occupancy` are ignored on a real GPU."""
+    def launch(self, function: Callable[..., Any], *buffers: Any, ms: float) -> Any:
+        """Launch `function(*buffers)`. `ms` is ignored on a real GPU."""
         number = batch_number(device_tensors(buffers, self.device))
         with self.span("gpu", "compute", number):
             return numbered(function(*buffers), number)

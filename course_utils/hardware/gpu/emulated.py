@@ -216,9 +216,7 @@ class EmulatedAccelerator:
             oldest.compute()
         return loss
 
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
+    def launch(self, function: Callable[..., Any], *buffers: Any, ms: float) -> Any:
         """Launch a kernel of `ms` and return `function(*buffers)` as new device tensors.
 
         The function receives ordinary tensors and must not modify them. It runs immediately, and
@@ -226,11 +224,11 @@ class EmulatedAccelerator:
         """
         with self._driver.lock:
             contents = self._contents(buffers)
-            kernel = self._launch(contents, ms, occupancy)
+            kernel = self._launch(contents, ms)
             result = function(*map_leaves(_value, buffers))
             return map_tensors(lambda tensor: self._keep(tensor, kernel, contents), result)
 
-    def _launch(self, contents: list[Content], ms: float, occupancy: float) -> Operation:
+    def _launch(self, contents: list[Content], ms: float, occupancy: float = 1.0) -> Operation:
         if ms < 0 or not 0 < occupancy <= 1:
             raise ValueError(f"{ms=} must be at least 0 and {occupancy=} must be in (0, 1].")
         kernel = self.current_stream().launch(self._compute, round(ms * 1e6))

@@ -6,8 +6,7 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterable
-from importlib.util import find_spec
+from collections.abc import Sequence
 from typing import Any
 
 from course_utils.errors import CourseError
@@ -33,7 +32,7 @@ def start_method() -> str:
     return method
 
 
-def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
+def use_start_method(preload: Sequence[str]) -> str:
     """Set the start method of this process to forkserver (spawn on Windows), and return it.
 
     Call it before the first worker starts. The server that forks the workers imports the modules of
@@ -41,13 +40,8 @@ def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
     already running without them. `$COURSE_START_METHOD` overrides the choice.
 
     Raises:
-        ValueError: If `preload` names a module that does not exist. The server would ignore it,
-            and every worker would import the module again.
         CourseError: If this system does not support `$COURSE_START_METHOD`.
     """
-    modules = list(preload)
-    if missing := [name for name in modules if not _exists(name)]:
-        raise ValueError(f"Cannot preload {missing[0]!r}: no such module. Correct the name.")
     method = start_method()
     if multiprocessing.get_start_method(allow_none=True) != method:
         multiprocessing.set_start_method(method, force=True)
@@ -56,8 +50,8 @@ def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
 
         loaded = modules_of_server()
         if loaded is None:
-            multiprocessing.set_forkserver_preload(modules)
-        elif late := [name for name in modules if name not in loaded]:
+            multiprocessing.set_forkserver_preload([*preload])
+        elif late := [name for name in preload if name not in loaded]:
             warnings.warn(
                 f"Cannot preload {', '.join(late)}, because the server that starts workers is "
                 "already running. Each worker imports them itself. Restart Python and call "
@@ -67,13 +61,6 @@ def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
             )
         forkserver.ensure_running()  # otherwise the first loader waits for it
     return method
-
-
-def _exists(module: str) -> bool:
-    try:
-        return module in sys.modules or find_spec(module) is not None
-    except ModuleNotFoundError:  # the parent package is missing
-        return False
 
 
 def modules_of_server() -> list[str] | None:

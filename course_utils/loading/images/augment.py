@@ -11,7 +11,6 @@ samples. `per_sample` does the same for single samples, in workers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -42,13 +41,22 @@ class Augment:
     spread: float = 0.3  # largest change of brightness and contrast
 
     def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> AugmentParams:
-        """Draw parameters for images of `shape` (batch, channels, height, width)."""
+        """Draw parameters for images of `shape` (batch, channels, height, width).
+
+        Windows are drawn as by torchvision's `RandomResizedCrop`. A CPU generator gives the same
+        parameters for every device.
+
+        Raises:
+            ValueError: If `scale` or `ratio` is not a range of positive numbers.
+        """
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
-        draws = partial(torch.rand, batch, generator=generator, device="cpu")
-        factors = [between(draws(), low, high) for _ in range(2)]
-        windows = draw_windows(batch, size, self.scale, self.ratio, generator)
-        return AugmentParams(windows, draws() < self.flip_share, *factors)
+        draws = partial(torch.rand, generator=generator, device="cpu")
+        factors = [between(draws(batch), low, high) for _ in range(2)]
+        areas, ratios, corners = (draws(batch, count).numpy() for count in (TRIES, TRIES, 2))
+        sizes = np.array([size])
+        windows = choose_windows(areas, ratios, corners, sizes, self.scale, self.ratio)
+        return AugmentParams(torch.from_numpy(windows), draws(batch) < self.flip_share, *factors)
 
     def __call__(self, images: Tensor, draws: AugmentParams | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
@@ -117,40 +125,6 @@ class AugmentParams:
         if on_cuda:
             parts = [part if part.is_cuda else part.pin_memory() for part in parts]
         return AugmentParams(*(part.to(device, non_blocking=on_cuda) for part in parts))
-
-
-def draw_windows(
-    batch: int,
-    size: Sequence[int],
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Draw one window per sample, like torchvision's `RandomResizedCrop`.
-
-    The area is uniform in `scale` times the area of the image. The logarithm of width over height
-    is uniform in `ratio`. The first of ten windows that fits is used; if none fits, the largest
-    possible one in the middle.
-
-    Args:
-        batch: Number of samples.
-        size: Height and width of the images.
-        scale: Smallest and largest share of the image area.
-        ratio: Smallest and largest width over height.
-        generator: CPU generator, so that the windows are the same for every device.
-
-    Returns:
-        int64 (batch, 4): top, left, height, width.
-
-    Raises:
-        ValueError: If `scale` or `ratio` is not a range of positive numbers.
-    """
-    areas, ratios = (
-        torch.rand(batch, TRIES, generator=generator, device="cpu").numpy() for _ in range(2)
-    )
-    corners = torch.rand(batch, 2, generator=generator, device="cpu").numpy()
-    windows = choose_windows(areas, ratios, corners, np.array([size]), scale, ratio)
-    return torch.from_numpy(windows)
 
 
 def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:

@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.stream import ShardedStream
+from keepfed.loaders.stream import ShardedStream, StreamOptions
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.spans import stage
 
@@ -118,27 +117,10 @@ class ClusterStream(ShardedStream[dict[str, Any], Cluster]):
     A worker holds a cluster, and `buffer` samples.
     """
 
-    def __init__(
-        self,
-        files: RootFiles,
-        *,
-        buffer: int = 1000,
-        shuffle_shards: bool = True,
-        seed: int = 0,
-        slot: WorkerSlot | None = None,
-    ):
-        """Read nothing yet.
-
-        Args:
-            files: Files and columns to read.
-            buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle.
-            shuffle_shards: Whether the order of the clusters is random. False: the order on disk.
-            seed: Determines the order, together with the epoch.
-            slot: Rank that this stream serves. None: the rank of the process.
-        """
+    def __init__(self, files: RootFiles, **options: Unpack[StreamOptions]):
+        """Read nothing yet; `ShardedStream` describes the options."""
         self.files = files
-        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "seed": seed}
-        super().__init__(files.clusters, buffer=buffer, slot=slot, **order)
+        super().__init__(files.clusters, **options)
 
     def read(self, shards: Sequence[Cluster]) -> Iterator[dict[str, Any]]:
         """Yield the samples of these clusters."""

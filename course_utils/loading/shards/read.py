@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import UnsupportedOperation
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, Unpack
 
 import fsspec
 from webdataset.shardlists import expand_urls
@@ -27,8 +27,7 @@ from webdataset.tariterators import group_by_keys
 
 from course_utils.loading.shards.write import LIST, Shard, read_list
 from keepfed.errors import unreadable
-from keepfed.loaders.contract import WorkerSlot
-from keepfed.loaders.stream import ShardedStream
+from keepfed.loaders.stream import ShardedStream, StreamOptions
 from keepfed.measure.spans import stage
 from keepfed.reading import describe
 
@@ -58,10 +57,7 @@ class TarStream(ShardedStream[Any, Shard]):
         fs: Any = None,
         headers: Mapping[str, str] | None = None,
         decode: Callable[[dict[str, Any]], Any] | None = None,
-        shuffle_shards: bool = True,
-        buffer: int = 1000,
-        seed: int = 0,
-        slot: WorkerSlot | None = None,
+        **options: Unpack[StreamOptions],
     ):
         """Read the list of the shards, but no sample.
 
@@ -75,19 +71,15 @@ class TarStream(ShardedStream[Any, Shard]):
             headers: HTTP headers of every request, such as a token.
             decode: Function from a sample (a dictionary of bytes) to its final form:
                 `decode_event`, or any function that a worker can import. None: no decoding.
-            shuffle_shards: Whether each epoch uses a different order of shards.
-            buffer: Number of samples in the shuffle buffer of a worker. 1 does not shuffle. The
-                buffer contains bytes, which are decoded afterwards.
-            seed: Seed of the order, together with the epoch.
-            slot: Rank that this stream serves. None: the rank of the process.
+            options: `shuffle_shards`, `buffer`, `seed` and `slot`; see `ShardedStream`. The buffer
+                contains bytes, which are decoded afterwards.
 
         Raises:
             FileNotFoundError: If the folder has no shards.
             ValueError: If `urls` is empty or `buffer` is less than 1.
         """
         self.fs, self.headers, self.decode = fs, headers, decode
-        order: dict[str, Any] = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
-        super().__init__(_find(urls, fs, headers), slot=slot, **order)
+        super().__init__(_find(urls, fs, headers), **options)
 
     def __iter__(self) -> Iterator[Any]:
         drawn = super().__iter__()

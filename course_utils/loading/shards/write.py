@@ -41,16 +41,15 @@ def write_shards(
 ) -> list[Path]:
     """Write shards of `per_shard` samples (fewer in the last one) and return their paths.
 
-    A sample has a `__key__` and fields named like file extensions. A field contains bytes, or a
-    value that webdataset encodes by the extension, such as an array for "npy" or a dictionary for
-    "json". The same samples give the same bytes. After an error, no shard remains.
+    A sample has a `__key__` and fields named like file extensions. The key is unique and contains
+    no dot, and the fields are lower case, or a reader merges or loses samples. A field contains
+    bytes, or a value that webdataset encodes by the extension, such as an array for "npy" or a
+    dictionary for "json". Fields starting with "_" are not written. The same samples give the same
+    bytes. After an error, no shard remains.
 
     Raises:
         FileExistsError: If the folder already contains shards.
-        ValueError: If there is no sample, or a sample would be read back differently. Its key must
-            exist, be unique and contain no dot. It needs at least one field, and field names must
-            be lower case without a leading "_". Fields starting with "__" belong to webdataset and
-            are not written.
+        ValueError: If there is no sample, or `per_shard` is less than 1.
     """
     target = Path(folder)
     if per_shard < 1:
@@ -61,7 +60,7 @@ def write_shards(
         )
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-        return _write_all(_checked(samples), target, per_shard)
+        return _write_all(iter(samples), target, per_shard)
 
 
 def _write_all(stream: Iterator[Mapping[str, Any]], target: Path, per_shard: int) -> list[Path]:
@@ -121,7 +120,7 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
             counting, number = _CountingWriter(file), 0
             with webdataset.TarWriter(counting, mtime=0) as writer:
                 for sample in samples:
-                    _put(writer, sample)
+                    writer.write(dict(sample))
                     number += 1
             file.flush()
             os.fsync(file.fileno())
@@ -129,19 +128,6 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     finally:
         part.unlink(missing_ok=True)
     return Shard(path.name, number, counting.bytes, counting.crc32)
-
-
-def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> None:
-    try:
-        writer.write(dict(sample))
-    except OSError:
-        raise
-    except Exception as error:  # each encoder has its own errors
-        fields = ", ".join(name for name in sample if not name.startswith("__"))
-        raise ValueError(
-            f"A field of the sample {sample['__key__']!r} ({fields}) cannot be encoded: {error}. "
-            "Give bytes, or a value that fits the ending, such as an array for npy."
-        ) from error
 
 
 class _CountingWriter:
@@ -154,28 +140,3 @@ class _CountingWriter:
         self.bytes += len(data)
         self.crc32 = zlib.crc32(data, self.crc32)
         return int(self.file.write(data))
-
-
-def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Reject samples that a reader would merge, truncate or lose; stores all keys."""
-    keys: set[str] = set()
-    for number, sample in enumerate(samples):
-        key = sample.get("__key__")
-        if not isinstance(key, str) or not key:
-            raise ValueError(f"Sample {number} has no __key__. Give each sample a unique string.")
-        fields = [field for field in sample if not field.startswith("__")]
-        problems = {
-            "its key contains a dot, where readers would cut it": "." in key.rpartition("/")[2],
-            "its key was used before": key in keys,
-            "it has no field, such as 'npy'": not fields,
-            "webdataset ignores fields that begin with _": {"_"} & {name[:1] for name in fields},
-            "readers use lower case for its fields": fields != [name.lower() for name in fields],
-        }
-        for problem, is_there in problems.items():
-            if is_there:
-                raise ValueError(
-                    f"The sample {key!r} ({', '.join(fields)}) would not be read back as it is: "
-                    f"{problem}. Choose other names."
-                )
-        keys.add(key)
-        yield sample

@@ -129,6 +129,6 @@ class TimedJob(Job):
         return self.trace.batches(loader, ids="event_id")
 
 
-def timed_job(folder: str | Path, *, seconds: float = 12) -> TimedJob:
-    """Return a job on a busy Lustre without a page cache that stops after `seconds`."""
-    return TimedJob(folder, first=200, seconds=seconds)
+def timed_job(folder: str | Path) -> TimedJob:
+    """Return a job on a busy Lustre without a page cache that stops after 12 seconds."""
+    return TimedJob(folder, first=200, seconds=12)

@@ -166,10 +166,7 @@ def compare_formats(
 def _write(name: str, events: EventArrays, folder: Path) -> int:
     """Write format `name` into `folder`, and return the bytes of its files."""
     entry = folder / FORMATS[name].entry
-    if name == "npy":
-        events.save(folder)
-    else:
-        FORMATS[name].write(events, entry)
+    FORMATS[name].write(events, entry)
     files = [entry, *entry.rglob("*")] if entry.is_dir() else [entry]
     return sum(file.stat().st_size for file in files if file.is_file())
 

@@ -9,6 +9,7 @@ from course_utils.errors import CourseError
 from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
 from course_utils.teaching.notebook.start import PRELOAD
 
+_RANK_MB = 1000  # average memory limit of a rank, including its workers
 # In a terminal, every rank is a new Python that takes seconds to load torch. Here one server loads
 # torch and the ranks are forked from it. They run the same script.
 _PROGRAM = """
@@ -30,9 +31,7 @@ if __name__ == "__main__":
 """
 
 
-def torchrun(
-    script: str | Path, *args: object, ranks: int = 4, seconds: float = 120, rank_mb: float = 1000
-) -> Demo:
+def torchrun(script: str | Path, *args: object, ranks: int = 4, seconds: float = 120) -> Demo:
     """Run `torchrun --standalone --nproc-per-node RANKS SCRIPT ARGS`, and leave no process behind.
 
     Args:
@@ -40,7 +39,6 @@ def torchrun(
         args: Arguments of the script, in its sys.argv.
         ranks: Number of processes on this machine.
         seconds: Time limit for all ranks.
-        rank_mb: Average memory limit per rank, including its workers.
 
     Raises:
         CourseError: If there is no such script.
@@ -59,4 +57,4 @@ def torchrun(
         script=str(path),
         args=[str(arg) for arg in args],
     )
-    return run_demo(program, seconds=seconds, memory_mb=rank_mb * (1 + ranks))
+    return run_demo(program, seconds=seconds, memory_mb=_RANK_MB * (1 + ranks))

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.machine import use_start_method
-
 SLOW = """
 import time
 from pathlib import Path
@@ -88,9 +86,3 @@ def test_server_loads_modules_survives_an_interrupt_and_leaves_garbage_to_its_wo
     assert in_its_fork == [False, False], "what a worker chose holds for what it forks"
     assert warning.startswith("Cannot preload json, because the server that starts workers is al")
     assert "Restart Python" in warning
-
-
-def test_missing_module_is_named() -> None:
-    for name in ("tourch", "torch.nothing", "nothing.at.all"):
-        with pytest.raises(ValueError, match=f"Cannot preload '{name}'"):
-            use_start_method(["numpy", name])

@@ -85,7 +85,7 @@ def test_vector_read_gets_many_ranges_of_a_file_with_one_request(folder):
 
 def test_counting_storage_counts_each_read_but_not_readahead(folder):
     storage = counting_storage(folder)
-    clock = VirtualClock(storage, computing=lambda: 0)
+    clock = VirtualClock(storage)
     for _ in range(2):
         with storage.open("pulses.npy") as file:
             assert len(file.read(60)) == 60

@@ -7,16 +7,8 @@ from torch import Tensor
 
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import Augment, normalize, per_sample
-from course_utils.loading.images.augment import (
-    AugmentParams,
-    adjust,
-    crop_resize,
-    draw_windows,
-    flip,
-)
+from course_utils.loading.images.augment import AugmentParams, adjust, crop_resize, flip
 from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
-
-USUAL = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
 
 
 def _images(batch: int, height: int, width: int) -> Tensor:
@@ -38,7 +30,7 @@ def one_by_one() -> ModuleType:
 def test_resized_crop_equals_torchvision(one_by_one: ModuleType) -> None:
     for batch, height, width, size in ((5, 37, 53, 33), (3, 200, 31, 8), (2, 9, 11, 33)):
         images = _images(batch, height, width)
-        windows = draw_windows(batch, (height, width), **USUAL, generator=_generator())
+        windows = Augment().draw(images.shape, generator=_generator()).windows
         windows[0] = torch.tensor([1, 0, 8, 8])  # not scaled if size is 8
         ours = crop_resize(images, windows, size)
         assert (ours.dtype, ours.shape) == (torch.float32, (batch, 3, size, size))
@@ -79,7 +71,8 @@ def test_windows_have_the_distribution_of_torchvision() -> None:
     from torchvision.transforms import v2
 
     size, count = (60, 90), 2000
-    top, left, height, width = draw_windows(count, size, (0.2, 0.8), USUAL["ratio"], _generator()).T
+    draw = Augment(scale=(0.2, 0.8)).draw
+    top, left, height, width = draw((count, 3, *size), generator=_generator()).windows.T
     torch.manual_seed(0)
     theirs, image = v2.RandomResizedCrop(8, scale=(0.2, 0.8)), torch.zeros(3, *size)
     heights = torch.tensor([theirs.make_params([image])["height"] for _ in range(count)])
@@ -90,9 +83,10 @@ def test_windows_have_the_distribution_of_torchvision() -> None:
     for share in (0.1, 0.5, 0.9):
         ours, wanted = height.double().quantile(share), heights.double().quantile(share)
         assert abs(ours - wanted) <= 2
-    assert draw_windows(2, (10, 100), (1, 1), (1, 1)).tolist() == [[0, 45, 10, 10]] * 2  # none fits
+    whole = Augment(scale=(1, 1), ratio=(1, 1)).draw((2, 3, 10, 100))
+    assert whole.windows.tolist() == [[0, 45, 10, 10]] * 2  # none fits
     with pytest.raises(ValueError, match=r"`scale` is \(0.5, 0.2\), but must satisfy"):
-        draw_windows(2, (8, 8), (0.5, 0.2), (1, 1))
+        Augment(scale=(0.5, 0.2)).draw((2, 3, 8, 8))
 
 
 def test_same_parameters_give_the_same_result_on_any_device() -> None:

@@ -72,17 +72,12 @@ def test_events_are_restored_and_give_the_same_bytes_again(
 
 
 def test_invalid_sample_is_rejected_and_leaves_no_files(tmp_path: Path) -> None:
-    cases: list[tuple[list[dict[str, Any]], str]] = [
+    good = {"__key__": "a", "txt": "x"}
+    for samples, message in (
         ([], "There are no samples to write"),
-        ([{"txt": "x"}], "Sample 0 has no __key__"),
-        ([{"__key__": "a.b", "txt": "x"}], r"'a\.b' .* contains a dot"),
-        ([{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}], "'a' .* was used before"),
-        ([{"__key__": "a"}], "'a' .* has no field"),
-        ([{"__key__": "a", "txt": "x", "_id": "1"}], "webdataset ignores fields that begin with _"),
-        ([{"__key__": "a", "JPG": b"x"}], "'a' .*JPG.* lower case"),
-        ([{"__key__": "a", "meta": {"x": 1}}], r"'a' \(meta\) cannot be encoded"),
-    ]
-    for samples, message in cases:
+        ([good, {"txt": "x"}], "__key__"),  # of webdataset
+        ([good, {"__key__": "b", "meta": {"x": 1}}], "no handler found"),
+    ):
         with pytest.raises(ValueError, match=message):
             write_shards(samples, tmp_path / "set", per_shard=1)
         assert not (tmp_path / "set").exists(), message

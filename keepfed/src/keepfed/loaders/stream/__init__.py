@@ -10,4 +10,4 @@ from keepfed.loaders.stream.shuffling import (
     shuffled,
     split,
 )
-from keepfed.loaders.stream.streams import ShardedStream
+from keepfed.loaders.stream.streams import ShardedStream, StreamOptions

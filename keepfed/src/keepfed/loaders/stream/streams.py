@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from torch.utils.data import IterableDataset
 
@@ -19,6 +19,15 @@ from keepfed.loaders.stream.shuffling import buffer_shuffle, shuffled, split
 
 Shard = TypeVar("Shard")
 Served = TypeVar("Served", covariant=True)
+
+
+class StreamOptions(TypedDict, total=False):
+    """The options of every `ShardedStream`, which describes them."""
+
+    shuffle_shards: bool
+    buffer: int
+    seed: int
+    slot: WorkerSlot | None
 
 
 class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, Shard]):
@@ -32,9 +41,9 @@ class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, S
         self,
         shards: Sequence[Shard],
         *,
-        shuffle_shards: bool,
-        buffer: int,
-        seed: int,
+        shuffle_shards: bool = True,
+        buffer: int = 1000,
+        seed: int = 0,
         slot: WorkerSlot | None = None,
     ):
         """Read nothing yet.
