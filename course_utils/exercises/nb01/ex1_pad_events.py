@@ -65,7 +65,7 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
         samples = _samples(lengths, seed)
         with process_unchanged(samples, may_draw=True):
             batch = collate(samples)
-        _compare(partial(_known, batch), [samples])
+        _compare(partial(lambda known, _: known, batch), [samples])
         with process_unchanged(samples):  # a training may change its batch in place
             for part in batch.values():
                 part.copy_(part.clone().zero_())  # torch refuses it if events share memory
@@ -73,7 +73,7 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
     long = _samples(range(1, 2_000, 40), seed=8)
     expect_as_fast(partial(collate, long), partial(_plain, long))
     many = _samples(range(200, 0, -1), seed=7)
-    _compare(collate, [many, *_fours(many)])
+    _compare(collate, [*map(_samples, MIXTURES[1:3], (1, 2)), many, *_fours(many)])
     expect_in_a_file(collate)
     served = iter(loader(many, batch_size=4, collate_fn=collate))
     _compare(lambda _: next(served), _fours(many))
@@ -82,10 +82,6 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
 
 def _compare(answer: Callable[[list[Sample]], Any], cases: Sequence[list[Sample]]) -> None:
     compare(answer, _plain, cases, *SLIPS, call=_call)
-
-
-def _known(batch: Any, _: list[Sample]) -> Any:
-    return batch
 
 
 def _plain(samples: list[Sample]) -> dict[str, torch.Tensor]:

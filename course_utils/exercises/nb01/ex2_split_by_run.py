@@ -42,7 +42,7 @@ class RunSplit(NamedTuple):
 @exercise("01.2", title="Split by run", seconds=60)
 def split_by_run(split: Split) -> Verdict:
     """Check a split of runs with different lengths, whose numbers start anywhere."""
-    first, *more = (_case(runs, share) for runs, share in [(4, 0.5), (20, 0.25), (500, 0.1)])
+    first, *more = (_case(*c) for c in [(4, 0.5), (20, 0.25), (500, 0.1), (9, 0)])
     twin = first._replace(run_id=first.run_id[::-1] + np.int32(7))  # has the same length
     facts, cases = partial(_facts, split), [first, twin, *more]
     compare(facts, _wanted, cases, *SLIPS, show=str)

@@ -69,7 +69,8 @@ def pack_strings(packed_class: type[Any]) -> Verdict:
         ["", "x" * 300, "Küche/µon.npz", "Ku\u0308che", "東京.npz", ""],
         names_like(5000),
     ):
-        _judge_reads(packed_class(list(strings)), strings, [*_reads(len(strings))])
+        packed, _ = packed_class(list(strings)), packed_class(["another list"])
+        _judge_reads(packed, strings, [*_reads(len(strings))])
     vast = ["x" * (2**24 - 1), "ab", "c"]  # float32 cannot count further
     _judge_reads(packed_class(list(vast)), vast, [Read("s[1]", itemgetter(1)), *_ENDS])
     with suppress(UnicodeError):  # whoever refuses a character that is not UTF-8 does not lose it

@@ -68,7 +68,8 @@ def _shrunk(to_uint16: Shrink, values: NDArray[Any]) -> Any:
         try:
             found = to_uint16(values)
         except (ValueError, AssertionError, OverflowError, TypeError) as error:
-            return Raised(type(error).__name__, str(error))
+            kind = ValueError if isinstance(error, ValueError) else type(error)
+            return Raised(kind.__name__, str(error))
     expect(
         not (isinstance(found, np.ndarray) and values.size and np.shares_memory(found, values)),
         "The result shares its memory with the input. If the caller changes one of them, the "
