@@ -19,13 +19,13 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 import keepfed
 from keepfed import command
 from keepfed.auditing import api, loops
-from keepfed.auditing.account import Account
+from keepfed.auditing.account import Account, describe
 from keepfed.auditing.checks import check
-from keepfed.auditing.record import LoaderRecord, describe
+from keepfed.auditing.record import LoaderRecord
 from keepfed.auditing.report import AuditReport, kinds
 from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook import listen
+from keepfed.measure.hook import Hook
 from keepfed.measure.watch import attach
 from tests.auditing.trainings import RIGHT, WRONG, Mixed, OneIterator, Own, loader
 from tests.fixtures import PROJECT
@@ -162,7 +162,7 @@ def test_an_audit_changes_no_batch_and_no_random_number() -> None:
         found = []
         for _ in range(2):
             account.start_epoch()
-            iterator = listen(batches, [account.listener]) if audits else iter(batches)
+            iterator = Hook(batches, [account.listener]).begin(batches) if audits else iter(batches)
             found += [(account.take(b)[0] if audits else b)[0] for b in iterator]
         return [*found, torch.rand(2)]
 

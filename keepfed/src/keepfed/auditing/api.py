@@ -9,12 +9,12 @@ from typing import Any
 
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from keepfed.auditing.account import Account
+from keepfed.auditing.account import Account, describe, sampler_of
 from keepfed.auditing.checks import check
-from keepfed.auditing.record import LoaderRecord, describe, sampler_of
+from keepfed.auditing.record import LoaderRecord
 from keepfed.auditing.report import AuditReport, check_ids
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook import data_loader_in, listen, listen_within
+from keepfed.measure.hook import Hook, data_loader_in, listen_within
 
 
 def audit(
@@ -44,7 +44,7 @@ def audit(
     records = [_run(loader, "training", epochs)]
     if validation is not None:
         records.append(_run(validation, "validation", 1))
-    return check(records, validates=True, allow=allow)
+    return check(records, allow=allow)
 
 
 def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
@@ -55,22 +55,27 @@ def _run(loader: Iterable[Any], role: str, epochs: int) -> LoaderRecord:
             "DataLoader that builds your batches."
         )
     record = describe(inner, f"{type(inner.dataset).__name__} of {role}")
-    record.loader = role == "validation"
-    inner = copy(inner)  # an iterator that exists already has workers without a listener
+    record.validates = role == "validation"
+    record.loader = int(record.validates)
+    sampler, inner = sampler_of(inner), copy(inner)  # its iterator may have unobserved workers
     inner._iterator = None
-    account = Account(record, inner, training=role == "training")
+    account = Account(record, inner)
     for name, built in [*vars(inner).items()]:
         if isinstance(built, _BaseDataLoaderIter):  # one iterator for all epochs
-            setattr(inner, name, listen(inner, [account.listener], type(inner)._get_iterator))
+            hook = Hook(inner, [account.listener])
+            setattr(inner, name, hook.begin(inner, type(inner)._get_iterator))
     for epoch in range(epochs):
-        parts = inner, sampler_of(inner), inner.batch_sampler, inner.dataset
-        for set_epoch in (getattr(part, "set_epoch", None) for part in parts):
-            if callable(set_epoch):
+        for part in (inner, sampler, inner.batch_sampler, inner.dataset):
+            if callable(set_epoch := getattr(part, "set_epoch", None)):
                 set_epoch(epoch)
         account.start_epoch()
         batches = listen_within(inner, inner, [account.listener], lambda made: None)
         with suppress(StopIteration):
             while True:
-                batch = account.take(account.receive(next, batches))[0]  # noqa: F841 (compared later)
+                account.ask()
+                received = next(batches)
+                batch = account.take(received)[0]  # noqa: F841 (the next call compares it)
         account.epoch.complete = True
+    for served in record.epochs:
+        served.training = not record.validates
     return record

@@ -20,13 +20,13 @@ SURE = 8  # new samples with NaN, of which a few may come from random crops
 LEAK = 0.01  # share of samples in common above which two loaders share samples
 
 Findings = Iterator[AuditFinding]
+Records = Sequence[LoaderRecord]
 
 
 def check(
-    records: Sequence[LoaderRecord],
+    records: Records,
     more: Iterable[AuditFinding] = (),
     *,
-    validates: bool = False,
     allow: Collection[str] = (),
     unchecked: Iterable[str] = (),
 ) -> AuditReport:
@@ -35,32 +35,30 @@ def check(
     Args:
         records: Records, of which those of one place in the program share a name.
         more: Further findings.
-        validates: Whether the second loader is the validation. Samples in both are then a fault.
         allow: IDs of findings that are meant, and not reported.
         unchecked: Further parts of the training that were not checked.
     """
     _find_training(records)
-    findings = [one for record in records for check in LOADER_CHECKS for one in check(record)]
-    findings += [*_unused(records), *_ranks(records), *_shared_samples(records, validates), *more]
+    findings = [one for record in records for check in CHECKS for one in check(record, records)]
     first = dict[tuple[str, str], AuditFinding]()
-    for finding in findings:  # the first epoch and rank that show it are enough
+    for finding in (*findings, *more):  # the first epoch and rank that show it are enough
         if finding.id not in allow:
             first.setdefault((finding.id, finding.loader), finding)
     checked, gaps = list[str](), defaultdict[str, list[str]](list)
     for name in dict.fromkeys(record.name for record in records):
         ranks = [record for record in records if record.name == name]
+        for reason in _gaps(ranks[0]):
+            gaps[reason].append(name)
         epochs = [epoch for record in ranks for epoch in record.epochs]
         samples = plural(sum(int(epoch.sizes.sum()) - epoch.dropped for epoch in epochs), "sample")
         on = f" on {len(ranks)} ranks" if len(ranks) > 1 else ""
         checked.append(f"{samples} in {plural(len(epochs), 'epoch')} of {name}{on}")
-        for reason in _gaps(ranks[0]):
-            gaps[reason].append(name)
     gaps_of = (f"{gap} ({', '.join(names)})" for gap, names in gaps.items())
     faults_first = sorted(first.values(), key=lambda finding: not finding.kind.fault)
     return AuditReport(tuple(faults_first), tuple(checked), (*gaps_of, *unchecked))
 
 
-def _find_training(records: Sequence[LoaderRecord]) -> None:
+def _find_training(records: Records) -> None:
     """Decide which epochs are training: in a process with an optimizer, those with its steps.
 
     Many programs disable gradients inside the loop of an evaluation, where an audit cannot see it.
@@ -91,7 +89,7 @@ def _finding(
     )
 
 
-def _each_once(record: LoaderRecord) -> Findings:
+def _each_once(record: LoaderRecord, records: Records) -> Findings:
     """Find samples that come several times in an epoch, or not at all."""
     for epoch in record.epochs:
         if dropped := epoch.dropped:
@@ -125,7 +123,7 @@ def _overlap(served: Mapping[int, NDArray[Any]], spare: int) -> dict[str, int] |
     return None
 
 
-def _workers(record: LoaderRecord) -> Findings:
+def _workers(record: LoaderRecord, records: Records) -> Findings:
     """Find streams in which workers serve the same samples."""
     for epoch in record.epochs if record.total is None else ():
         workers = np.repeat([report.worker for report in epoch.reports], epoch.sizes)
@@ -135,7 +133,7 @@ def _workers(record: LoaderRecord) -> Findings:
             yield _finding("workers-overlap", record, epoch, **overlap)
 
 
-def _order(record: LoaderRecord) -> Findings:
+def _order(record: LoaderRecord, records: Records) -> Findings:
     """Find an order that is the same in two epochs of a training, and `itertools.cycle`."""
     numbers = {epoch.order_epoch for epoch in record.training}
     for one, other in pairwise(record.training):
@@ -152,7 +150,7 @@ def _order(record: LoaderRecord) -> Findings:
         yield _finding("cycle", record, None)
 
 
-def _random_numbers(record: LoaderRecord) -> Findings:
+def _random_numbers(record: LoaderRecord, records: Records) -> Findings:
     """Find generators that draw the same numbers in several workers or epochs of a training."""
     earlier = dict[int, list[Draws]]()
     for epoch in record.training:
@@ -176,7 +174,7 @@ def _draw_alike(mine: Sequence[Draws], theirs: Sequence[Draws]) -> bool:
     return len(alike) > 1 and bool(set.intersection(*alike))
 
 
-def _state(record: LoaderRecord) -> Findings:
+def _state(record: LoaderRecord, records: Records) -> Findings:
     """Find epoch numbers that never arrive, memory that is written again, and shared files."""
     for epoch in record.epochs:
         for report in {report.worker: report for report in epoch.reports}.values():  # the latest
@@ -190,7 +188,7 @@ def _state(record: LoaderRecord) -> Findings:
         yield _finding("memory-changes", record, None, changed=changed)
 
 
-def _nan(record: LoaderRecord) -> Findings:
+def _nan(record: LoaderRecord, records: Records) -> Findings:
     """Find NaN. It may mark missing or masked values, but does not begin in a sample and stay."""
     clean, damaged, new, healed = set[int](), set[int](), set[int](), set[int]()
     facts = list[AuditFinding]()
@@ -209,56 +207,54 @@ def _nan(record: LoaderRecord) -> Findings:
         yield from facts
 
 
-LOADER_CHECKS = _workers, _random_numbers, _state, _nan, _each_once, _order
+def _unused(record: LoaderRecord, records: Records) -> Findings:
+    """Find a loader that no loop uses to its end, such as the longer one in a `zip`."""
+    same = [one for one in records if one.is_in_process_of(record) and one.loader == record.loader]
+    epochs = [epoch for epoch in record.epochs if epoch.known and epoch.batches > 1]
+    is_used = any(epoch.complete for one in same for epoch in one.epochs)
+    if is_used or not epochs or record.draws_again:
+        return
+    of = min(record.total or 0, epochs[0].expected or 0)
+    if (served := len(np.unique(np.concatenate([epoch.ids for epoch in epochs])))) < of:
+        zipped = any(epoch.held_by == "zip" for epoch in epochs)
+        by = " by a `zip`, which ends with the shorter loader" if zipped else ""
+        yield _finding("unused", record, None, served=served, of=of, epochs=len(epochs), by=by)
 
 
-def _unused(records: Sequence[LoaderRecord]) -> Findings:
-    """Find loaders that no loop uses to its end, such as the longer one in a `zip`."""
-    used = {(one.base[0], one.loader) for one in records if any(e.complete for e in one.epochs)}
-    for record in records:
-        epochs = [epoch for epoch in record.epochs if epoch.known and epoch.batches > 1]
-        if not epochs or record.draws_again or (record.base[0], record.loader) in used:
-            continue
-        of = min(record.total or 0, epochs[0].expected or 0)
-        if (served := len(np.unique(np.concatenate([epoch.ids for epoch in epochs])))) < of:
-            zipped = any(epoch.held_by == "zip" for epoch in epochs)
-            by = " by a `zip`, which ends with the shorter loader" if zipped else ""
-            yield _finding("unused", record, None, served=served, of=of, epochs=len(epochs), by=by)
-
-
-def _ranks(records: Sequence[LoaderRecord]) -> Findings:
+def _ranks(record: LoaderRecord, records: Records) -> Findings:
     """Find ranks that serve the same samples in training, or different numbers of batches."""
-    for name in dict.fromkeys(record.name for record in records if record.ranks > 1):
-        ranks = sorted((one for one in records if one.name == name), key=lambda one: one.rank)
-        for epochs in zip(*(record.epochs for record in ranks), strict=False):
-            if not all(epoch.training for epoch in epochs):
-                continue
-            number = {"epoch": epochs[0].number}
-            served = {one.rank: epoch.ids for one, epoch in zip(ranks, epochs, strict=True)}
-            # without a process group, or with several of them, ranks may share samples on purpose
-            if ranks[0].groups == 1 and (overlap := _overlap(served, len(ranks))):
-                yield AuditFinding("ranks-overlap", name, number | overlap)
-            counts = [epoch.batches for epoch in epochs]
-            if all(epoch.complete for epoch in epochs) and len({*counts}) > 1:
-                numbers = number | {"least": min(counts), "most": max(counts)}
-                yield AuditFinding("uneven-ranks", name, numbers)
-
-
-def _shared_samples(records: Sequence[LoaderRecord], validates: bool) -> Findings:
-    """Find loaders that share samples with a training one, by row or content."""
-    training = [record for record in records if record.training]
-    others = [record for record in records if record.epochs and not record.training]
-    for one, other in ((one, other) for one in training for other in others):
-        if (one.rank, one.base[0]) != (other.rank, other.base[0]) or one.loader == other.loader:
+    ranks = sorted((one for one in records if one.name == record.name), key=lambda one: one.rank)
+    if record.ranks == 1 or record is not ranks[0]:
+        return
+    for epochs in zip(*(one.epochs for one in ranks), strict=False):
+        if not all(epoch.training for epoch in epochs):
             continue
-        by_row = one.base == other.base
-        mine = np.unique(np.concatenate([_samples(one, epoch, by_row) for epoch in one.epochs]))
+        number = {"epoch": epochs[0].number}
+        served = {one.rank: epoch.ids for one, epoch in zip(ranks, epochs, strict=True)}
+        # without a process group, or with several of them, ranks may share samples on purpose
+        if record.groups == 1 and (overlap := _overlap(served, len(ranks))):
+            yield AuditFinding("ranks-overlap", record.name, number | overlap)
+        counts = [epoch.batches for epoch in epochs]
+        if all(epoch.complete for epoch in epochs) and len({*counts}) > 1:
+            numbers = number | {"least": min(counts), "most": max(counts)}
+            yield AuditFinding("uneven-ranks", record.name, numbers)
+
+
+def _shared_samples(record: LoaderRecord, records: Records) -> Findings:
+    """Find loaders that share samples with a training one, by row or content."""
+    for other in records if record.training else ():
+        is_same = other.loader == record.loader or not other.is_in_process_of(record)
+        if is_same or not other.epochs or other.training:
+            continue
+        by_row = record.base == other.base
+        mine = [np.unique(_samples(record, epoch, by_row)) for epoch in record.epochs]
         # an augmented sample has another content in every epoch, so one epoch of the other counts
         theirs = max((np.unique(_samples(other, epoch, by_row)) for epoch in other.epochs), key=len)
-        shared, of = len(np.intersect1d(mine, theirs)), len(theirs)
+        shared, of = len(np.intersect1d(np.concatenate(mine), theirs)), len(theirs)
         if shared > LEAK * of and of >= FEW:
-            id = "leak" if validates else "shared-samples"
-            yield AuditFinding(id, one.name, {"shared": shared, "of": of, "other": other.name})
+            numbers = {"shared": shared, "of": of, "other": other.name}
+            id = "leak" if other.validates else "shared-samples"
+            yield AuditFinding(id, record.name, numbers)
 
 
 def _samples(record: LoaderRecord, epoch: EpochRecord, by_row: bool) -> NDArray[np.int64]:
@@ -267,3 +263,8 @@ def _samples(record: LoaderRecord, epoch: EpochRecord, by_row: bool) -> NDArray[
         return epoch.prints
     rows = epoch.ids if epoch.known else epoch.ids[:0]
     return rows if record.subset is None else record.subset[rows]
+
+
+CHECKS = (
+    _workers, _random_numbers, _state, _nan, _each_once, _order, _unused, _ranks, _shared_samples
+)  # fmt: skip

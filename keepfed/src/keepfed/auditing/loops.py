@@ -17,14 +17,13 @@ from types import FrameType
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import get_worker_info
 
-from keepfed.auditing.account import Account
-from keepfed.auditing.record import BatchReport, LoaderRecord, describe
-from keepfed.errors import KeepfedError
+from keepfed.auditing.account import Account, describe
+from keepfed.auditing.record import BatchReport, LoaderRecord
 from keepfed.files import replace_file
-from keepfed.measure.hook import has_listeners, listen, without_report
+from keepfed.measure.hook import has_listeners, without_report
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
+from keepfed.measure.watch.timing.observer import Timed, observe
 from keepfed.measure.watch.timing.ring_file import records_folder
 from keepfed.measure.watch.timing.writer import call_sites
 
@@ -82,25 +81,20 @@ register_optimizer_step_post_hook(_step_made)
 
 def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, and audit the epoch that begins."""
-    if has_failed() or get_worker_info() is not None or has_listeners(loader):
-        return make(loader)
-    try:
-        frame = sys._getframe(1)
-        at, inner = call_sites(frame)
-        place = at if inner == at else f"{at}, in {inner}"  # a library may loop in several lines
-        account = LoopAccount(_process.record_of(loader, place), loader)
-        account.may_be_held = _uses_holder(frame)
-        account.start_epoch()
-    except Exception as error:
-        give_up(error)
-        return make(loader)
-    try:
-        iterator: Any = listen(loader, [account.listener], make)
-    except KeepfedError as error:  # this torch is too old, or lacks a private name
-        give_up(error)
-        return make(loader)
-    iterator._step_timer = account
-    return iterator  # type: ignore[no-any-return]
+    return observe(loader, make, _accounted)
+
+
+def _accounted(loader: Any) -> Timed:
+    """Return the account of a loop over a `DataLoader`, and its listener."""
+    if has_listeners(loader):
+        return None, ()
+    frame = sys._getframe(1)
+    at, inner = call_sites(frame)
+    place = at if inner == at else f"{at}, in {inner}"  # a library may loop in several lines
+    account = LoopAccount(_process.record_of(loader, place), loader)
+    account.may_be_held = _uses_holder(frame)
+    account.start_epoch()
+    return account, [account.listener]
 
 
 def _uses_holder(frame: FrameType | None) -> bool:
@@ -123,27 +117,28 @@ class LoopAccount(Account):
     """Account of an iterator in a program. It has the place of a `StepTimer`."""
 
     steps = 0  # steps of the optimizers when the loop received its last batch
+    stepped = False  # whether one made a step since then
     may_be_held = False  # whether a `cycle` or `zip` may take the batches
 
     def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)` as the loop would get it, and add the batch."""
+        try:
+            if not has_failed():
+                self._ask(iterator)
+        except Exception as error:
+            give_up(error)
         if has_failed():
             return without_report(next_batch(iterator))
-        if iterator._num_yielded == 0 and self.epoch.batches:  # persistent workers begin again
-            self.start_epoch()
-        stepped = self.epoch.batches > 0 and self.steps != _process.count_steps()
-        if self.may_be_held and self.epoch.batches == 0:  # looking for references takes time
-            self.epoch.held_by = _holder_of(iterator)
         try:
-            received = self.receive(next_batch, iterator)
+            received = next_batch(iterator)
         except StopIteration:
             self.epoch.complete = True
-            self.epoch.stepped |= stepped
+            self.epoch.stepped |= self.stepped
             _write(PAUSE_S)
             raise
         try:
             if not self.is_full():  # if it is, the steps may be those of a loop in between
-                self.epoch.stepped |= stepped
+                self.epoch.stepped |= self.stepped
             batch, report = self.take(received)
             if LOG in os.environ and report is not None:
                 self._log(report)
@@ -153,6 +148,14 @@ class LoopAccount(Account):
             return without_report(received)
         finally:
             self.steps = _process.count_steps()
+
+    def _ask(self, iterator: Any) -> None:
+        if self.epoch.batches and getattr(iterator, "_num_yielded", None) == 0:
+            self.start_epoch()  # persistent workers begin again
+        self.stepped = self.epoch.batches > 0 and self.steps != _process.count_steps()
+        if self.may_be_held and self.epoch.batches == 0:  # looking for references takes time
+            self.epoch.held_by = _holder_of(iterator)
+        self.ask()
 
     def _log(self, report: BatchReport) -> None:
         """Append a line for the batch that was added last, in one write."""

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import distributed
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    Subset,
-    WeightedRandomSampler,
-)
-
-from keepfed.limits import get_rank, known
-from keepfed.measure.throughput import length
 
 MAX_SAMPLES = 5_000_000  # samples of a loader that are recorded; each takes 16 bytes
 UNSEEN = 0  # fingerprint of a sample whose content has no known type
@@ -121,8 +106,13 @@ class LoaderRecord:
     base: tuple[int, int]  # process, and number of the dataset below all subsets in it
     subset: NDArray[np.int64] | None  # indices into this dataset, None for all
     loader: int = 0  # number of the loader in its process
+    validates: bool = False  # whether samples of the training in this loader are a fault
     recorded: int = 0  # samples in the reports of all epochs, and `BATCH` for each report
     epochs: list[EpochRecord] = field(default_factory=list)
+
+    def is_in_process_of(self, other: LoaderRecord) -> bool:
+        """Return whether both loaders are in the same process."""
+        return (self.rank, self.base[0]) == (other.rank, other.base[0])
 
     def is_like(self, other: LoaderRecord) -> bool:
         """Return whether two loaders of a loop serve the same data in the same way."""
@@ -134,52 +124,3 @@ class LoaderRecord:
     def training(self) -> list[EpochRecord]:
         """Epochs that trained a model."""
         return [epoch for epoch in self.epochs if epoch.training]
-
-
-def sampler_of(loader: DataLoader[Any]) -> Any:
-    """Return what orders the samples, also below a batch sampler, such as that of Accelerate."""
-    batches: Any = loader.batch_sampler
-    while hasattr(batches, "batch_sampler"):
-        batches = batches.batch_sampler
-    return getattr(batches, "sampler", loader.sampler)
-
-
-def is_plain(loader: DataLoader[Any]) -> bool:
-    """Return whether an epoch serves what a sampler yields, in batches that torch makes."""
-    is_stream = isinstance(loader.dataset, IterableDataset)
-    return not is_stream and type(loader.batch_sampler) in (BatchSampler, type(None))
-
-
-_bases = list[Callable[[], Any]]()  # weak references to the datasets below all subsets
-
-
-def _number_of(dataset: Any) -> int:
-    """Return a number for a dataset that no other one gets, even at the same address."""
-    for number, reference in enumerate(_bases):
-        if reference() is dataset:
-            return number
-    try:
-        _bases.append(weakref.ref(dataset))
-    except TypeError:  # some datasets, such as a list, have no weak references
-        _bases.append(lambda: None)
-    return len(_bases) - 1
-
-
-def describe(loader: DataLoader[Any], name: str) -> LoaderRecord:
-    """Describe a loader without using it."""
-    sampler, base, indices = sampler_of(loader), loader.dataset, None
-    while isinstance(base, Subset):
-        inner = np.asarray(base.indices)
-        indices, base = inner if indices is None else inner[indices], base.dataset
-    weighted = isinstance(sampler, WeightedRandomSampler)
-    again = weighted or (isinstance(sampler, RandomSampler) and sampler.replacement)
-    total = None if isinstance(loader.dataset, IterableDataset) else length(loader.dataset)
-    batches: Any = loader if loader.batch_size else loader.batch_sampler
-    spare = batches.batch_size - 1 if getattr(batches, "drop_last", False) else 0
-    groups = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
-    rank, ranks = known(get_rank) or (0, 1)
-    roles = len(getattr(groups, "pg_map", ()))
-    place, workers = (os.getpid(), _number_of(base)), loader.num_workers
-    return LoaderRecord(
-        name, name, rank, ranks, roles, workers, spare, total, again, place, indices
-    )

@@ -8,7 +8,7 @@ import pytest
 from torch.utils.data import DataLoader, Subset
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.hook.loader_hook import Listener, end, listen, reads_whole_batches
+from keepfed.measure.hook.loader_hook import Hook, Listener, end, reads_whole_batches
 from tests.measure.datasets import Noted, Numbers, Stream, note_worker
 
 
@@ -35,14 +35,14 @@ class Diary(Listener):
 def test_torch_without_a_private_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(DataLoader, "_get_iterator")
     with pytest.raises(KeepfedError, match=r"has no _get_iterator, .* Install a newer keepfed"):
-        listen(DataLoader(Numbers(2)), [Diary()])
+        Hook(DataLoader(Numbers(2)), [Diary()])
 
 
 @pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_listeners_run_in_the_worker_and_nest(dataset: Any, workers: int) -> None:
     loader = DataLoader(dataset, batch_size=2, num_workers=workers)
-    ((outer, told, (inner, _, _)),) = listen(loader, [Diary("a"), Diary("b")])
+    ((outer, told, (inner, _, _)),) = Hook(loader, [Diary("a"), Diary("b")]).begin(loader)
     assert [word.split()[0] for word in told] == ["worker"] * workers + ["fetch", "collate", "made"]
     assert (outer, inner) == ("a", "b")
 
@@ -53,13 +53,13 @@ def test_listen_calls_and_restores_the_loader_functions(monkeypatch: pytest.Monk
 
     loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
     before = dict(vars(loader))
-    batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
+    batches = [batch.tolist() for _, _, batch in Hook(loader, [Diary()]).begin(loader)]
     assert batches == [[0.0] * 6, [1.0] * 6]
     assert vars(loader) == before
     assert [batch.tolist() for batch in loader] == batches  # without listeners
     monkeypatch.setattr(DataLoader, "__iter__", full)
     with pytest.raises(OSError, match="no more processes"):
-        listen(loader, [Diary()])
+        Hook(loader, [Diary()]).begin(loader)
     assert vars(loader) == before
 
 

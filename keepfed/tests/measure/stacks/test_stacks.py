@@ -137,7 +137,7 @@ HOOK = str(Path(hook.__file__).parent / "loader_hook.py")
 LOOP = Frame("/a/train.py", "<module>", 9)
 FETCH = [
     Frame(f"{SITE}torch/utils/data/_utils/fetch.py", "_MapDatasetFetcher.fetch", 54),
-    Frame(HOOK, "_Hook.follow.<locals>.notifying_fetch", 1),
+    Frame(HOOK, "Hook.follow.<locals>.notifying_fetch", 1),
     Frame(f"{SITE}torch/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700),
     LOOP,
 ]
@@ -150,14 +150,14 @@ STACKS = [  # innermost frame first; part, file, line and library
     ([ITEM, *FETCH], ("fetch", ITEM.file, 5, "")),
     ([RESIZE, CROP, ITEM, *FETCH], ("fetch", ITEM.file, 5, "PIL")),
     ([RESIZE, CROP, FOLDER, *FETCH], ("fetch", FOLDER.file, 245, "PIL")),
-    ([ITEM, Frame(HOOK, "_Hook.collate", 1), *FETCH], ("collate", ITEM.file, 5, "")),
+    ([ITEM, Frame(HOOK, "Hook.collate", 1), *FETCH], ("collate", ITEM.file, 5, "")),
     ([ITEM, Frame(f"<{HOOK}>", "TimedSampler.__next__", 1)], ("sampler", ITEM.file, 5, "")),
     ([LOOP], ("loop", LOOP.file, 9, "")),
     (FETCH, None),  # between two samples
     (FETCH[2:], None),  # waits for a worker
     ([ITEM, Frame("/lib/threading.py", "Thread._bootstrap", 1)], None),
     ([RESIZE, Frame(HOOK, "run", 1), LOOP], None),  # this package works
-    ([RESIZE, Frame(HOOK, "f", 1), Frame(HOOK, "_Hook.collate", 1), *FETCH], None),
+    ([RESIZE, Frame(HOOK, "f", 1), Frame(HOOK, "Hook.collate", 1), *FETCH], None),
 ]
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from keepfed.measure import hook
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.loop import watch
-from keepfed.measure.watch.timing import failsafe, step_timer, watching, writer
+from keepfed.measure.watch.timing import failsafe, observer, step_timer, watching, writer
 from keepfed.measure.watch.timing.ring_file import Observation, RingFile
 from tests.measure.datasets import Broken, Numbers
 from tests.measure.watch.test_step_timer import seen  # noqa: F401  a fixture
@@ -71,7 +71,7 @@ def test_unwatchable_torch_is_imported(tmp_path: Path) -> None:
 BUGS: list[tuple[Any, str]] = [
     (watching, "get_writer"),
     (watching, "_meter_of"),
-    (watching, "listen"),
+    (observer, "Hook"),
     (step_timer, "pause"),
     (step_timer.StepTimer, "_ask"),
     (step_timer.StepTimer, "_receive"),

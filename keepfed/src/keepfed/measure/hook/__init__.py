@@ -4,6 +4,7 @@ from keepfed.measure.hook.contents import contents_of
 from keepfed.measure.hook.device_clock import DeviceClock, device_in_use
 from keepfed.measure.hook.fetch_meter import FetchMeter, received_report
 from keepfed.measure.hook.loader_hook import (
+    Hook,
     Listener,
     attach_report,
     data_loader_in,
@@ -12,10 +13,11 @@ from keepfed.measure.hook.loader_hook import (
     end,
     get_listeners,
     has_listeners,
-    listen,
     listen_within,
     pause,
     reads_whole_batches,
+    replace_next,
+    restore_next,
     without_report,
 )
 from keepfed.measure.hook.process_figures import (

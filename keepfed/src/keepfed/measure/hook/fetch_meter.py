@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from multiprocessing.sharedctypes import RawArray
-from time import perf_counter_ns, process_time_ns, thread_time_ns
+from time import process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 from keepfed.limits import affinity
 from keepfed.measure.hook.loader_hook import Listener, attach_report
 from keepfed.measure.hook.process_figures import ProcessFigures, delay_ns
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch, Row
-from keepfed.measure.spans import Clock, SpanLog, activate, current
+from keepfed.measure.spans import SpanLog, activate, current
 
 Ids = Sequence[Hashable] | None
 
@@ -41,7 +41,6 @@ class FetchMeter(Listener):
         *,
         spans: bool = True,
         persistent: bool = False,
-        clock: Clock = perf_counter_ns,
     ):
         """Create a meter that is on.
 
@@ -51,14 +50,13 @@ class FetchMeter(Listener):
             spans: Whether to report spans and the indices of the samples.
             persistent: Whether `on` is in shared memory, because persistent workers outlive the
                 loop in which they were started.
-            clock: Clock of the fetching process, unless a trace with another clock records there.
         """
         self.on: Any = RawArray("B", [True]) if persistent else [True]
         self.last: Report | None = None  # of this process
         self._spans, self._sparse = spans, figures is None or not figures.memory
-        self._figures, self._worker, self._cores, self._clock = figures, MAIN, 0, clock
+        self._figures, self._worker, self._cores = figures, MAIN, 0
         # Records the stages that the dataset names if no other trace is recording.
-        self._own = SpanLog(clock=clock)
+        self._own = SpanLog()
         self._log: SpanLog | None = None  # log of this fetch, None if it is not measured
         self._index: Any = None
         self._began_ns = self._collated_ns = self._first_row = 0
@@ -69,7 +67,7 @@ class FetchMeter(Listener):
     def worker_started(self, worker_id: int) -> None:
         """Start in a worker, and record its stages until it ends."""
         self._worker, self._cores = worker_id, sum(1 << core for core in affinity())
-        self._own = SpanLog(lane=f"worker {worker_id}", clock=self._clock)
+        self._own = SpanLog(lane=f"worker {worker_id}")
         activate(self._own)
 
     def fetch_begins(self, index: Any) -> None:

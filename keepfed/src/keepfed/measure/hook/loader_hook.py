@@ -80,67 +80,31 @@ def _opened(received: Any) -> tuple[Any, bytes | None]:
     return received, None
 
 
-def receive(iterator: Any, take: Callable[[Any], None]) -> None:
-    """Call `take` with the report of each batch of a `DataLoader`'s iterator, or with None.
+def receive_report(iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
+    """Return the next batch, and call `iterator._take_report` with its report, or with None.
 
-    The reports are removed before a loader around this one sees the batches.
+    With `replace_next`, a loader around this one does not see the reports.
     """
-    iterator._take_report = take
-    if not hasattr(iterator, "detaches"):
-        iterator.__class__ = _detaching_class(type(iterator))
+    batch, report = detach_report(next_batch(iterator))
+    iterator._take_report(report)
+    return batch
 
 
-def stop_receiving(iterator: Any) -> None:
-    """Undo `receive`."""
-    if "detaches" in vars(type(iterator)):
+Step = Callable[[Any, Callable[[Any], Any]], Any]  # of an iterator and its `next`
+
+
+def replace_next(iterator: Any, step: Step) -> None:
+    """Let `next(iterator)` return `step(iterator, next_batch)`, unless it already does."""
+    kind = type(iterator)
+    if not hasattr(kind, step.__name__):
+        names = {"__next__": lambda self: step(self, kind.__next__), step.__name__: step}
+        iterator.__class__ = type(kind.__name__, (kind,), names)
+
+
+def restore_next(iterator: Any, step: Step) -> None:
+    """Undo `replace_next`."""
+    if step.__name__ in vars(type(iterator)):
         iterator.__class__ = type(iterator).__base__
-        del iterator._take_report
-
-
-def _detaching_class(kind: Any) -> type:
-    """Return a subclass of the iterator class `kind` that removes reports from its batches."""
-    next_batch = kind.__next__
-
-    def next_without_report(iterator: Any) -> Any:
-        batch, report = detach_report(next_batch(iterator))
-        iterator._take_report(report)
-        return batch
-
-    return type(kind.__name__, (kind,), {"__next__": next_without_report, "detaches": True})
-
-
-def listen(
-    loader: DataLoader[Any],
-    listeners: Sequence[Listener],
-    begin: Callable[[Any], Iterator[Any]] = iter,
-) -> Iterator[Any]:
-    """Return `begin(loader)` with `listeners` in the processes that build its batches.
-
-    `loader` is unchanged afterwards. Listeners nest, so the first one sees each batch begin first
-    and end last. Running persistent workers keep the listeners they were started with.
-
-    Raises:
-        KeepfedError: If torch is too old, or lacks a private name that the hook uses.
-    """
-    if torch.__version__ < OLDEST:
-        raise KeepfedError(f"keepfed needs torch {OLDEST} or newer, not {torch.__version__}.")
-    if absent := [name for name in PRIVATE if not hasattr(loader, name)]:
-        raise KeepfedError(
-            f"A DataLoader of torch {torch.__version__} has no {' and no '.join(absent)}, which is "
-            "needed to follow its batches. Install a newer keepfed."
-        )
-    hook = _Hook(loader, listeners)
-    originals = loader.collate_fn, loader.worker_init_fn
-    try:
-        loader.collate_fn = hook.collate
-        if loader.num_workers:
-            loader.worker_init_fn = hook.start_worker
-        batches = begin(loader)
-    finally:
-        loader.collate_fn, loader.worker_init_fn = originals
-    if not loader.num_workers:
-        hook.follow(getattr(batches, "_dataset_fetcher", None))
-    return batches
 
 
 def listen_within(
@@ -154,23 +118,21 @@ def listen_within(
     `around` may create the iterator of `loader` at once or with the first batch. `made` is called
     with this iterator when it exists.
     """
+
+    def begin(loader: DataLoader[Any]) -> Iterator[Any]:
+        """Replace `loader._get_iterator` for one call."""
+        del vars(loader)["_get_iterator"]
+        batches = Hook(loader, listeners).begin(loader, type(loader)._get_iterator)
+        made(batches)
+        return batches
+
     if loader._iterator is None or not loader.persistent_workers:
-        vars(loader)["_get_iterator"] = partial(_begin, loader, listeners, made)
+        vars(loader)["_get_iterator"] = partial(begin, loader)
     try:
         return iter(around)
     except BaseException:
         vars(loader).pop("_get_iterator", None)
         raise
-
-
-def _begin(
-    loader: DataLoader[Any], listeners: Sequence[Listener], made: Callable[[Iterator[Any]], None]
-) -> Iterator[Any]:
-    """Replace `loader._get_iterator` for one call."""
-    del vars(loader)["_get_iterator"]
-    batches = listen(loader, listeners, type(loader)._get_iterator)
-    made(batches)
-    return batches
 
 
 def data_loader_in(loader: Any) -> DataLoader[Any] | None:
@@ -203,14 +165,14 @@ def reads_whole_batches(loader: Any) -> bool:
 
 def has_listeners(loader: DataLoader[Any]) -> bool:
     """Return whether the iterator of `loader` that is being created has listeners."""
-    return isinstance(getattr(loader.collate_fn, "__self__", None), _Hook)
+    return isinstance(getattr(loader.collate_fn, "__self__", None), Hook)
 
 
 def get_listeners(loader: DataLoader[Any]) -> Sequence[Listener]:
     """Return the listeners of the running persistent workers of `loader`."""
     collate = getattr(loader._iterator, "_collate_fn", None)
     hook = getattr(collate, "__self__", None)
-    return hook.listeners if isinstance(hook, _Hook) else ()
+    return hook.listeners if isinstance(hook, Hook) else ()
 
 
 def pause(batches: Any, paused: bool) -> None:
@@ -236,23 +198,48 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
         batches.close()
 
 
-class _Hook:
-    """The replacement for `collate_fn` and `worker_init_fn` of a loader."""
+class Hook:
+    """The replacement for `collate_fn` and `worker_init_fn` of a loader.
+
+    Listeners nest, so the first one sees each batch begin first and end last. Running persistent
+    workers keep the listeners they were started with.
+
+    Raises:
+        KeepfedError: If torch is too old, or lacks a private name that the hook uses.
+    """
 
     def __init__(self, loader: DataLoader[Any], listeners: Sequence[Listener]):
+        if torch.__version__ < OLDEST:
+            raise KeepfedError(f"keepfed needs torch {OLDEST} or newer, not {torch.__version__}.")
+        if absent := [name for name in PRIVATE if not hasattr(loader, name)]:
+            raise KeepfedError(
+                f"A DataLoader of torch {torch.__version__} has no {' and no '.join(absent)}, "
+                "which is needed to follow its batches. Install a newer keepfed."
+            )
         self.listeners = tuple(listeners)
         self._collate, self._init = loader.collate_fn, loader.worker_init_fn
         self.paused = False
+
+    def begin(
+        self, loader: DataLoader[Any], make: Callable[[Any], Iterator[Any]] = iter
+    ) -> Iterator[Any]:
+        """Return `make(loader)`, whose batches notify the listeners. `loader` is unchanged."""
+        try:
+            loader.collate_fn = self.collate
+            if loader.num_workers:
+                loader.worker_init_fn = self.start_worker
+            batches = make(loader)
+        finally:
+            loader.collate_fn, loader.worker_init_fn = self._collate, self._init
+        if not loader.num_workers:
+            self.follow(getattr(batches, "_dataset_fetcher", None))
+        return batches
 
     def start_worker(self, worker_id: int) -> None:
         """Call the loader's `worker_init_fn`, then start the listeners in this process."""
         if self._init is not None:
             self._init(worker_id)
-        for listener in self.listeners:
-            try:
-                listener.worker_started(worker_id)
-            except Exception as error:
-                self._drop(listener, error)
+        self._notify("worker_started", worker_id)
         fetch = torch.utils.data._utils.fetch
         for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             self.follow(kind)
@@ -266,14 +253,18 @@ class _Hook:
             return
 
         def notifying_fetch(*args: Any) -> Any:
-            for listener in () if self.paused else self.listeners:
-                try:
-                    listener.fetch_begins(args[-1])
-                except Exception as error:
-                    self._drop(listener, error)
+            if not self.paused:
+                self._notify("fetch_begins", args[-1])
             return fetch(*args)
 
         fetcher.fetch = notifying_fetch
+
+    def _notify(self, event: str, about: Any) -> None:
+        for listener in self.listeners:
+            try:
+                getattr(listener, event)(about)
+            except Exception as error:
+                self._drop(listener, error)
 
     def _drop(self, listener: Listener, error: Exception) -> None:
         self.listeners = tuple(one for one in self.listeners if one is not listener)
@@ -283,11 +274,7 @@ class _Hook:
         """Call the loader's `collate_fn`, and notify the listeners."""
         if self.paused:
             return self._collate(samples)
-        for listener in self.listeners:
-            try:
-                listener.samples_made(samples)
-            except Exception as error:
-                self._drop(listener, error)
+        self._notify("samples_made", samples)
         batch = self._collate(samples)
         for listener in reversed(self.listeners):
             try:

@@ -21,8 +21,9 @@ from keepfed.measure.hook.loader_hook import (
     data_loader_in,
     get_listeners,
     listen_within,
-    receive,
-    stop_receiving,
+    receive_report,
+    replace_next,
+    restore_next,
 )
 from keepfed.measure.hook.process_figures import ProcessFigures
 from keepfed.measure.hook.step_bounds import StepBounds
@@ -132,10 +133,12 @@ class _Arrivals:
         """Let persistent workers send plain batches again."""
         self.meter.on[0] = False
         for iterator in self._iterators:
-            stop_receiving(iterator)
+            restore_next(iterator, receive_report)
+            vars(iterator).pop("_take_report", None)  # which keeps the trace
 
-    def _receive(self, iterator: Iterator[Any]) -> None:
-        receive(iterator, self.take)
+    def _receive(self, iterator: Any) -> None:
+        iterator._take_report = self.take
+        replace_next(iterator, receive_report)
         self._iterators.append(iterator)
 
     def take(self, sent: Any) -> None:

@@ -11,9 +11,9 @@ from types import FrameType
 from typing import NamedTuple
 
 PARTS = {  # functions of the hook and of torch that call a part of the loader
-    "_Hook.follow.<locals>.notifying_fetch": "fetch",
+    "Hook.follow.<locals>.notifying_fetch": "fetch",
     "StepTimer.time_next": "fetch",  # of batches without a `DataLoader`
-    "_Hook.collate": "collate",
+    "Hook.collate": "collate",
     "TimedSampler.__next__": "sampler",
     "_BaseDataLoaderIter._next_index": "sampler",
 }

@@ -152,10 +152,5 @@ def _reference(loader: Any) -> Callable[[], Any]:
         return lambda: loader
 
 
-def forget_all() -> None:
-    """Drop the writers in a forked child, because their files belong to the parent."""
-    _writers.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget_all)
+if hasattr(os, "register_at_fork"):  # the files belong to the parent
+    os.register_at_fork(after_in_child=_writers.clear)
