@@ -49,12 +49,7 @@ class Server:
 
 @contextlib.contextmanager
 def serve(
-    root: Path,
-    notebook: str,
-    *,
-    state: Path,
-    port: int | None = None,
-    ip: str = "127.0.0.1",
+    root: Path, notebook: str, *, state: Path, port: int | None = None, ip: str = "127.0.0.1"
 ) -> Iterator[Server]:
     """Run JupyterLab on `notebook` inside a `with` block.
 

@@ -11,9 +11,8 @@ from benchmarks.peers.__main__ import BEST, main, print_bars
 from benchmarks.peers.images import DECODER, OURS, V2
 from benchmarks.peers.tables import EVENTS, TABLES
 from course_utils.stories.peers.course import BATCHED, LIMIT
-from course_utils.stories.peers.ledger import Ledger
 from course_utils.stories.peers.libraries import ALL
-from course_utils.stories.peers.measure import Measurement, OpenLoader
+from course_utils.stories.peers.measure import Ledger, Measurement, OpenLoader
 from course_utils.stories.peers.peer import Package
 from course_utils.stories.peers.trial import LoaderProcess
 

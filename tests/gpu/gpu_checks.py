@@ -15,14 +15,8 @@ from typing import Any
 import torch
 from gpu_loops import lengths, noise, stage
 
-from course_utils.hardware.gpu import (
-    PRESETS,
-    Accelerator,
-    EmulatedAccelerator,
-    checksum,
-    dense_parts,
-    tensors,
-)
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, checksum
+from keepfed.batches import dense_parts, tensors
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.exchange import load_profile
 from keepfed.measure.spans import Span, hidden_share

@@ -12,9 +12,8 @@ import torch
 from course_utils.stories.peers import compare, environment, recorded, try_libraries
 from course_utils.stories.peers import comparison as comparing
 from course_utils.stories.peers.environment import is_installed
-from course_utils.stories.peers.ledger import ledger
 from course_utils.stories.peers.libraries import ALL, SPDL
-from course_utils.stories.peers.measure import Measurement, measure, threads
+from course_utils.stories.peers.measure import Measurement, ledger, measure, threads
 from course_utils.stories.peers.tables import TABLES
 from keepfed.errors import KeepfedError
 
@@ -66,10 +65,11 @@ def test_failed_installation_says_what_to_do(
     made: list[Path] = []
     monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
     monkeypatch.setattr(environment, "_share", lambda folder: None)
-    try_libraries(home=tmp_path)
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    try_libraries()
     assert "'LitData': litdata " in capsys.readouterr().out
     with pytest.raises(KeepfedError, match="no library 'Lit'"):
-        try_libraries("Lit", home=tmp_path)
+        try_libraries("Lit")
     assert not made
     for message, sentence in (
         ("WARNING: NewConnectionError('...: Failed')\nERROR: No matching", "index is not reach"),
@@ -79,8 +79,8 @@ def test_failed_installation_says_what_to_do(
         failed = subprocess.CompletedProcess("pip", 1, "", message)
         monkeypatch.setattr(environment.subprocess, "run", lambda *call, said=failed, **_: said)
         with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
-            try_libraries("LitData", home=tmp_path)
-    assert set(made) == {tmp_path / "litdata"}
+            try_libraries("LitData")
+    assert set(made) == {tmp_path / ".peers" / "litdata"}
 
 
 @pytest.mark.full
@@ -88,13 +88,14 @@ def test_failed_installation_says_what_to_do(
 def test_library_is_installed_separately_and_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     try:
-        try_libraries("SPDL, threads over a memmap", home=tmp_path)
+        try_libraries("SPDL, threads over a memmap")
     except KeepfedError as error:
         pytest.skip(str(error))
-    assert is_installed(SPDL, tmp_path)
+    assert is_installed(SPDL)
     monkeypatch.setattr(comparing, "_measure_all", lambda task: [])
-    (stored,) = compare("large", tmp_path).here.values()
+    (stored,) = compare("large").here.values()
     assert stored.package == f"spdl-core {SPDL.version}"
     assert stored.books.complete
     assert "torch" not in {path.name for path in tmp_path.rglob("site-packages/*")}

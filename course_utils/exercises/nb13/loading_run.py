@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from course_utils.hardware.gpu import tensors
 from course_utils.loading.events import Events, Sample
 from course_utils.stories.capstone import Job, TimedJob
+from keepfed.batches import tensors
 
 FIRST = 1100  # index of the first event, so that `timed_job` has other events
 MOST_WORKERS = 64

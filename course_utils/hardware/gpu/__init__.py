@@ -11,14 +11,3 @@ from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.loss import checksum
 from course_utils.hardware.gpu.memory import mark_pinned
 from course_utils.hardware.gpu.torch_cuda import emulated_cuda
-from keepfed.batches import (
-    dense_parts,
-    has_gaps,
-    leaves,
-    map_leaves,
-    map_tensors,
-    move,
-    record_stream,
-    tensors,
-)
-from keepfed.device.cuda import CudaDevice

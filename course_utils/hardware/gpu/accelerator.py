@@ -111,7 +111,7 @@ def get_accelerator(
     return CudaAccelerator(step_ms=figures.step_ms if step_ms is None else step_ms)
 
 
-def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) -> Accelerator:
+def rank_accelerator(*, step_ms: float | None = None) -> Accelerator:
     """Return the GPU of this rank, and make it the current device.
 
     torchrun sets the local rank of each process and their number on this machine. If the batch
@@ -121,7 +121,7 @@ def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) 
     """
     rank, ranks = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
     if not torch.cuda.is_available():
-        return get_accelerator(preset, step_ms=step_ms, emulate=True)
+        return get_accelerator(step_ms=step_ms, emulate=True)
     there = torch.cuda.device_count()
     assigned = there == 1 and "CUDA_VISIBLE_DEVICES" in os.environ
     if there < ranks and not assigned:
@@ -130,9 +130,9 @@ def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) 
             "Start at most one rank per GPU.",
             stacklevel=2,
         )
-        return get_accelerator(preset, step_ms=step_ms, emulate=True)
+        return get_accelerator(step_ms=step_ms, emulate=True)
     torch.cuda.set_device(0 if assigned else rank)
-    return get_accelerator(preset, step_ms=step_ms)
+    return get_accelerator(step_ms=step_ms)
 
 
 def timed_accelerator(

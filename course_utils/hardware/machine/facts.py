@@ -58,17 +58,14 @@ def pressure() -> str:
     return f"Share of the last 10 s in which at least one task waited: {', '.join(waits)}."
 
 
-def probe(folder: str | Path | None = None) -> str:
+def probe() -> str:
     """Return the facts about this machine, each with its meaning for data loading.
-
-    Args:
-        folder: Folder of the data, now or in future. None: the data folder of the course.
 
     Raises:
         CourseError: If this system does not support `$COURSE_START_METHOD`.
     """
-    whole = Path(folder or data_root()).absolute()
-    place = next(above for above in (whole, *whole.parents) if above.is_dir())
+    data = data_root()  # perhaps not yet there
+    place = next(above for above in (data, *data.parents) if above.is_dir())
     torch = known(lambda: metadata.version("torch"))  # an import would take seconds
     rows = [
         ("system", system(), ""),

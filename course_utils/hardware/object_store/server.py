@@ -128,13 +128,8 @@ class _Reading(TokenHandler):
 
 
 class _Counters(_Reading):
-    SUPPORTED_METHODS = ("GET", "HEAD", "DELETE")
-
     def get(self) -> None:
         self.write(dict(self.store.counters))
-
-    def delete(self) -> None:
-        self.store.counters.clear()
 
 
 class _Objects(_Reading, StaticFileHandler):

@@ -6,8 +6,8 @@
         print(store.counters())
 
 It is emulated. The files are local, and all connections of all processes share the limits of a
-storage preset. `url`, `token` and `headers` are plain values, and workers can receive the store by
-pickling. The store ends with the block, or with the process that started it.
+storage preset. Workers need only its `url` and `headers`, which are plain values. The store ends
+with the block, or with the process that started it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import sys
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,23 +86,16 @@ def object_store(
 class ObjectStore:
     """A running store: its address, its counters, and a way to make it fail."""
 
-    _end: Callable[[], object] | None = None  # only in the process that started it
-
     def __init__(self, settings: dict[str, Any]):
         """Start the server with `settings`, which `object_store` makes."""
         self._settings = settings
-        self._owner = os.getpid()
+        self.token: str = settings["token"]  # that clients must send
         self._start()
 
     @property
     def url(self) -> str:
         """URL of the folder, without a trailing `/` and without the token."""
         return address(self._settings["port"])
-
-    @property
-    def token(self) -> str:
-        """Token that clients must send."""
-        return str(self._settings["token"])
 
     @property
     def headers(self) -> dict[str, str]:
@@ -118,23 +110,22 @@ class ObjectStore:
         return address(self._settings["port"], name, token=self.token)
 
     def counters(self) -> StoreCounters:
-        """Return the requests of all clients since the last reset or start.
+        """Return the requests of all clients since the start.
 
         Raises:
             CourseError: If the store does not answer.
         """
-        return StoreCounters(**json.loads(self._ask("GET")))
-
-    def reset_counters(self) -> None:
-        """Set all counters to zero, for all copies of this store."""
-        self._ask("DELETE")
+        request = urllib.request.Request(f"{self.url}/{COUNTERS}", headers=self.headers)
+        try:
+            with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
+                return StoreCounters(**json.load(answer))
+        except OSError:
+            raise CourseError(
+                "The store does not answer. Restart it with store.restart()."
+            ) from None
 
     def kill(self) -> None:
-        """Kill the server, as a crash would: every answer breaks off."""
-        if self._end is None or os.getpid() != self._owner:
-            raise CourseError(
-                "This is a worker's copy of the store. Call kill() in the process that started it."
-            )
+        """Kill the server, as a crash would: every answer breaks off. A fork does nothing."""
         self._end()
 
     def restart(self) -> None:
@@ -146,20 +137,11 @@ class ObjectStore:
         self.kill()
         self._start()
 
-    def close(self) -> None:
-        """End the server; do nothing in a worker or if the server has already ended."""
-        if self._end:
-            self._end()
-
     def __enter__(self) -> ObjectStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the server process: a worker may read and count, but not kill."""
-        return {"_settings": self._settings, "_owner": self._owner}
+        self.kill()
 
     def _start(self) -> None:
         process = subprocess.Popen(
@@ -172,7 +154,7 @@ class ObjectStore:
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-        self._end = weakref.finalize(self, _end, process, self._owner)
+        self._end = weakref.finalize(self, _end, process, os.getpid())
         assert process.stdin is not None
         assert process.stdout is not None
         # A timer ends a silent server, because pipes have no portable time limit.
@@ -184,26 +166,15 @@ class ObjectStore:
                 process.stdin.flush()
             answer = process.stdout.readline().strip()
         except BaseException:  # the traceback would keep this store alive
-            self.close()
+            self.kill()
             raise
         finally:
             patience.cancel()
         if not answer.isdigit():
-            self.close()
+            self.kill()
             silent = "The store did not start. Close busy programs, and try again."
             raise CourseError(answer or silent)
         self._settings = self._settings | {"port": int(answer)}
-
-    def _ask(self, method: str) -> bytes:
-        url = f"{self.url}/{COUNTERS}"
-        request = urllib.request.Request(url, headers=self.headers, method=method)
-        try:
-            with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
-                return bytes(answer.read())
-        except OSError:
-            raise CourseError(
-                "The store does not answer. Restart it with store.restart()."
-            ) from None
 
 
 def _end(process: subprocess.Popen[str], owner: int) -> None:

@@ -19,13 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keepfed.loaders.images.crops import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    TRIES,
-    between,
-    choose_windows,
-)
+from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, TRIES, between, choose_windows
 
 GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 

@@ -117,26 +117,15 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
-            counting, number = _CountingWriter(file), 0
-            with webdataset.TarWriter(counting, mtime=0) as writer:
+            number = 0
+            with webdataset.TarWriter(file, mtime=0) as writer:
                 for sample in samples:
                     writer.write(dict(sample))
                     number += 1
             file.flush()
             os.fsync(file.fileno())
+        content = part.read_bytes()
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return Shard(path.name, number, counting.bytes, counting.crc32)
-
-
-class _CountingWriter:
-    """Writable file that counts bytes and computes their CRC-32."""
-
-    def __init__(self, file: Any):
-        self.file, self.bytes, self.crc32 = file, 0, 0
-
-    def write(self, data: bytes) -> int:
-        self.bytes += len(data)
-        self.crc32 = zlib.crc32(data, self.crc32)
-        return int(self.file.write(data))
+    return Shard(path.name, number, len(content), zlib.crc32(content))

@@ -40,14 +40,9 @@ class Corpus(Sequence[Tokens]):
         self.folder, self.name = Path(folder), name
         path = self.folder / name
         if not (path / "tokens.npy").is_file():
-            there = ", ".join(sorted(file.parent.name for file in self.folder.glob("*/tokens.npy")))
             raise FileNotFoundError(
-                f"There is no corpus {name!r} in {folder}. "
-                + (
-                    f"Choose one of {there}."
-                    if there
-                    else f"Create some with `python -m data_scripts.make_tokens --out {folder}`."
-                )
+                f"There is no corpus {name!r} in {folder}. Choose one of its folders, or create "
+                f"them with `python -m data_scripts.make_tokens --out {folder}`."
             )
         self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy")
         # Each process maps the file itself, because pickling a memory map copies its contents.

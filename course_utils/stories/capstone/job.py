@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_utils.hardware.gpu import get_accelerator, map_tensors
+from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.loading.events import Events, open_events, read_labels
+from keepfed.batches import map_tensors
 from keepfed.measure.trace import Trace, record
 
 STEP_MS = 50.0

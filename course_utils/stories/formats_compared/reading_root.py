@@ -20,9 +20,6 @@ class ReadEpoch:
     seconds: float  # waits and CPU time of one process
     mixing: Mixing
 
-    def __str__(self) -> str:
-        return f"{self.requests:,.0f} requests, {self.seconds:,.1f} s\n{self.mixing}"
-
 
 def read_epoch(
     storage: SlowFileSystem,

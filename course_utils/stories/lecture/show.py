@@ -63,7 +63,8 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
     if not recorded:
         with TemporaryDirectory(prefix="demo-") as folder:
             found = Path(folder) / "found.json"
-            if failure := _run(name, found, _patience(name) if timeout is None else timeout):
+            patience_s = max(_PATIENCE_S, _PATIENCE * seconds_of(name))
+            if failure := _run(name, found, patience_s if timeout is None else timeout):
                 said.append(f"{failure}. Here is its recording instead.")
             else:
                 finding = load_finding(found, recorded=False)
@@ -120,11 +121,6 @@ def _run(name: str, path: Path, seconds: float) -> str:
         return ""
     last = f" ({demo.output.splitlines()[-1]})" if demo.returncode > 0 and demo.output else ""
     return f"{demo.ending}{last}"
-
-
-def _patience(name: str) -> float:
-    """Return the time limit of a demo in seconds."""
-    return max(_PATIENCE_S, _PATIENCE * seconds_of(name))
 
 
 def _recorded(name: str) -> Finding:

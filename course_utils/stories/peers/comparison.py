@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from html import escape
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from course_utils.paths import recording
 from course_utils.stories.figures import drawing
-from course_utils.stories.peers.environment import HOME
+from course_utils.stories.peers.environment import home
 from course_utils.stories.peers.measure import Measurement, measure
 from course_utils.stories.peers.tables import TABLES
-from course_utils.teaching.notebook import card
 from keepfed.files import replace_file
 
 Found = Mapping[str, Measurement]
 _STORED = "measured.json"
-_LEFT = " style='text-align:left;white-space:nowrap'"
-_CELL = "text-align:right;white-space:nowrap;padding-left:1em"
 
 
 @dataclass(frozen=True)
@@ -94,33 +90,22 @@ class Comparison:
         }
 
     def __repr__(self) -> str:
-        """Return the table as plain text."""
-        columns = [[name, *cells] for name, cells in self._columns().items()]
-        widths = [max(map(len, column)) for column in columns]
-        rows = ("  ".join(map(str.rjust, row, widths)) for row in zip(*columns, strict=True))
-        return "\n".join([self.title, *rows, f"samples per second; recorded: {self.where}"])
-
-    def _repr_html_(self) -> str:
+        """Return the table in Markdown."""
         columns = self._columns()
-        head = "".join(
-            f"<th scope='col'{_LEFT * (name == 'loader')}>{name}</th>" for name in columns
-        )
-        rows = "".join(
-            f"<tr><th scope='row'{_LEFT}>{escape(name)}</th>"
-            + "".join(f"<td style='{_CELL}'>{cell}</td>" for cell in cells)
-            + "</tr>"
-            for name, *cells in zip(*columns.values(), strict=True)
-        )
-        body = f"<table><tr>{head}</tr>{rows}</table>"
+        rows = [[*columns], [":--", *["--:"] * (len(columns) - 1)]]
+        rows += map(list, zip(*columns.values(), strict=True))
         said = f"The columns “here” and “recorded” are samples/s. Recorded on {self.where}."
         if self.here:
             said += " If “here” has a number, the other columns were measured here too."
-        return card("plain", self.title, said, body=body)
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        return f"**{self.title}**\n\n{said}\n\n{table}"
+
+    _repr_markdown_ = __repr__
 
 
-def compare(task: str, home: Path = HOME) -> Comparison:
-    """Measure the installed loaders, and compare them with results in `home` and recordings."""
-    kept = [Measurement.from_row(row) for row in _stored(home).get(task, {}).values()]
+def compare(task: str) -> Comparison:
+    """Measure the installed loaders, and compare them with stored results and recordings."""
+    kept = [Measurement.from_row(row) for row in _stored().get(task, {}).values()]
     here = {one.name: one for one in [*kept, *_measure_all(task)]}
     return replace(recorded(task), here=here, sample_bytes=TABLES[task].sample_bytes)
 
@@ -140,18 +125,15 @@ def _measure_all(task: str) -> Iterator[Measurement]:
             yield measure(name, TABLES[task])
 
 
-def store(task: str, one: Measurement, home: Path) -> None:
+def store(task: str, one: Measurement) -> None:
     """Store a measurement from a separate environment for the next comparison."""
-    kept = _stored(home)
+    kept = _stored()
     kept.setdefault(task, {})[one.name] = one.row()
-    replace_file(home / _STORED, json.dumps(kept, indent=1))
+    replace_file(home() / _STORED, json.dumps(kept, indent=1))
 
 
-def _stored(home: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    try:
-        found: dict[str, dict[str, dict[str, Any]]] = json.loads(
-            (home / _STORED).read_text("utf-8")
-        )
-    except (OSError, ValueError):
-        return {}
+def _stored() -> dict[str, dict[str, dict[str, Any]]]:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    with suppress(OSError, ValueError):
+        found = json.loads((home() / _STORED).read_text("utf-8"))
     return found

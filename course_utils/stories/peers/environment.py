@@ -21,18 +21,22 @@ from course_utils.paths import REPO, course_home
 from course_utils.stories.peers.peer import Package
 from keepfed.files import require_free_space
 
-HOME = course_home() / ".peers"
 _SHARED = "course.pth"
 _OFFLINE = re.compile(r"NewConnectionError|NameResolution|ConnectTimeout|ProxyError|SSLError")
 
 
-def install(package: Package, home: Path = HOME) -> None:
+def home() -> Path:
+    """Return the folder of all environments and of their results."""
+    return course_home() / ".peers"
+
+
+def install(package: Package) -> None:
     """Install a library and the dependencies that the course lacks.
 
     Raises:
         CourseError: If there is no network, not enough space, or no package for this Python.
     """
-    folder = home / package.name
+    folder = home() / package.name
     folder.mkdir(parents=True, exist_ok=True)
     require_free_space(
         folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library"
@@ -43,21 +47,21 @@ def install(package: Package, home: Path = HOME) -> None:
     wanted = f"{package.name}=={package.version}"
     # only wheels, because compiling needs a compiler and much time
     options = ("--no-input", "--retries", "1", "--timeout", "60", "--only-binary", ":all:")
-    pip = [str(python_of(package, home)), "-m", "pip", "install", *options, wanted]
+    pip = [str(python_of(package)), "-m", "pip", "install", *options, wanted]
     done = subprocess.run(pip, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise CourseError(_why_not(wanted, done.stderr))
 
 
-def is_installed(package: Package, home: Path = HOME) -> bool:
+def is_installed(package: Package) -> bool:
     """Return whether a library is installed in the version that we tested."""
     called = f"{package.name.replace('-', '_')}-{package.version}.dist-info"
-    return any((home / package.name).rglob(called))
+    return any((home() / package.name).rglob(called))
 
 
-def python_of(package: Package, home: Path = HOME) -> Path:
+def python_of(package: Package) -> Path:
     """Return the Python interpreter in the environment of a library."""
-    return home / package.name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return home() / package.name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def _share(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -14,10 +14,45 @@ from typing import Any
 import psutil
 import torch
 
-from course_utils.stories.peers.ledger import Ledger, ledger
 from course_utils.stories.peers.tables import Table
 
 MOST_EPOCHS, ENOUGH_S = 15, 0.3
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Counts of the events that one epoch of a loader served."""
+
+    n_events: int  # events on disk
+    served: int
+    distinct: int
+    neighbors: float  # pairs in a batch that are adjacent on disk, relative to chance
+
+    @property
+    def complete(self) -> bool:
+        """Whether every event was served exactly once."""
+        return self.served == self.distinct == self.n_events
+
+
+def ledger(batches: Sequence[torch.Tensor], n_events: int) -> Ledger:
+    """Return the counts of an epoch.
+
+    Args:
+        batches: positions on disk of the events of each batch, shape (batch,).
+        n_events: number of events on disk.
+    """
+    met, by_chance = 0, 0.0
+    for batch in batches:
+        places = batch.long().sort().values
+        met += int((places.diff() == 1).sum())
+        by_chance += len(places) * (len(places) - 1) / n_events
+    served = torch.cat([batch.long() for batch in batches])
+    return Ledger(
+        n_events=n_events,
+        served=len(served),
+        distinct=int(torch.bincount(served, minlength=n_events).count_nonzero()),
+        neighbors=met / by_chance if by_chance else 0.0,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,18 @@ from tempfile import TemporaryDirectory
 from course_utils.errors import CourseError
 from course_utils.stories.peers import tables
 from course_utils.stories.peers.comparison import store
-from course_utils.stories.peers.environment import HOME, install
+from course_utils.stories.peers.environment import install
 from course_utils.stories.peers.libraries import LIBRARIES
 from course_utils.stories.peers.measure import Measurement, fastest
 from course_utils.stories.peers.tables import TABLES
 from course_utils.stories.peers.trial import LoaderProcess
 
 
-def try_libraries(*names: str, home: Path = HOME) -> None:
+def try_libraries(*names: str) -> None:
     """Install libraries, measure them, and store the results for the next comparison.
 
     Args:
         names: Libraries to install. Without any, print those that can be installed.
-        home: Folder of the environments.
 
     Raises:
         CourseError: If a name is unknown, or installing or measuring fails.
@@ -36,16 +35,16 @@ def try_libraries(*names: str, home: Path = HOME) -> None:
         if name not in packages:
             raise CourseError(f"There is no library {name!r}. Choose {', '.join(packages)}.")
         print(f"Installing and measuring {name}. This takes a while.", flush=True)
-        install(packages[name], home)
+        install(packages[name])
         rates = []
         for task in TABLES:
-            measured = _measured(task, name, home)
-            store(task, measured, home)
+            measured = _measured(task, name)
+            store(task, measured)
             rates.append(f"{measured.rate:,.0f} {task}")
         print(f"{name}: {' and '.join(rates)} samples per second.")
 
 
-def _measured(task: str, name: str, home: Path) -> Measurement:
+def _measured(task: str, name: str) -> Measurement:
     """Measure a loader in a process of its environment.
 
     Raises:
@@ -59,8 +58,6 @@ def _measured(task: str, name: str, home: Path) -> Measurement:
 
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        closing(
-            LoaderProcess(tables.__name__, task, name, TABLES[task], Path(folder), home)
-        ) as trial,
+        closing(LoaderProcess(tables.__name__, task, name, TABLES[task], Path(folder))) as trial,
     ):
         return fastest(run)

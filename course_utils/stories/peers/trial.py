@@ -20,7 +20,7 @@ from threading import Timer
 import psutil
 
 from course_utils.paths import REPO
-from course_utils.stories.peers.environment import HOME, is_installed, python_of
+from course_utils.stories.peers.environment import is_installed, python_of
 from course_utils.stories.peers.measure import Measurement, OpenLoader, threads
 from course_utils.stories.peers.peer import Package
 from course_utils.stories.peers.tables import Table
@@ -31,9 +31,7 @@ LONGEST_S = 600.0  # time limit of one epoch
 class LoaderProcess:
     """A loader in a separate process, its measured epochs, and the reason for a failure."""
 
-    def __init__(
-        self, tables: str, key: str, name: str, table: Table, folder: Path, home: Path = HOME
-    ):
+    def __init__(self, tables: str, key: str, name: str, table: Table, folder: Path):
         """Start the process.
 
         Args:
@@ -42,13 +40,12 @@ class LoaderProcess:
             name: Name of the loader.
             table: The table, perhaps with fewer samples.
             folder: Folder of the files, which are created if necessary.
-            home: Folder of the environments.
         """
         self.name, self.failed, self.epochs = name, "", list[Measurement]()
         package = table.peers[name].needs
         self.process: subprocess.Popen[str] | None = None
         self.log = folder / f"{os.getpid()}-{id(self)}.log"
-        if (python := _python(package, home)) is None:
+        if (python := _python(package)) is None:
             self.failed = f"install it with `pip install {package and package.name}`"
             return
         call = [python, "-m", __name__, tables, key, name, str(table.count), str(folder)]
@@ -101,14 +98,14 @@ class LoaderProcess:
             self.process.communicate()
 
 
-def _python(package: Package | None, home: Path) -> str | None:
+def _python(package: Package | None) -> str | None:
     """Return the Python that has a library: this one, or that of its environment in `.peers`."""
     if package is None:
         return sys.executable
     with suppress(PackageNotFoundError):
         version(package.name)
         return sys.executable
-    return str(python_of(package, home)) if is_installed(package, home) else None
+    return str(python_of(package)) if is_installed(package) else None
 
 
 def main(tables: str, key: str, name: str, count: str, folder: str) -> None:

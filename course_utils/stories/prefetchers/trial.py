@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import psutil
 
-from course_utils.hardware.gpu import emulated_cuda, leaves, map_leaves
+from course_utils.hardware.gpu import emulated_cuda
 from course_utils.hardware.gpu.emulated import DeviceTensor
 from course_utils.stories.prefetchers.bench import (
     BATCH_BYTES,
@@ -32,6 +32,7 @@ from course_utils.stories.prefetchers.bench import (
     Tally,
     make_tensors,
 )
+from keepfed.batches import leaves, map_leaves
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record
 

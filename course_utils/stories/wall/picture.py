@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from matplotlib.ticker import MaxNLocator
 
 from course_utils.stories.wall.questions import Question
+from course_utils.teaching.notebook.prediction import with_unit
 
 _SPREAD = 10  # ratio of numbers of times that need a logarithmic scale
 _WIDE = 100  # the same for other units
@@ -68,19 +69,13 @@ def draw(question: Question, guesses: Sequence[Any], measured: Sequence[Any]) ->
     scale = scale_for([*(guesses or measured), *middle], question.unit)
     sentences = []
     if len(guesses) >= _FEWEST:
-        sentences.append(f"The median guess is {_amount(median(guesses), question.unit)}.")
-    sentences += [f"Measured: {_amount(value, question.unit)}." for value in middle]
+        sentences.append(f"The median guess is {with_unit(median(guesses), question.unit)}.")
+    sentences += [f"Measured: {with_unit(value, question.unit)}." for value in middle]
     return {
         "dots": [scale.at(value) for value in sorted(guesses)],
         "marks": [scale.at(value) for value in sorted(measured)],
         "median": [scale.at(value) for value in middle],
-        "ticks": [[scale.at(value), _amount(value)] for value in scale.ticks],
+        "ticks": [[scale.at(value), with_unit(value, "")] for value in scale.ticks],
         "log": scale.log,
         "sentence": " ".join(sentences),
     }
-
-
-def _amount(value: float, unit: str = "") -> str:
-    """Return a number with three significant digits and its unit."""
-    digits = f"{value:,.0f}" if 100 <= abs(value) < 1e9 else f"{value:.3g}"
-    return f"{digits} {unit}".rstrip()

@@ -109,11 +109,11 @@ class Reveal:
     @property
     def sentence(self) -> str:
         """The comparison as a sentence."""
-        measured = _with_unit(self.measured, self.unit)
+        measured = with_unit(self.measured, self.unit)
         if self.predicted is None:
             said = "It is" if isinstance(self.measured, str) else "Measured:"
             return f"{said} {measured}. {self.advice}".rstrip()
-        guessed = _with_unit(self.predicted, self.unit)
+        guessed = with_unit(self.predicted, self.unit)
         if isinstance(self.predicted, str):  # a choice may be words such as "waits forever"
             guessed, measured = f'"{guessed}"', f'"{measured}"'
         if self.predicted == self.measured:
@@ -149,7 +149,7 @@ class Reveal:
             bar(
                 name,
                 abs(value) / longest,
-                _with_unit(value, self.unit),
+                with_unit(value, self.unit),
                 guessed=name == "predicted",
                 track=is_share,
             )
@@ -187,13 +187,14 @@ def _read_guess(text: str, unit: str) -> float:
 def _status(kept: Answer | None, unit: str) -> str:
     if kept is None:
         return "Not answered yet. A guess is enough, and the notebook also runs without one."
-    return f"Saved: {_with_unit(kept, unit)}"
+    return f"Saved: {with_unit(kept, unit)}"
 
 
-def _with_unit(value: Answer, unit: str) -> str:
+def with_unit(value: Answer, unit: str) -> str:
+    """Return a number with its unit and three significant digits, or words unchanged."""
     if isinstance(value, str):
         return value
-    # three significant digits, without an exponent for common sizes
+    # without an exponent for common sizes
     number = f"{value:,.0f}" if 100 <= abs(value) < 1e12 else f"{value:.3g}"
     return f"{number} {'time' if (number, unit) == ('1', 'times') else unit}".rstrip()
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course_utils.hardware.gpu import checksum, leaves, map_leaves
+from course_utils.hardware.gpu import checksum
 from course_utils.hardware.gpu.loss import SAMPLE
+from keepfed.batches import leaves, map_leaves
 
 Pair = namedtuple("Pair", ["pulses", "labels"])
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_utils.hardware.gpu import checksum, leaves, mark_pinned, move, tensors
+from course_utils.hardware.gpu import checksum, mark_pinned
 from keepfed import batches
+from keepfed.batches import leaves, move, tensors
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.loaders.ragged import Ragged
 from tests.hardware.fake_device import fake_device

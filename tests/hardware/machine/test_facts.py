@@ -31,10 +31,11 @@ ROWS = [
 
 def test_each_line_explains_its_fact(monkeypatch, tmp_path):
     monkeypatch.setattr(facts, "SHM", tmp_path)
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "data"))  # a folder that does not exist yet
     for change, name, says in ROWS:
         for fact, value in (LARGE | change).items():
             monkeypatch.setattr(f"{facts.__name__}.{fact}", lambda *_, value=value: value)
-        page = probe(tmp_path / "data" / "events-M")  # a folder that does not exist yet
+        page = probe()
         row = re.search(rf"^{name}.*(\n .*)*", page, re.MULTILINE)
         assert row
         assert says in " ".join(row[0].split())
@@ -48,7 +49,7 @@ def test_each_line_explains_its_fact(monkeypatch, tmp_path):
     for fact in ("usable_cores", "memory", "shm_size", "gpus", "shutil.disk_usage"):
         monkeypatch.setattr(f"{facts.__name__}.{fact}", silent)
     monkeypatch.setattr(facts.metadata, "version", silent)
-    page = probe(tmp_path)
+    page = probe()
     assert page.count("unknown") >= 3
     assert "not installed" in page
 
@@ -56,7 +57,7 @@ def test_each_line_explains_its_fact(monkeypatch, tmp_path):
 def test_probe_does_not_import_torch_or_set_the_start_method():
     program = """import multiprocessing, sys
 from course_utils.hardware.machine import probe
-probe('.')
+probe()
 print('torch' in sys.modules, multiprocessing.get_start_method(allow_none=True))"""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == "False None"
