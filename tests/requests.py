@@ -1,7 +1,5 @@
 """Requests to our servers exactly as they are written, because other clients normalize them."""
 
-from __future__ import annotations
-
 import socket
 from http.client import HTTPConnection
 from urllib.parse import urlsplit

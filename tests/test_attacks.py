@@ -1,7 +1,5 @@
 """Attacks on the store, the wall and the hub: real processes, real sockets, tables of requests."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -103,9 +101,7 @@ OUTSIDE = r"""
 """
 
 
-def test_no_spelling_of_a_path_leaves_the_folder(
-    store: Any, wall: RunningWall, folder: Path
-) -> None:
+def test_no_spelling_of_a_path_escapes(store: Any, wall: RunningWall, folder: Path) -> None:
     whole = [(folder / "a.tar").as_posix(), (folder.parent / "secret").as_posix()]
     spellings = [*OUTSIDE.split(), *whole, *(f"/{path}" for path in whole)]
     spellings += [f"/{quote(path, safe='')}" for path in whole] + ["/" + "x" * 5_000]
@@ -120,23 +116,18 @@ def test_no_spelling_of_a_path_leaves_the_folder(
 
 @on_posix
 def test_links_are_served_only_if_they_stay_inside(store: Any, folder: Path) -> None:
-    links = {
-        "in": ("a.tar", 200),
-        "file": ("../secret", 404),
-        "folder": ("..", 404),
-        "beside": ("../shards-of-others", 404),
-        "absolute": (str(folder.parent / "secret"), 404),
-        "nowhere": ("nothing", 404),
-        "circle": ("circle", 404),
-    }
-    through = {"folder/secret": 404, "beside/secret": 404, "folder/shards/a.tar": 200, "pipe": 404}
-    expected = {name: status for name, (_, status) in links.items()} | through
+    links = {"in": "a.tar", "file": "../secret", "folder": "..", "beside": "../shards-of-others"}
+    links |= {"absolute": str(folder.parent / "secret"), "nowhere": "nothing", "circle": "circle"}
+    through = "folder/secret", "beside/secret", "folder/shards/a.tar", "pipe"
     try:
-        for name, (target, _) in links.items():
+        for name, target in links.items():
             (folder / name).symlink_to(target)
         os.mkfifo(folder / "pipe")
-        got = {name: ask(store.url, f"/{name}", token=store.token)[0] for name in expected}
-        assert got == expected
+        got = {
+            name: ask(store.url, f"/{name}", token=store.token)[0] for name in (*links, *through)
+        }
+        inside = {"in": 200, "folder/shards/a.tar": 200}
+        assert got == dict.fromkeys(got, 404) | inside
     finally:
         for name in (*links, "pipe"):
             (folder / name).unlink(missing_ok=True)
@@ -236,9 +227,7 @@ def test_floods_and_slow_clients_stop_nobody_else(tmp_path: Path) -> None:
         assert wall.process.poll() is None
 
 
-def test_hub_takes_no_path_as_a_name_and_limits_each_container(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hub_takes_no_path_as_name_and_limits_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     path, before = str(REPO / "deploy" / "jupyterhub_config.py"), os.umask(0o022)
     monkeypatch.delenv("COURSE_PASSWORD", raising=False)
     with pytest.raises(SystemExit, match="COURSE_PASSWORD is not set"):
@@ -248,22 +237,15 @@ def test_hub_takes_no_path_as_a_name_and_limits_each_container(
     config = PyFileConfigLoader(path).load_config()
     assert os.umask(before) == 0o077  # what the hub writes is for its owner only
     pattern = re.compile(config.Authenticator.username_pattern)
-    for name, is_good in (
-        *((name, True) for name in ("ada", "Ada Lovelace", "emmy-2")),
-        *(
-            (name, False)
-            for name in ("", "..", "../ada", "a/b", ".ssh", "a\\b", "a\n", "-v", "$(x)")
-        ),
-    ):
-        assert bool(pattern.match(name)) == is_good, name
+    assert all(map(pattern.match, ("ada", "Ada Lovelace", "emmy-2")))
+    bad = "", "..", "../ada", "a/b", ".ssh", "a\\b", "a\n", "-v", "$(x)"
+    assert [name for name in bad if pattern.match(name)] == []
     host = config.DockerSpawner.extra_host_config
     assert (host["cap_drop"], host["security_opt"]) == (["ALL"], ["no-new-privileges"])
     assert host["pids_limit"] > 0
     assert config.Spawner.mem_limit
     compose = yaml.safe_load((REPO / "deploy" / "compose.yml").read_text("utf-8"))
     for service in compose["services"].values():
-        assert (service["cap_drop"], service["security_opt"]) == (
-            ["ALL"],
-            ["no-new-privileges:true"],
-        )
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["pids_limit"] == host["pids_limit"]

@@ -1,9 +1,6 @@
-"""The packages: public names, cost of imports, and dependencies between layers."""
-
 import ast
 import importlib.metadata
 import re
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -26,6 +23,7 @@ from docs.import_graph import (
     unused_definitions,
     upward_imports,
 )
+from tests.fixtures import run_python
 
 LIMIT = 12  # maximum number of entries in a folder
 COURSE = ("notebook", "images", "colab", "later", "course")  # the extras of the course
@@ -33,30 +31,10 @@ COURSE = ("notebook", "images", "colab", "later", "course")  # the extras of the
 ON_DEMAND = "course_utils.stories.peers.libraries"
 
 
-def test_public_names_are_complete() -> None:
-    assert course_utils.__all__ == [
-        "Pipeline",
-        "check",
-        "cleanup_workers",
-        "data_path",
-        "diagnose",
-        "emulated_cuda",
-        "explorer",
-        "get_accelerator",
-        "predict",
-        "ready",
-        "record",
-        "reveal",
-        "simulate",
-        "slow_storage",
-        "stage",
-        "watch",
-    ]
-    assert course_utils.__all__ == sorted(course_utils.__all__)
-    assert len(course_utils.__all__) <= 16
-
-
-def test_public_name_exists_and_is_documented() -> None:
+def test_public_names_are_complete_and_documented() -> None:
+    names = """Pipeline check cleanup_workers data_path diagnose emulated_cuda explorer
+        get_accelerator predict ready record reveal simulate slow_storage stage watch"""
+    assert course_utils.__all__ == names.split()
     for name in course_utils.__all__:
         assert getattr(course_utils, name).__doc__, name
         assert name in dir(course_utils), name
@@ -64,35 +42,27 @@ def test_public_name_exists_and_is_documented() -> None:
 
 def test_import_loads_no_heavy_modules() -> None:
     for module in ("course_utils", "course_utils.command.cli"):
-        code = f"import sys, {module}; print(*sys.modules)"
-        run = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
         heavy = {"torch", "numpy", "matplotlib", "IPython", "anywidget", "jupyter_server"}
-        assert (heavy | {"pyarrow"}).isdisjoint(run.stdout.split()), module
+        assert (heavy | {"pyarrow"}).isdisjoint(loaded_by(module)), module
 
 
 @pytest.mark.slow
 def test_gpu_tools_need_only_torch_and_numpy() -> None:
-    code = (
-        "import sys, keepfed.measure.exchange.chrome, keepfed.measure.spans, "
-        "keepfed.measure.trace, course_utils.hardware.gpu; print(*sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    tools = "exchange.chrome", "spans", "trace"
+    loaded = loaded_by("course_utils.hardware.gpu", *(f"keepfed.measure.{tool}" for tool in tools))
     ours = {"anywidget", "fsspec", "h5py", "IPython", "matplotlib", "psutil", "threadpoolctl"}
-    assert ours.isdisjoint(run.stdout.split())
+    assert ours.isdisjoint(loaded)
 
 
-def test_modules_have_no_circular_imports() -> None:
+def loaded_by(*names: str) -> list[str]:
+    code = f"import sys, {', '.join(names)}; print(*sys.modules)"
+    return run_python("-c", code, check=True).stdout.split()
+
+
+def test_imports_follow_the_layers_without_circles() -> None:
     assert find_cycle({name: set(module.imports) for name, module in modules().items()}) == []
     assert find_cycle({"a": {"b"}, "b": {"a"}})
-
-
-def test_packages_have_no_circular_imports() -> None:
     assert find_cycle(package_imports(modules())) == []
-
-
-def test_imports_follow_the_layers() -> None:
     assert upward_imports(modules()) == set()
 
 
@@ -185,6 +155,6 @@ def plain_imports(node: ast.AST) -> set[str]:
 @pytest.mark.slow
 def test_course_without_its_packages_names_its_installation() -> None:
     code = "import sys; sys.modules['IPython'] = None; import course_utils; course_utils.ready"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = run_python("-c", code)
     said = f"The package IPython is not installed: {INSTALL_AGAIN}."
     assert run.stderr.strip().endswith(f"KeepfedError: {said}")

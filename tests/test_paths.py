@@ -1,5 +1,3 @@
-"""Paths, the environment variables that change them, and messages of system errors."""
-
 import errno
 import os
 

@@ -1,5 +1,3 @@
-"""The project files: consistent with each other, and without details of one machine."""
-
 import re
 import subprocess
 import tomllib
@@ -18,6 +16,7 @@ PROJECT, KEEPFED = (
     for folder in ("", "keepfed")
 )
 README = (REPO / "README.md").read_text("utf-8")
+PYTHON = f"python{PROJECT['requires-python']}"
 
 
 def tracked_files() -> list[Path]:
@@ -32,12 +31,9 @@ def test_both_projects_have_the_same_version() -> None:
 
 
 def test_conda_environment_provides_only_python_and_pip() -> None:
-    lines = (REPO / "environment.yml").read_text("utf-8").splitlines()
-    entries = [
-        line.strip().removeprefix("- ") for line in lines[lines.index("dependencies:") + 1 :]
-    ]
-    python, pip, torch, torchvision, *rest = entries
-    assert (python, pip) == (f"python{PROJECT['requires-python']}", "pip")
+    entries = re.findall("^ *- (.*)", (REPO / "environment.yml").read_text("utf-8"), re.M)
+    python, pip, torch, torchvision, *rest = entries[entries.index(PYTHON) :]
+    assert (python, pip) == (PYTHON, "pip")
     colab = PROJECT["optional-dependencies"]["colab"]
     assert {torch.replace("pytorch", "torch"), torchvision} <= set(colab)
     assert rest == ["pip:", "-e ./keepfed", "-e .[course]"]
@@ -67,10 +63,8 @@ def test_colab_keeps_its_versions_and_gets_one_package_more() -> None:
     wanted += [*extras["colab"], *extras["later"]]
     needed = [r for r in map(Requirement, wanted) if r.name != "keepfed"]
     assert [str(r) for r in needed if not r.specifier.contains(pins.get(r.name, "999"))] == []
-    assert {line.partition(">")[0] for line in extras["colab"]} - pins.keys() == {
-        "keepfed[notebook]",
-        "webdataset",
-    }
+    added = {line.partition(">")[0] for line in extras["colab"]} - pins.keys()
+    assert added == {"keepfed[notebook]", "webdataset"}
 
 
 def test_no_file_names_a_registry_or_a_local_path() -> None:

@@ -1,5 +1,3 @@
-"""References in texts: the named files, modules and definitions exist."""
-
 import re
 from importlib.util import find_spec
 
@@ -29,9 +27,8 @@ def test_files_and_modules_named_in_texts_exist() -> None:
         assert [name for name in named if not (REPO / name).exists()] == [], text
         assert [name for name in MODULES.findall(prose) if not _module(name)] == [], text
         for name, file in HOLDS.findall(prose):
-            assert re.search(
-                rf"^(?:def |class )?{name}\b", (REPO / file).read_text("utf-8"), re.M
-            ), text
+            code = (REPO / file).read_text("utf-8")
+            assert re.search(rf"^(?:def |class )?{name}\b", code, re.M), text
 
 
 def _module(name: str) -> bool:

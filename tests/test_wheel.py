@@ -1,12 +1,9 @@
 """The two wheels work without their checkout."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -20,6 +17,7 @@ from packaging.utils import canonicalize_name
 import keepfed
 from course_utils.paths import REPO
 from keepfed.measure.hook import loader_hook
+from tests.fixtures import run_python
 
 MOST_BYTES = 5_000_000
 ADDED = {"psutil", "threadpoolctl"}  # what pip installs with keepfed
@@ -164,27 +162,16 @@ def test_light_package_works_with_only_torch_and_numpy(installed: Path, tmp_path
     assert "160 batches" in (tmp_path / "keepfed-watch" / "report.html").read_text("utf-8")
 
 
-def python(
-    installed: Path, libraries: list[str], program: str, folder: Path, **environment: str
-) -> str:
-    """Run `program` with only the wheel and `libraries` on the path."""
+def python(installed: Path, libraries: list[str], program: str, folder: Path, **env: str) -> str:
     head = HEADER.format(wheel=str(installed), libraries=libraries)
     text = f"{head}\n{program.replace('{wheel!r}', repr(str(installed)))}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
-    flags = ["-B", "-S", *([] if environment.get("PYTHONPATH") else ["-I"])]
-    return run(folder, *flags, "-c", text, **{**kept, **environment})
+    flags = ["-B", "-S", *([] if env.get("PYTHONPATH") else ["-I"])]
+    return run(folder, *flags, "-c", text, **{**kept, **env})
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """Run Python in `folder`, and return its output."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment or None,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(*arguments, cwd=folder, env=environment or None)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

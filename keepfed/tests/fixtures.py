@@ -9,11 +9,13 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from types import FunctionType
-from typing import TypeVar
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
@@ -32,6 +34,11 @@ METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, which takes seconds, so a short run spawns few processes.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 T = TypeVar("T")
+
+
+def run_python(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 @pytest.hookimpl(tryfirst=True)  # the course preloads more
@@ -97,6 +104,12 @@ def start_method(request: pytest.FixtureRequest) -> str:
         turns = TURNS[:-1] or TURNS
     turn = turns[crc32(request.node.name.encode()) % len(turns)]
     return str(getattr(request, "param", turn))
+
+
+@pytest.fixture(scope="session")
+def one_by_one() -> ModuleType:
+    """Return torchvision's transform of one image, imported here because that takes seconds."""
+    return import_module("torchvision.transforms.v2.functional")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -60,9 +58,7 @@ def test_version_option_prints_the_package_version(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.strip() == f"keepfed {keepfed.__version__}"
 
 
-def test_wrong_command_line_ends_with_2_and_help_has_examples(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_wrong_words_end_with_2_and_help_has_examples(capsys: pytest.CaptureFixture) -> None:
     for words in ("watch", "audit", "stage", "stage --remove", "watch --fail-above x", "nothing"):
         with pytest.raises(SystemExit, match="2"):
             sys.exit(command.main(words.split()))
@@ -124,9 +120,7 @@ def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(
     log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nquux \xff\n"))
     monkeypatch.setattr("sys.stdin", log)
     assert command.main(["why"]) == 1
-    assert capsys.readouterr().out.startswith(
-        "Not known. The field guide has no entry for this text"
-    )
+    assert capsys.readouterr().out.startswith("Not known. The field guide has no entry for this")
     log.buffer = io.BytesIO(b"x\xff\nworker (pid 7) is killed by signal: Bus error\n")
     assert command.main(["why"]) == 0
     log.isatty = lambda: True

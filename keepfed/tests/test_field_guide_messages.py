@@ -76,7 +76,5 @@ def test_plain_words_are_answered_by_a_question() -> None:
         assert len(names(words)) <= 3, words
     asked = "Is it one of these?\n  - The GPU waits for data: `keepfed why waiting_gpu`"
     assert explain("my gpu is at 20 % since May").startswith(asked)
-    assert [
-        kind for kind in kinds().values() if kind.entry and not answer(kind.entry).entries
-    ] == []
+    assert all(answer(kind.entry).entries for kind in kinds().values() if kind.entry)
     assert [words for words in MESSAGES["asked_elsewhere"]["says"] if look_up(words)] == []

@@ -1,9 +1,8 @@
-"""An interrupt during a fork is delivered after it."""
-
-import subprocess
 import sys
 
 import pytest
+
+from tests.fixtures import run_python
 
 INTERRUPTED = """
 import os, signal, time
@@ -21,5 +20,5 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
 def test_interrupt_during_a_fork_is_delivered_after_it():
-    run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    run = run_python("-c", INTERRUPTED)
     assert (run.stdout, run.stderr) == ("interrupted, child 0\n", "")

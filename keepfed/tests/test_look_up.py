@@ -1,13 +1,10 @@
-"""Entries of the field guide are complete, and messages, titles and words find them."""
-
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
+from tests.fixtures import run_python
 
 
 def test_entries_are_complete() -> None:
@@ -38,12 +35,11 @@ def test_programs_pass_ruff(tmp_path: Path) -> None:
     for entry in entries().values():
         (tmp_path / f"{entry.name}_faulty.py").write_text(entry.without("+"), "utf-8")
         (tmp_path / f"{entry.name}_fixed.py").write_text(entry.without("-"), "utf-8")
-    ruff = [sys.executable, "-m", "ruff"]
     width = ["--isolated", "--line-length", "100"]
     packages = 'lint.isort.known-first-party = ["course_utils", "keepfed"]'
     select = [*width, "--config", packages, "--select", "E,F,I,UP", "--ignore", "E402,F401"]
     for command in (["check", *select], ["format", "--check", *width]):
-        done = subprocess.run([*ruff, *command, str(tmp_path)], capture_output=True, text=True)
+        done = run_python("-m", "ruff", *command, tmp_path)
         assert done.returncode == 0, done.stdout
 
 

@@ -1,5 +1,3 @@
-"""Colors of the palette can be told from the pages."""
-
 from keepfed import palette
 from keepfed.palette import DARK, LIGHT
 from tests.measure.picture.test_looks import contrast

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest
@@ -32,9 +30,7 @@ def test_prediction_is_compared_with_the_real_gain() -> None:
     assert Found("", "CPU", "", predicted=3.0).ratio is None
 
 
-def test_time_per_batch_includes_start_and_end_of_each_epoch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_time_per_batch_includes_start_and_end_of_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(10_000))
     monkeypatch.setattr(benchmark.time, "perf_counter", lambda: float(next(now)))
     monkeypatch.setattr(benchmark, "SECONDS", 1000.0)

@@ -1,5 +1,3 @@
-"""Every loader of the comparison serves each sample once, with the expected pixels."""
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +46,7 @@ def test_every_loader_of_events_serves_every_event_once(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_loaders_alternate_and_a_failing_one_is_named(
+def test_a_failing_loader_is_named_and_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "QUICK_ROUNDS", 2)
@@ -57,7 +55,6 @@ def test_loaders_alternate_and_a_failing_one_is_named(
     mine = replace(table, peers={BATCHED: table.peers[BATCHED], "missing": bad, "unknown": bad})
     mine.peers["unknown"] = replace(bad, needs=None)  # missing in the table of its process
     rows, left_out = rounds.measure("events", mine, tmp_path)
-
     assert [*rows] == [BATCHED]
     assert rows[BATCHED].books.complete
     assert rows[BATCHED].first_s > 0
@@ -67,9 +64,7 @@ def test_loaders_alternate_and_a_failing_one_is_named(
 
 def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = {OURS: 1.0, V2: 1.6, "FFCV": 4.0, DECODER: 0.8}
-    rows = {
-        name: Measurement(name, "", s, 1.5, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
-    }
+    rows = {n: Measurement(n, "", s, 1.5, 0.1, BOOKS, "2 threads") for n, s in seconds.items()}
     rows["FFCV"] = replace(rows["FFCV"], books=replace(BOOKS, distinct=99))
     print_bars([(OURS, BEST, 1.3), (OURS, DECODER, 0.9), (OURS, "absent", 1)], rows)
     lost, first, second = map(str.strip, capsys.readouterr().out.splitlines())

@@ -12,20 +12,12 @@ from course_utils.command import lab
 from tests.browser.lab_page import FIRST, GuardedPage, LabPage
 
 _FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-sync",
-    "--no-first-run",
-    "--metrics-recording-only",
-    "--force-color-profile=srgb",
-    "--font-render-hinting=none",
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-default-apps", "--disable-sync", "--no-first-run",
+    "--metrics-recording-only", "--force-color-profile=srgb", "--font-render-hinting=none",
     # block other machines here, because `route` would disable the browser cache
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +66,6 @@ def lab_server(chromium: BrowserContext, lab_root: Path) -> Iterator[lab.Server]
 
 @pytest.fixture
 def lab_page(chromium: BrowserContext, lab_server: lab.Server) -> Iterator[LabPage]:
-    """Return a new window of this JupyterLab."""
     page = LabPage(chromium, url=lab_server.url)
     yield page
     page.close()

@@ -40,8 +40,6 @@ def typefaces(page: Page, among: str) -> set[str]:
 
 
 class GuardedPage:
-    """A page that blocks and records requests to other machines."""
-
     def __init__(self, window: BrowserContext, *, allowed: str = "file:"):
         self.external: list[str] = []
         self.js_errors: list[str] = []
@@ -55,6 +53,10 @@ class GuardedPage:
     def close(self) -> None:
         self.page.close()
 
+    def trouble(self) -> list[str]:
+        """Return requests to other machines, and errors in the browser."""
+        return self.external + self.js_errors
+
     def _note_request(self, request: Request) -> None:
         if not request.url.startswith(self._allowed):
             self.external.append(request.url)
@@ -65,8 +67,6 @@ class GuardedPage:
 
 
 class LabPage(GuardedPage):
-    """One JupyterLab window."""
-
     def __init__(self, window: BrowserContext, *, url: str):
         super().__init__(window, allowed=url.split("/lab")[0])
         self._url = url
@@ -124,19 +124,16 @@ class LabPage(GuardedPage):
 
     def texts(self) -> list[str]:
         """Return the plain text output of each code cell."""
-        return [
-            "".join(
-                output.get("text") or output.get("data", {}).get("text/plain", "")
-                for output in cell["outputs"]
-            )
-            for cell in self.cells()
-        ]
+
+        def text(output: Any) -> str:
+            return str(output.get("text") or output.get("data", {}).get("text/plain", ""))
+
+        return ["".join(map(text, cell["outputs"])) for cell in self.cells()]
 
     def switch_timelines(self) -> int:
         """Move a switch of every timeline, check its picture and sentence, and return the count."""
-        with_switches = self.page.locator(".tl[data-view]").filter(
-            has=self.page.get_by_role("radio")
-        )
+        radio = self.page.get_by_role("radio")
+        with_switches = self.page.locator(".tl[data-view]").filter(has=radio)
         with_switches.first.wait_for()  # cells may have run before their widgets are drawn
         for timeline in with_switches.all():
             sentence = timeline.locator(".sentence")
@@ -147,19 +144,18 @@ class LabPage(GuardedPage):
         return with_switches.count()
 
     def save(self) -> None:
-        """Save the notebook with its outputs."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
     def end_kernels(self) -> None:
         """Shut down every kernel, like closing JupyterLab."""
         self.page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
 
-    def popups(self) -> list[str]:
-        """Return the text of all toasts and dialogs."""
-        return self.page.locator(".Toastify__toast, .jp-Dialog").all_inner_texts()
+    def trouble(self) -> list[str]:
+        """Return the texts of toasts and dialogs too."""
+        popups = self.page.locator(".Toastify__toast, .jp-Dialog").all_inner_texts()
+        return super().trouble() + popups
 
     def set_dark(self, dark: bool) -> None:
-        """Switch the theme and wait until it is active."""
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.page.evaluate(
             "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme

@@ -22,9 +22,7 @@ MB = 1e6
 _WIDTHS = """[document.scrollingElement, ...document.querySelectorAll(".bd-article pre")].map(
     block => block.scrollWidth - block.clientWidth)"""
 SOURCE = HERE / "source"
-POSTED = tomllib.loads((REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8"))[
-    "posted"
-]
+MESSAGES = (REPO / "keepfed/tests/field_guide_messages.toml").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +34,7 @@ def book() -> Path:
 @pytest.fixture
 def page(guarded_page) -> Page:
     yield guarded_page.page
-    assert guarded_page.external == []
-    assert guarded_page.js_errors == []
+    assert guarded_page.trouble() == []
 
 
 def test_book_is_small_and_all_pages_fit_a_phone(book: Path, page: Page) -> None:
@@ -65,10 +62,9 @@ def test_look_up_in_browser_matches_python(book: Path, page: Page) -> None:
     page.goto((book / "field_guide/index.html").as_uri())
     expect(page.locator(".look-up li a").first).to_have_text("/dev/shm is full")
     expect(page.locator(".look-up li code").first).to_have_text("df -h /dev/shm")
-    texts = [*(one["says"] for one in POSTED), "shared memory", "why does it hang", "?"]
-    found = page.evaluate(
-        "texts => texts.map(text => lookUp(text).map(entry => entry.name))", texts
-    )
+    posted = [one["says"] for one in tomllib.loads(MESSAGES)["posted"]]
+    texts = [*posted, "shared memory", "why does it hang", "?"]
+    found = page.evaluate("texts => texts.map(text => lookUp(text).map(e => e.name))", texts)
     assert found == [[entry.name for entry in look_up(text)] for text in texts]
 
 
@@ -103,9 +99,7 @@ FOLLOWS = """() => [...document.querySelectorAll(".asked")].map(question => {
 })"""
 
 
-def test_no_text_can_be_seen_between_a_question_and_the_next_heading(
-    book: Path, page: Page
-) -> None:
+def test_no_text_is_seen_between_a_question_and_the_next_heading(book: Path, page: Page) -> None:
     asked, leaks = 0, []
     for path in book.glob("*.html"):
         page.goto(path.as_uri())

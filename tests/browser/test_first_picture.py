@@ -28,7 +28,6 @@ def test_first_picture_switches_without_running_a_cell(lab_page: LabPage, lab_ro
         assert len(boxes) == 4
         assert len({box["y"] for box in boxes if box}) == 1
     box = picture.locator(".stage").bounding_box()
-    assert box is not None
     assert box["y"] + box["height"] <= 770  # the status bar begins here
     assert all(cell["count"] is None for cell in lab_page.cells())
     assert lab_page.js_errors == []

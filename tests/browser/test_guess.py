@@ -1,7 +1,5 @@
 """A page of the book hides answers until the reader has guessed, and checks exercises."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -141,10 +139,8 @@ def test_a_guess_is_read_and_compared_as_in_the_notebook(page: Page) -> None:
     for guess, measured in [*pairs, *((other, one) for one, other in pairs)]:
         said = page.evaluate("pair => compared(...pair, 'times')", [guess, measured])
         assert said == Reveal("00a", "", guess, measured, "times").sentence
-    for unit, text in product(
-        ("%", "it/s", ""),
-        ("40", " 40 %", "1,234.5", "0,5", ".5", "-1", "1e3", "inf", "0x1", "4 it/s", " "),
-    ):
+    typed = "40", " 40 %", "1,234.5", "0,5", ".5", "-1", "1e3", "inf", "0x1", "4 it/s", " "
+    for unit, text in product(("%", "it/s", ""), typed):
         found = page.evaluate("given => readNumber(...given)", [text, unit])
         assert found["problem"] or found["guess"] == _read_guess(text, unit)
         if found["problem"]:

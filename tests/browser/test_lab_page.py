@@ -27,6 +27,4 @@ def test_first_window_has_no_popups_and_runs_this_python_in_its_folder(
     assert lab_page.texts() == [f"{sys.executable} {lab_root / 'work'}\n"]
     lines = lab_page.page.locator(".jp-MarkdownOutput > p").first
     assert lines.evaluate("p => p.clientWidth / parseFloat(getComputedStyle(p).fontSize)") <= 46
-    assert lab_page.popups() == []
-    assert lab_page.external == []
-    assert lab_page.js_errors == []
+    assert lab_page.trouble() == []

@@ -1,7 +1,5 @@
 """Pages that need no kernel: the explorer, a lecture demo, and the report of a watched program."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -16,9 +14,7 @@ from tests.measure.watch.handmade import loop
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_report_prints_on_one_page_and_fits_a_phone(
-    guarded_page: GuardedPage, tmp_path: Path
-) -> None:
+def test_report_prints_one_page_and_fits_a_phone(guarded_page: GuardedPage, tmp_path: Path) -> None:
     run, page = ProgramRun("python train.py", machine="node7", ended="today"), guarded_page.page
     for workers in (0, 8):
         folder = tmp_path / str(workers)
@@ -30,5 +26,4 @@ def test_report_prints_on_one_page_and_fits_a_phone(
         assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) == 1
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 390, workers
-    assert guarded_page.external == []
-    assert guarded_page.js_errors == []
+    assert guarded_page.trouble() == []

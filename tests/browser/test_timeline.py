@@ -42,14 +42,11 @@ def page(guarded_page) -> Page:
     """Return a page for files; the test fails after an external request or an error."""
     guarded_page.page.set_default_timeout(20_000)
     yield guarded_page.page
-    assert guarded_page.external == []
-    assert guarded_page.js_errors == []
+    assert guarded_page.trouble() == []
 
 
 @pytest.fixture
 def show(page, tmp_path):
-    """Return a function that opens HTML from a file and returns its first timeline."""
-
     def open_page(html: str) -> Locator:
         (tmp_path / "page.html").write_text(f"<!doctype html>{html}", "utf-8")
         page.goto((tmp_path / "page.html").as_uri())

@@ -53,8 +53,7 @@ def test_switch_is_drawn_at_once_and_sent_to_the_kernel(lab_page, timeline):
     )
     output = page.locator(".jp-OutputArea-output pre").filter(has_text="'show': 'workers'")
     expect(output).to_be_visible()
-    assert lab_page.external == []
-    assert lab_page.js_errors == []
+    assert lab_page.trouble() == []
 
 
 def test_timeline_follows_the_theme_of_jupyterlab(lab_page, timeline):
@@ -70,11 +69,9 @@ def test_reopened_notebook_shows_timelines_without_running(
 ):
     lab_page.save()
     lab_page.end_kernels()
-
     tomorrow = LabPage(chromium, url=lab_server.url)
     tomorrow.open("work/timeline.ipynb")
     tomorrow.page.locator(".tl[data-view]").wait_for()
     assert tomorrow.switch_timelines() == 1
-    assert tomorrow.external == []
-    assert tomorrow.js_errors == []
+    assert tomorrow.trouble() == []
     tomorrow.close()

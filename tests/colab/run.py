@@ -7,8 +7,6 @@ Python 3.12, like Colab.
 Each solved notebook runs in a separate folder outside the checkout, with data of size S.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -49,13 +47,9 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory() as home:
             environment = {**os.environ, "COURSE_SIZE": "S", "COURSE_HOME": str(folder / "home")}
             environment.pop("PYTHONPATH", None)
-            run = subprocess.run(
-                [python, "-c", RUN, str(path)],
-                cwd=home,
-                env=environment,
-                capture_output=True,
-                text=True,
-            )
+            command = [python, "-c", RUN, str(path)]
+            how = {"cwd": home, "env": environment, "capture_output": True, "text": True}
+            run = subprocess.run(command, **how)
         found = json.loads(run.stdout.splitlines()[-1]) if not run.returncode else {}
         failed += bool(run.returncode or found["wrong"])
         said = found or run.stderr.strip().splitlines()[-1]
@@ -86,13 +80,11 @@ def prepare(folder: Path) -> str:
 
 
 def pip(python: Path, *arguments: str) -> None:
-    """Install into the environment."""
     quiet = ("-q", "--disable-pip-version-check")
     subprocess.run([str(python), "-m", "pip", "install", *quiet, *arguments], check=True)
 
 
 def versions(python: Path) -> Iterator[tuple[str, str]]:
-    """Yield the installed packages and their versions."""
     listed = [str(python), "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
     out = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     for one in json.loads(out):

@@ -34,7 +34,6 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     monkeypatch.setattr(lab, "open_browser", lambda url: False)
     running = [None, "http://2/lab", None]
     monkeypatch.setattr(lab, "running", lambda state, notebook: running.pop(0))
-
     assert cli.main(["lab"]) == 0
     assert (tmp_path / "work" / "00_start_here.ipynb").exists()
     said = capsys.readouterr().out
@@ -102,10 +101,8 @@ def test_check_shows_the_machine_and_tells_what_is_wrong_by_its_exit_code(
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     assert lines[0].startswith("system")
-    assert lines[-2:] == [
-        "wrong  widget     broken -> mend it",
-        "Problems: 1. Each line above says how to fix one.",
-    ]
+    assert lines[-2] == "wrong  widget     broken -> mend it"
+    assert lines[-1] == "Problems: 1. Each line above says how to fix one."
     assert f"(in {tmp_path})" in " ".join(printed.split())
 
 

@@ -9,6 +9,7 @@ import urllib.request
 import webbrowser
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,9 +42,6 @@ def test_a_server_that_does_not_start_gives_the_reason(tmp_path):
 
 
 def test_linux_without_windows_has_no_browser(monkeypatch):
-    def fails(url):
-        raise webbrowser.Error("could not locate runnable browser")
-
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(lab.sys, "platform", "linux")
@@ -51,6 +49,7 @@ def test_linux_without_windows_has_no_browser(monkeypatch):
     assert not lab.open_browser("http://127.0.0.1:1")
     monkeypatch.setenv("BROWSER", "code")
     assert lab.open_browser("http://127.0.0.1:1")
+    fails = Mock(side_effect=webbrowser.Error("could not locate runnable browser"))
     monkeypatch.setattr(webbrowser, "open", fails)
     assert not lab.open_browser("http://127.0.0.1:1")
 

@@ -1,8 +1,7 @@
-"""Errors while creating data: one sentence with the next step."""
-
 import errno
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,16 +26,10 @@ def failing(error: BaseException) -> Build:
 
 
 def make(*options: str, build: Build = build) -> int:
-    script = DatasetScript(
-        name="things",
-        version=1,
-        counts=dict.fromkeys("SML", 3),
-        bytes_each=dict.fromkeys("SML", 10),
-        seconds=dict.fromkeys("SML", 7),
-        build=build,
-        usage="Make things.",
-    )
-    return script.main(options)
+    sizes = {"counts": 3, "bytes_each": 10, "seconds": 7}
+    figures: Any = {name: dict.fromkeys("SML", value) for name, value in sizes.items()}
+    texts = {"name": "things", "usage": "Make things."}
+    return DatasetScript(version=1, build=build, **texts, **figures).main(options)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +57,6 @@ def test_data_with_other_settings_and_foreign_folders_are_kept(things: Path, cap
         assert (things / "a.txt").read_text() == "M 1"
     assert make("--seed", "2", "--force") == 0
     assert (things / "a.txt").read_text() == "M 2"
-
     (things.parent / "mine").mkdir()
     (things.parent / "mine/thesis.tex").write_text("years of work")
     (things.parent / "empty").mkdir()
@@ -83,7 +75,6 @@ def test_check_finds_changes_that_sizes_do_not_show(things: Path, capsys: Said) 
     (things / "a.txt").write_text("")
     assert make() == 1  # a shorter file is noticed without --check
     assert "(a.txt, b.txt). Create them again with `python -m data_scripts.make_th" in said(capsys)
-
     (things / files.CHECKSUMS).unlink()
     assert make("--check") == 1
     assert files.CHECKSUMS in said(capsys)

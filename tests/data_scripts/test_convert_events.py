@@ -1,5 +1,3 @@
-"""Adding formats to events."""
-
 import shutil
 from pathlib import Path
 
@@ -20,7 +18,6 @@ def test_missing_truncated_and_corrupted_formats_are_written_again(
     for name in (files.CHECKSUMS, files.MANIFEST):
         assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
     assert files.corrupted(folder) == []
-
     for name in ("events.h5", "npz/000/000300.npz"):
         content = bytearray((folder / name).read_bytes())
         content[-1] ^= 1
@@ -30,7 +27,6 @@ def test_missing_truncated_and_corrupted_formats_are_written_again(
         "(events.h5, npz/000/000300.npz). Create them again with `python -m data_scripts."
         f"make_events --size S --seed 1 --out {folder} --force`.\n"
     )
-
     assert main([str(tmp_path / "nothing"), "--to", "npz"]) == 1
     assert capsys.readouterr().err.endswith("Run make_events first.\n")
     pulses = folder / "npy/pulses.npy"

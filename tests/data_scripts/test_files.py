@@ -1,5 +1,3 @@
-"""Folders of data: sealed, moved into place, restored, and locked."""
-
 import subprocess
 import sys
 import tempfile
@@ -10,6 +8,7 @@ from filelock import FileLock, Timeout
 
 from data_scripts import files
 from data_scripts.make_events import SCRIPT
+from tests.fixtures import run_python
 
 
 def fill(folder: Path) -> files.Facts:
@@ -45,9 +44,7 @@ def test_manifest_has_facts_sizes_and_checksums_also_of_an_added_entry(things: P
         assert files.read_manifest(things) is None
 
 
-def test_leftovers_are_cleaned_up_and_moved_data_are_restored(
-    things: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_go_and_moved_data_return(things: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     things.rename(things.with_name(".things.former"))
     (things.parent / ".things.unfinished/half").mkdir(parents=True)
     with files.locked(things):
@@ -56,7 +53,6 @@ def test_leftovers_are_cleaned_up_and_moved_data_are_restored(
     with files.locked(things):
         make(things)
     assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
-
     rename = Path.rename
 
     def in_use(path: Path, target: Path) -> Path:
@@ -112,7 +108,6 @@ def test_data_of_another_user_are_used_without_a_lock() -> None:
         files.seal(folder, facts)
         for path, mode in ((Path(made), 0o755), (folder.parent, 0o555)):
             path.chmod(mode)
-        command = [sys.executable, "-c", AS_NOBODY, str(folder)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = run_python("-c", AS_NOBODY, folder)
         assert (ran.stdout, ran.stderr) == (f"{folder}: 2,000 events, already exists.\n", "")
         assert list(folder.parent.iterdir()) == [folder]

@@ -49,13 +49,9 @@ def test_job_starts_a_rank_per_gpu_with_one_thread(tmp_path: Path) -> None:
     assert (job["transfer_input_files"], job["request_gpus"]) == (script.name, "4")
     # HTCondor passes none of the variables, and sets the number of threads to that of the cores
     environment = {"OMP_NUM_THREADS": job["request_cpus"], "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [job["executable"], *job["arguments"].split()],
-        cwd=tmp_path,
-        env=environment | {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
-        capture_output=True,
-        timeout=120,
-    )
+    environment["LD_LIBRARY_PATH"] = os.environ.get("LD_LIBRARY_PATH", "")
+    command = [job["executable"], *job["arguments"].split()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
     ranks = sorted(path.read_text() for path in tmp_path.glob("*.txt"))
     assert ranks == [f"{rank} 4 1 --lr 1" for rank in range(4)]

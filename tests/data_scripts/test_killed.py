@@ -1,5 +1,3 @@
-"""Real processes that are killed."""
-
 import os
 import signal
 import sys

@@ -1,5 +1,3 @@
-"""Contents of the data sets, and that the same seed gives the same bytes."""
-
 import json
 from pathlib import Path
 
@@ -16,9 +14,7 @@ from data_scripts.make_volumes import density
 
 
 @pytest.mark.slow
-def test_same_seed_gives_the_same_bytes_and_force_repairs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_seed_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(make_events.COUNTS, "S", 600)
     monkeypatch.setitem(make_volumes.SHAPES, "S", ((8, 6, 4), (12, 10, 8)))
     monkeypatch.setitem(make_tokens.COUNTS, "S", 20_000)
@@ -37,7 +33,6 @@ def test_same_seed_gives_the_same_bytes_and_force_repairs(
         written = (data / files.MANIFEST).stat().st_mtime_ns
         assert maker.main(options) == 0
         assert (data / files.MANIFEST).stat().st_mtime_ns == written
-
     events, tokens = (tmp_path / maker.__name__ for maker in (make_events, make_tokens))
     counts = json.loads((events / "manifest.json").read_text())["counts"]
     pulses = np.load(events / "npy/pulses.npy", mmap_mode="r")
@@ -105,9 +100,7 @@ def test_density_is_positive_and_clumped_with_mean_one() -> None:
     assert np.corrcoef(field[1:].ravel(), field[:-1].ravel())[0, 1] > 0.5  # white noise has 0
 
 
-def test_collisions_have_the_same_jets_in_both_formats_and_for_the_same_seed(
-    tmp_path: Path,
-) -> None:
+def test_collisions_have_equal_jets_in_both_formats_and_for_the_same_seed(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     for folder in (first, again):
         assert make_collisions.main(["--size", "S", "--out", str(folder)]) == 0

@@ -3,44 +3,35 @@ import pytest
 from numpy.typing import NDArray
 
 from course_utils.loading.events import CASCADE
+from data_scripts.telescope import simulate as telescope
 from data_scripts.telescope.detector import SENSORS, SENSORS_PER_STRING
-from data_scripts.telescope.simulate import (
-    CHARGE_STEP,
-    EVENTS_PER_RUN,
-    TRIGGER_SENSORS,
-    Runs,
-    draw_events,
-    simulate,
-)
 
 MANY = 50_000
-Simulated = tuple[NDArray[np.void], Runs, NDArray[np.float32], NDArray[np.int64]]
+Simulated = tuple[NDArray[np.void], telescope.Runs, NDArray[np.float32], NDArray[np.int64]]
 
 
 @pytest.fixture(scope="module")
 def simulated() -> Simulated:
-    events, runs = draw_events(500, np.random.default_rng(3))
-    return events, runs, *simulate(events, runs, np.random.default_rng(4))
+    events, runs = telescope.draw_events(500, np.random.default_rng(3))
+    return events, runs, *telescope.simulate(events, runs, np.random.default_rng(4))
 
 
 def test_energies_directions_runs_and_kinds_are_distributed() -> None:
-    events, runs = draw_events(MANY, np.random.default_rng(0))
+    events, runs = telescope.draw_events(MANY, np.random.default_rng(0))
     energy = events["energy_gev"]
     assert (np.diff(energy) >= 0).all()
     assert 100 <= energy[0] <= energy[-1] <= 1e6
     above = [(energy > limit).sum() for limit in (100, 1_000, 10_000)]
     assert above[0] / above[1] == pytest.approx(10, rel=0.1)  # E^-2
     assert above[1] / above[2] == pytest.approx(10, rel=0.2)
-
     places = events["azimuth"], np.cos(events["zenith"])
     octants, _, _ = np.histogram2d(*places, [4, 2], [[0, 2 * np.pi], [-1, 1]])
     np.testing.assert_allclose(octants, MANY / 8, rtol=0.05)
-
     assert sorted(events["event_id"]) == list(range(MANY))
-    np.testing.assert_array_equal(events["run_id"], events["event_id"] // EVENTS_PER_RUN)
-    assert len(runs.gain) == MANY // EVENTS_PER_RUN
+    np.testing.assert_array_equal(events["run_id"], events["event_id"] // telescope.EVENTS_PER_RUN)
+    assert len(runs.gain) == MANY // telescope.EVENTS_PER_RUN
     cascade = events["kind"] == CASCADE
-    shares = np.bincount(events["run_id"], cascade) / EVENTS_PER_RUN
+    shares = np.bincount(events["run_id"], cascade) / telescope.EVENTS_PER_RUN
     assert 0.10 < cascade.mean() < 0.14
     assert np.corrcoef(shares, runs.cascade_share)[0, 1] > 0.9
     assert shares.std() > 0.05
@@ -53,12 +44,13 @@ def test_pulses_have_the_count_order_and_steps_of_public_data(simulated: Simulat
     assert counts.max() > 5 * np.median(counts)
     for event in np.split(pulses, counts.cumsum()[:-1]):
         assert (np.diff(event[:, 0]) >= 0).all()
-        assert len(np.unique(event[event[:, 3] == 0, 2])) >= TRIGGER_SENSORS
-
+        assert len(np.unique(event[event[:, 3] == 0, 2])) >= telescope.TRIGGER_SENSORS
     time, charge, sensor_id, auxiliary = pulses.T
     assert (time == time.round()).all()
     assert time.min() >= 0
-    np.testing.assert_allclose(charge / CHARGE_STEP, (charge / CHARGE_STEP).round(), atol=1e-2)
+    np.testing.assert_allclose(
+        charge / telescope.CHARGE_STEP, (charge / telescope.CHARGE_STEP).round(), atol=1e-2
+    )
     assert charge.min() > 0
     assert set(sensor_id) <= set(range(SENSORS))
     assert set(auxiliary) == {0, 1}

@@ -31,7 +31,6 @@ def directives(script: str) -> dict[str, str]:
 
 
 def programs(folder: Path, **code: str) -> None:
-    """Write programs in bash."""
     for name, line in code.items():
         (folder / name).write_text(f"#!/bin/bash\n{line}\n")
         (folder / name).chmod(0o755)
@@ -52,14 +51,9 @@ def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subproce
         "PYTHONPATH": str(REPO),
         "PATH": f"{at}:{STAND_INS}:{os.environ['PATH']}",
     }
-    return subprocess.Popen(
-        ["bash", SCRIPTS / script, *map(str, arguments)],
-        cwd=at,
-        env={**os.environ, **job},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = ["bash", SCRIPTS / script, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=at, env={**os.environ, **job}, **pipes)
 
 
 def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]:
@@ -79,7 +73,6 @@ def test_scripts_are_valid_bash_and_start_each_program_as_often_as_they_say(tmp_
             # two jobs on a node must use different ports
             assert "SLURM_JOB_ID % 1000" in script.read_text()
             assert "mem" in directives(script.name)
-
     said = told("stage.sh", "/lustre/my events", at=tmp_path)
     assert len(said) == 2
     for node, line in enumerate(said):
@@ -104,9 +97,7 @@ def test_scripts_are_valid_bash_and_start_each_program_as_often_as_they_say(tmp_
         assert line.endswith(f"my training.py; rank   of ; node {node}; cores 2")
 
 
-def test_job_is_queued_again_a_limited_number_of_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_is_queued_again_20_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, python="touch started; sleep 2")
     for script, restarts, queued in (("train.sh", "19", True), ("train_ranks.sh", "20", False)):
         monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)

@@ -1,7 +1,5 @@
 """The image, its settings and its name: what can be known without building a container."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""The picture of the README."""
-
 from course_utils.paths import REPO
 from docs import draw_timeline
 

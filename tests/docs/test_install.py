@@ -1,7 +1,3 @@
-"""The packages of an installation with and without CUDA."""
-
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,58 +19,31 @@ triton==3.9.0
 
 def test_cpu_build_needs_no_cuda_packages() -> None:
     assert cpu_builds(LOCK) == ["torch==2.15.0+cpu", "torchvision==0.29.2+cpu"]
-    assert requirements(LOCK, cpu=True).split() == [
-        "numpy==2.4",
-        "torch==2.15.0",
-        "torchvision==0.29.2",
-    ]
+    pins = ["numpy==2.4", "torch==2.15.0", "torchvision==0.29.2"]
+    assert requirements(LOCK, cpu=True).split() == pins
     assert requirements(LOCK, cpu=False).count("\n") == LOCK.count("\n") - 1
 
 
-@pytest.mark.parametrize(
-    ("requested", "driver", "cpu"),
-    [(None, "", True), (None, "/usr/bin/nvidia-smi", False), ("1", "", False), ("0", "x", True)],
-)
-def test_machine_without_driver_gets_no_cuda(
-    requested: str | None, driver: str, cpu: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CUDA", raising=False)
-    if requested is not None:
-        monkeypatch.setenv("CUDA", requested)
-    monkeypatch.setattr(install.sys, "platform", "linux")
+def test_machine_without_driver_gets_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install.shutil, "which", lambda name: driver or None)
     monkeypatch.setattr(install.Path, "exists", lambda path: False)
-    assert install.wants_cpu() == cpu
-    monkeypatch.setattr(install.sys, "platform", "darwin")
-    assert not install.wants_cpu()
+    for requested, driver, cpu in ((None, "", 1), (None, "/smi", 0), ("1", "", 0), ("0", "x", 1)):
+        monkeypatch.delenv("CUDA", raising=False)
+        if requested is not None:
+            monkeypatch.setenv("CUDA", requested)
+        for platform in "linux", "darwin":
+            monkeypatch.setattr(install.sys, "platform", platform)
+            assert install.wants_cpu() == (cpu and platform == "linux"), (requested, driver)
 
 
-@pytest.mark.parametrize(
-    ("installed_before", "index", "calls", "code"),
-    [
-        ("", "answers", ["index", "without CUDA"], 0),
-        ("", "is silent", ["index", "announced", "with CUDA"], 0),
-        ("", "is silent, and the user stops", ["index", "announced"], 130),
-        ("2.15.0", "answers", ["with CUDA"], 0),  # a build with CUDA is installed and stays
-        ("2.15.0+cpu", "answers", ["without CUDA"], 0),
-    ],
-)
 def test_index_is_tried_once_and_the_size_of_cuda_is_told_before_it_is_installed(
-    installed_before: str,
-    index: str,
-    calls: list[str],
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    seen: list[str] = []
-    installed = [installed_before]
-
     def pip(*arguments: str, count: int = 0) -> int:
+        nonlocal installed
         if install.INDEX in arguments:
             seen.append("index")
-            installed[0] = "2.15.0+cpu" if index == "answers" else ""
+            installed = "2.15.0+cpu" if index == "answers" else ""
             return index != "answers"
         pins = Path(arguments[-1]).read_text("utf-8")
         seen.append("with CUDA" if "nvidia-cublas" in pins else "without CUDA")
@@ -89,16 +58,22 @@ def test_index_is_tried_once_and_the_size_of_cuda_is_told_before_it_is_installed
     lock = tmp_path / "lock"
     lock.write_text(LOCK)
     monkeypatch.setattr(install, "wants_cpu", lambda: True)
-    monkeypatch.setattr(install, "installed_torch", lambda: installed[0])
+    monkeypatch.setattr(install, "installed_torch", lambda: installed)
     monkeypatch.setattr(install, "_pip", pip)
     monkeypatch.setattr(install, "_let_stop", let_stop)
-    assert install.main([str(lock)]) == code
-    assert seen == calls
+    for before, index, calls, code in (
+        ("", "answers", ["index", "without CUDA"], 0),
+        ("", "is silent", ["index", "announced", "with CUDA"], 0),
+        ("", "is silent, and the user stops", ["index", "announced"], 130),
+        ("2.15.0", "answers", ["with CUDA"], 0),  # a build with CUDA is installed and stays
+        ("2.15.0+cpu", "answers", ["without CUDA"], 0),
+    ):
+        seen, installed = list[str](), before
+        assert install.main([str(lock)]) == code, index
+        assert seen == calls
 
 
-def test_full_disk_is_noticed_before_anything_is_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_full_disk_stops_before_downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lock").write_text(LOCK)
     monkeypatch.setattr(install, "installed_torch", lambda: "")
     monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("it began"))

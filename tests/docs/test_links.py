@@ -1,5 +1,3 @@
-"""A broken link is distinguished from a page that refuses programs."""
-
 import http.server
 import threading
 
@@ -8,7 +6,7 @@ import pytest
 from docs import links
 
 
-def test_only_a_page_that_is_gone_is_broken(
+def test_only_a_missing_page_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,5 +1,3 @@
-"""The checker of plain English finds phrases to avoid, in prose only."""
-
 import tomllib
 from pathlib import Path
 

@@ -135,9 +135,7 @@ def check_prefetcher_hides_the_copies(gpu: Accelerator) -> str:
     During the rest, Python launches a step after the copy.
     """
     batches = [gpu.pin(noise(128))] * 6
-    _train(
-        gpu, CudaPrefetcher(batches, gpu), ms=0
-    )  # warm up, because the first allocation takes longer
+    _train(gpu, CudaPrefetcher(batches, gpu), ms=0)  # the first allocation takes longer
     with record() as trace:
         _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
     share = hidden(trace.spans)

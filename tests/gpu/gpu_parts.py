@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import re
 import subprocess
@@ -40,14 +39,7 @@ class Notes:
     """The findings of one part, saved in `folder/notes/PART.json` after each finding."""
 
     def __init__(self, part: str, folder: Path, about: dict[str, str], only: Sequence[str] = ()):
-        """Start without findings.
-
-        Args:
-            part: Name of the part.
-            folder: Folder of the results.
-            about: Facts about the machine and the date.
-            only: Parts of names. Attempts with other names are left out. By default, none is.
-        """
+        """Start without findings. Attempts without a part of `only` in the name are left out."""
         self.folder, self.about, self.failures, self.only = folder, about, 0, only
         self._all: dict[str, Any] = {"part": part, **about, "found": {}}
         self._path = folder / "notes" / f"{part}.json"
@@ -155,12 +147,10 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
     for name, entry in entries().items():
         if entry.needs == needs:
             start = f"import multiprocessing as m; m.set_start_method({entry.method or None!r})\n"
-            for kind, sign, prints in (
-                ("faulty", "+", entry.prints),
-                ("fixed", "-", entry.prints_fixed),
-            ):
-                work = partial(run_and_expect, start + entry.without(sign), prints)
-                notes.attempt(f"{name}, {kind}", work)
+            faulty = partial(run_and_expect, start + entry.without("+"), entry.prints)
+            fixed = partial(run_and_expect, start + entry.without("-"), entry.prints_fixed)
+            notes.attempt(f"{name}, faulty", faulty)
+            notes.attempt(f"{name}, fixed", fixed)
 
 
 def run_and_expect(program: str, wanted: str) -> str:
@@ -231,16 +221,8 @@ def succeeds(arguments: Sequence[str]) -> str:
 
 
 def _python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=REPO,
-        env=os.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=MORE_S,
-    )
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run([sys.executable, *arguments], cwd=REPO, timeout=MORE_S, **pipes)
 
 
 def _tail(text: str, lines: int) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REPO = Path(__file__).resolve().parents[2]
 NOTEBOOKS = REPO / "notebooks"
 AT_ONCE = max(usable_cores() // 2 - 1, 1)  # notebooks or tests, as both start workers
-TESTS = ["tests/hardware", "tests/gpu", "tests/test_default_device.py", "keepfed/tests"]
+TESTS = ["tests/hardware", "tests/gpu", "keepfed/tests"]
 TESTS += [f"tests/{room}" for room in ("loading", "teaching", "stories", "exercises", "command")]
 VARIABLES = {"COURSE_SIZE": "S", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
@@ -36,20 +36,12 @@ def run_notebooks(notes: Notes) -> None:
     paths = [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]
     paths.sort(key=lambda path: -seconds.get(path.stem, 0))
     names = {f"{path.stem[:30]}{', solved' * _solved(path)}": path for path in paths}
-    works = {
-        name: partial(run_notebook, path, logs / f"{name}.txt") for name, path in names.items()
-    }
+    works = {n: partial(run_notebook, path, logs / f"{n}.txt") for n, path in names.items()}
     notes.attempt_all(works, at_once=AT_ONCE)
 
 
 def run_notebook(path: Path, log: Path) -> str:
-    """Run all cells, write what each shows to `log` at once, and return the number of cells.
-
-    Raises:
-        ImportError: If a package is missing.
-        AssertionError: If a cell fails or warns, or a check does not say what it should. It names
-            all of these.
-    """
+    """Run all cells, write what each shows to `log` at once, and return the number of cells."""
     from jupyter_core.utils import ensure_event_loop
 
     from tests.notebooks.kernel import code_cells, complaints, running_kernel, verdicts
@@ -73,15 +65,11 @@ def run_notebook(path: Path, log: Path) -> str:
                     raise ImportError(errors[0]["evalue"])
                 said = [f"{out['ename']}: {out['evalue'].strip()}" for out in errors]
                 first, *_ = cell.source.strip().splitlines()
-                wrong += [
-                    f"cell {number} ({first}): {text.splitlines()[-1]}"
-                    for text in (said or complaints(outputs))[:1]
-                ]
-            wrong += [
-                f"cell {number}: check {exercise} says {status}"
-                for exercise, status in verdicts(outputs)
-                if status != wanted
-            ]
+                for text in (said or complaints(outputs))[:1]:
+                    wrong.append(f"cell {number} ({first}): {text.splitlines()[-1]}")
+            for exercise, status in verdicts(outputs):
+                if status != wanted:
+                    wrong.append(f"cell {number}: check {exercise} says {status}")
     assert not wrong, "; ".join(wrong)
     return f"ok, {len(cells)} cells"
 

@@ -24,6 +24,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import psutil
 
@@ -32,19 +33,10 @@ REPO = HERE.parents[1]
 PACK = "gpu-check.zip"
 PACK_EVERY_S, LEAST_S = 5, 10  # a part starts if it has this time
 # in the order of importance, with shares of the time. A part that ends early leaves its rest
-PARTS = {
-    "notebooks": 40,
-    "tests": 22,
-    "wild": 16,
-    "cards": 7,
-    "checks": 5,
-    "loops": 5,
-    "probes": 5,
-}
+PARTS = {"notebooks": 40, "tests": 22, "wild": 16, "cards": 7, "checks": 5, "loops": 5, "probes": 5}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts one at a time, and return the number of failures as exit status."""
     options = parse(arguments)
     if options.here:
         sys.path[:0] = [str(HERE), str(REPO), str(REPO / "keepfed/src")]
@@ -67,13 +59,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the options. By default, all parts run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--emulated", action="store_true", help="use no GPU, and save nothing")
-    parser.add_argument(
-        "--out", type=Path, help="folder for the results (default: notebooks/recordings)"
-    )
+    where = "folder for the results (default: notebooks/recordings)"
+    parser.add_argument("--out", type=Path, help=where)
     parser.add_argument("--minutes", type=float, default=12, help="time of all parts (default: 12)")
     parser.add_argument("--only", action="append", default=[], help="run only what has this name")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -97,14 +87,10 @@ def run_part(part: str, options: argparse.Namespace, found: Path, seconds: float
     paths = [str(REPO), str(REPO / "keepfed/src"), os.environ.get("PYTHONPATH", "")]
     variables = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     begun = kept = time.monotonic()
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with (
         (found / "report.txt").open("a", encoding="utf-8") as report,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **variables},
-        ) as process,
+        subprocess.Popen(command, env={**os.environ, **variables}, **pipes) as process,
     ):
 
         def say(line: str) -> None:

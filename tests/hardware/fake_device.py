@@ -34,5 +34,4 @@ def fake_device(
 
 
 def megabytes(count: float, *, seed: int = 0) -> torch.Tensor:
-    """Return `count` * 10**6 bytes of noise."""
     return torch.randn(round(count * 250_000), generator=torch.Generator().manual_seed(seed))

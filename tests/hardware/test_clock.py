@@ -9,9 +9,8 @@ from course_utils.hardware.clock import VirtualClock
 from course_utils.hardware.storage import slow_storage, storage_preset
 
 MS = MB = 1_000_000
-FIGURES = replace(
-    storage_preset("S3"), open_ms=5_000, request_ms=20_000, mb_s=1, stream_mb_s=1, cache_mb=0
-)
+TIMES = {"open_ms": 5_000, "request_ms": 20_000, "mb_s": 1, "stream_mb_s": 1}
+FIGURES = replace(storage_preset("S3"), **TIMES, cache_mb=0)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -210,9 +211,7 @@ def test_store_killed_during_an_answer_can_be_restarted(folder: Path) -> None:
         assert store.counters().requests == 1
 
 
-def test_failed_start_is_reported_and_leaves_no_process(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_start_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     with pytest.raises(KeepfedError, match=r"a\.tar is not a folder\. Create it, or choose"):
         object_store(folder / "a.tar")
@@ -223,11 +222,7 @@ def test_failed_start_is_reported_and_leaves_no_process(
         monkeypatch.setattr(module, "_SERVER", server)
         with pytest.raises(KeepfedError, match=r"^The store did not start\. Close busy"):
             object_store(folder, None)
-
-    def interrupt(settings: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.json, "dumps", interrupt)
+    monkeypatch.setattr(module.json, "dumps", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as _remembered:
         object_store(folder, None)
     assert children() == before

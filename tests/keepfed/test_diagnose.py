@@ -1,7 +1,5 @@
 """Diagnoses of loops whose cause is known, and of steps on the emulated GPU."""
 
-from __future__ import annotations
-
 import multiprocessing
 from typing import Any
 
@@ -14,6 +12,7 @@ from keepfed.measure.diagnosis import Diagnosis, diagnose
 from tests.measure import datasets as data
 
 ROWS = data.KINDS["map-style"]
+TREES = pytest.param("IPC: trees of dicts", marks=pytest.mark.full)
 
 
 def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any) -> Diagnosis:
@@ -22,14 +21,7 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "name",
-    [
-        "storage, no workers",
-        pytest.param("IPC: trees of dicts", marks=pytest.mark.full),
-        "Python in the step",
-    ],
-)
+@pytest.mark.parametrize("name", ["storage, no workers", TREES, "Python in the step"])
 def test_diagnose_finds_the_cause_of_a_known_loop(name: str, retry: Any) -> None:
     cause = loops.CAUSES[name]
     with loops.loop(loops.LOOPS[name]) as (loader, step):

@@ -1,5 +1,3 @@
-"""A forked process gets free locks of the emulated devices."""
-
 import multiprocessing
 import sys
 import threading

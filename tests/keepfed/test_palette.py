@@ -1,5 +1,3 @@
-"""Every picture and page takes its colors from the palette."""
-
 import re
 import subprocess
 

@@ -1,8 +1,7 @@
 """Every loader, sampler and stream of the course, prepared for the tests of their contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +25,6 @@ LENGTHS = np.arange(N) * 7 % 5 + 1  # rows of the ragged samples
 
 
 class Numbers(Dataset[int]):
-    """Dataset whose sample n is the number n."""
-
     def __len__(self) -> int:
         return N
 
@@ -39,7 +36,7 @@ class Kind(NamedTuple):
     """A loader: how to create it, loop over it, and list the samples of a batch."""
 
     make: Callable[..., EpochLoader]  # (folder, **options); options: place, seed, batch_size
-    load: Callable[..., Iterable[Any]]  # (loader, folder, **options of DataLoader)
+    load: Callable[..., Iterable[Any]]  # (loader, **options of DataLoader)
     ids: Callable[[Any], list[int]]
     has_position: bool = False
     follows_itself: bool = False
@@ -47,7 +44,6 @@ class Kind(NamedTuple):
 
 
 def prepare(folder: Path, events: Path) -> None:
-    """Write small data for all kinds into an empty folder."""
     (folder / "events").symlink_to(events)
     np.save(folder / "rows.npy", np.repeat(np.arange(N), LENGTHS))
     (folder / "jpegs" / "all").mkdir(parents=True)
@@ -70,10 +66,6 @@ def _buckets(_folder: Path, batch_size: int = 8, **options: Any) -> LengthBucket
     return LengthBuckets(LENGTHS, batch_size, bucket=4, **options)
 
 
-def _load_ragged(loader: Any, _folder: Path, **options: Any) -> Iterable[Any]:
-    return DataLoader(loader, batch_size=None, **options)
-
-
 def _images(folder: Path, batch_size: int = 8, **options: Any) -> ImageLoader:
     return ImageLoader(folder / "packed.images", batch_size, 8, threads=2, **options)
 
@@ -82,7 +74,7 @@ def _batches(_folder: Path, batch_size: int = 8, **options: Any) -> ResumableBat
     return ResumableBatches(N, batch_size, **options)
 
 
-def _load_batches(batches: ResumableBatches, _folder: Path, **options: Any) -> Iterable[Any]:
+def _load_batches(batches: ResumableBatches, **options: Any) -> Iterable[Any]:
     return DataLoader(Numbers(), batch_sampler=batches, **options)
 
 
@@ -90,7 +82,7 @@ def _blocks(_folder: Path, batch_size: int = 8, **options: Any) -> BlockSampler:
     return BlockSampler(N, 5, together=2, **options)
 
 
-def _load_blocks(sampler: BlockSampler, _folder: Path, **options: Any) -> Iterable[Any]:
+def _load_blocks(sampler: BlockSampler, **options: Any) -> Iterable[Any]:
     return DataLoader(Numbers(), 8, sampler=sampler, **options)
 
 
@@ -102,38 +94,30 @@ def _tar(folder: Path, batch_size: int = 8, **options: Any) -> Any:
     return stream_shards(folder / "shards", decode=decode_event, buffer=50, **options)
 
 
-def _load_stream(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
-    return DataLoader(stream, 32, collate_fn=pad_collate, **options)
-
-
 def _clusters(folder: Path, batch_size: int = 8, **options: Any) -> ClusterStream:
     files = RootFiles(sorted(folder.glob("jets_*.root")), ["part_energy"])
     return ClusterStream(files, buffer=50, **options)
 
 
-def _load_clusters(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
-    return DataLoader(stream, 32, collate_fn=RaggedCollate("values"), **options)
-
-
-def _list(batch: Any) -> list[int]:
+def _integers(batch: Any) -> list[int]:
     return [int(number) for number in batch]
 
 
+def _field(name: str) -> Callable[[Any], list[int]]:
+    return lambda batch: _integers(batch[name])
+
+
+_load_ragged = partial(DataLoader, batch_size=None)
+_load_stream = partial(DataLoader, batch_size=32, collate_fn=pad_collate)
+_load_clusters = partial(DataLoader, batch_size=32, collate_fn=RaggedCollate("values"))
+BOTH = {"has_position": True, "follows_itself": True}
 KINDS = {
-    "images": Kind(
-        _images,
-        lambda loader, _folder, **_options: loader,
-        lambda b: _list(b["index"]),
-        has_position=True,
-        follows_itself=True,
-    ),
-    "ragged": Kind(
-        _ragged, _load_ragged, lambda b: _list(b["number"]), has_position=True, follows_itself=True
-    ),
-    "buckets": Kind(_buckets, _load_batches, _list, has_position=True),
-    "batches": Kind(_batches, _load_batches, _list, has_position=True),
-    "blocks": Kind(_blocks, _load_blocks, _list),
-    "events": Kind(_events, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
-    "clusters": Kind(_clusters, _load_clusters, lambda b: _list(b["index"]), is_stream=True),
-    "tar": Kind(_tar, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
+    "images": Kind(_images, lambda loader: loader, _field("index"), **BOTH),
+    "ragged": Kind(_ragged, _load_ragged, _field("number"), **BOTH),
+    "buckets": Kind(_buckets, _load_batches, _integers, has_position=True),
+    "batches": Kind(_batches, _load_batches, _integers, has_position=True),
+    "blocks": Kind(_blocks, _load_blocks, _integers),
+    "events": Kind(_events, _load_stream, _field("event_id"), is_stream=True),
+    "clusters": Kind(_clusters, _load_clusters, _field("index"), is_stream=True),
+    "tar": Kind(_tar, _load_stream, _field("event_id"), is_stream=True),
 }

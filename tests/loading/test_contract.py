@@ -1,7 +1,5 @@
 """The contract of all loaders: rank, epoch, state, length and end, one test for each rule."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -24,8 +22,7 @@ from tests.loaders.ranks import set_rank, start_server
 from tests.loading.loaders import KINDS, Kind, N, prepare
 
 EVENTS = 600
-WITH_POSITION = [name for name, kind in KINDS.items() if kind.has_position]
-WITHOUT = [name for name, kind in KINDS.items() if not kind.has_position]
+WITH_POSITION = {name: kind for name, kind in KINDS.items() if kind.has_position}
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +33,14 @@ def folder(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return path
 
 
-def batches(
-    kind: Kind, loader: EpochLoader, folder: Path, *, follow: bool = True
-) -> list[list[int]]:
-    """Return the samples of each batch of one loop."""
-    loop: Any = kind.load(loader, folder)
+def batches(kind: Kind, loader: EpochLoader, *, follow: bool = True) -> list[list[int]]:
+    loop: Any = kind.load(loader)
     return [kind.ids(batch) for batch in (loader.follow(loop) if follow else loop)]
 
 
-def epoch(kind: Kind, loader: EpochLoader, folder: Path, number: int) -> list[int]:
-    """Return the samples of one epoch, in order."""
+def epoch(kind: Kind, loader: EpochLoader, number: int) -> list[int]:
     loader.set_epoch(number)
-    return [*chain(*batches(kind, loader, folder))]
+    return [*chain(*batches(kind, loader))]
 
 
 def test_ranks_together_serve_every_sample_once(folder: Path) -> None:
@@ -56,7 +49,7 @@ def test_ranks_together_serve_every_sample_once(folder: Path) -> None:
         for rank in range(ranks):
             loader: Any = kind.make(folder, slot=WorkerSlot(rank, ranks))
             lengths.append(len(loader))
-            own = batches(kind, loader, folder)
+            own = batches(kind, loader)
             expected = len(own) if kind.has_position else sum(map(len, own))
             assert lengths[-1] == expected, name
             served += chain(*own)
@@ -76,46 +69,45 @@ def test_rank_is_read_when_a_loop_starts(folder: Path, monkeypatch: pytest.Monke
             loader.set_epoch(0)
             explicit: Any = kind.make(folder, slot=WorkerSlot(rank, 2))
             assert len(loader) == len(explicit), name
-            assert epoch(kind, loader, folder, 0) == epoch(kind, explicit, folder, 0), name
+            assert epoch(kind, loader, 0) == epoch(kind, explicit, 0), name
         other = kind.make(folder, slot=WorkerSlot(0, 2))
-        assert epoch(kind, other, folder, 0) != epoch(kind, explicit, folder, 0), name
+        assert epoch(kind, other, 0) != epoch(kind, explicit, 0), name
 
 
 def test_seed_and_epoch_determine_the_order(folder: Path) -> None:
     for name, kind in KINDS.items():
         loader = kind.make(folder)
-        orders = [[*chain(*batches(kind, loader, folder))] for _ in range(2)]
+        orders = [[*chain(*batches(kind, loader))] for _ in range(2)]
         assert loader.epoch.value == 2, name  # `follow` advances
-        again = [epoch(kind, loader, folder, number) for number in (0, 1, 0)]
+        again = [epoch(kind, loader, number) for number in (0, 1, 0)]
         assert again == [*orders, orders[0]], name
-        assert orders[0] == epoch(kind, kind.make(folder), folder, 0), name
+        assert orders[0] == epoch(kind, kind.make(folder), 0), name
         assert orders[0] != orders[1], name
         assert sorted(orders[0]) == sorted(orders[1]), name
-        assert epoch(kind, kind.make(folder, seed=1), folder, 0) != orders[0], name
+        assert epoch(kind, kind.make(folder, seed=1), 0) != orders[0], name
 
 
 def test_plain_loops_advance_or_warn_once_on_rank_0(folder: Path) -> None:
     for (name, kind), rank in product(KINDS.items(), (0, 1)):
         loader = kind.make(folder, slot=WorkerSlot(rank, 2))
-        orders = [batches(kind, loader, folder, follow=False)]
+        orders = [batches(kind, loader, follow=False)]
         for _ in range(2):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                orders.append(batches(kind, loader, folder, follow=False))
+                orders.append(batches(kind, loader, follow=False))
             said = [str(warning.message) for warning in caught]
             warns = not kind.follows_itself and len(orders) == 2 and rank == 0
             assert len(said) == warns, name
             assert all("Call set_epoch before each loop, or loop over" in text for text in said)
         assert (orders[0] == orders[1] == orders[2]) != kind.follows_itself, name
         loader.set_epoch(5)
-        batches(kind, loader, folder, follow=False)
+        batches(kind, loader, follow=False)
 
 
 def test_state_resumes_with_other_ranks_and_batches(folder: Path) -> None:
-    for name, steps in product(WITH_POSITION, (1, 3, 5)):
-        kind = KINDS[name]
+    for (name, kind), steps in product(WITH_POSITION.items(), (1, 3, 5)):
         jobs = [kind.make(folder, slot=WorkerSlot(rank, 2), batch_size=4) for rank in range(2)]
-        loops = [job.follow(kind.load(job, folder)) for job in jobs]
+        loops = [job.follow(kind.load(job)) for job in jobs]
         served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
         state = jobs[0].state_dict()
         assert state == jobs[1].state_dict(), name
@@ -124,28 +116,28 @@ def test_state_resumes_with_other_ranks_and_batches(folder: Path) -> None:
         resumed.load_state_dict(state)
         resumed.set_epoch(state["epoch"])  # scripts call this before each loop
         length = len(resumed)
-        rest = batches(kind, resumed, folder)
+        rest = batches(kind, resumed)
         assert len(rest) == length, name
         assert resumed.state_dict()["epoch"] == 1
         every = [*chain(*served, *rest)]
         assert len(set(every)) == len(every) == N, name
         jobs[0].load_state_dict(state)
         jobs[0].set_epoch(1)  # a different epoch starts at its first sample
-        assert sum(map(len, batches(kind, jobs[0], folder))) == N // 2, name
+        assert sum(map(len, batches(kind, jobs[0]))) == N // 2, name
 
 
 def test_state_without_position_repeats_the_epoch(folder: Path) -> None:
-    for name in WITHOUT:
+    for name in KINDS.keys() - WITH_POSITION.keys():
         kind = KINDS[name]
         loader, resumed = kind.make(folder), kind.make(folder)
         loader.set_epoch(3)
         resumed.load_state_dict(loader.state_dict())  # between two epochs, nothing is repeated
-        next(loader.follow(kind.load(loader, folder)))
+        next(loader.follow(kind.load(loader)))
         state = json.loads(json.dumps(loader.state_dict()))
         with pytest.warns(UserWarning, match=r"epoch 3, but has no position.*set_epoch\(4\)"):
             resumed.load_state_dict(state)
-        again = [*chain(*batches(kind, resumed, folder))]
-        assert again == epoch(kind, loader, folder, 3), name
+        again = [*chain(*batches(kind, resumed))]
+        assert again == epoch(kind, loader, 3), name
         assert resumed.epoch.value == 4, name
 
 
@@ -159,39 +151,31 @@ def test_state_of_a_different_order_is_rejected(folder: Path) -> None:
 
 def test_leaving_or_closing_a_loop_restarts_the_epoch(folder: Path) -> None:
     for name, kind in KINDS.items():
-        whole, loader, held = batches(kind, kind.make(folder), folder), kind.make(folder), None
+        whole, loader = batches(kind, kind.make(folder)), kind.make(folder)
         for follow in (True, False):
-            loop: Any = kind.load(loader, folder)
+            loop: Any = kind.load(loader)
             for batch in loader.follow(loop) if follow else loop:
                 assert kind.ids(batch) == whole[0], name
                 break
             del batch
         try:
-            for _ in loader.follow(kind.load(loader, folder)):
+            for _ in loader.follow(kind.load(loader)):
                 raise RuntimeError("the step failed")
         except RuntimeError as error:
             held = error  # its traceback keeps the loop alive
-        assert held is not None
         for _ in range(2):
             loader.close()
         assert not [t for t in threading.enumerate() if t.name.startswith("images")]
-        assert batches(kind, loader, folder) == whole, name
-        assert batches(kind, loader, folder) != whole, name
+        assert batches(kind, loader) == whole, name
+        assert batches(kind, loader) != whole, (name, held)
+
+
+OTHERS = KINDS.keys() - {"ragged", "tar", "images"}
+FULL = [pytest.param(name, marks=pytest.mark.full) for name in sorted(OTHERS)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ragged",
-        "tar",
-        *(
-            pytest.param(name, marks=pytest.mark.full)
-            for name in KINDS
-            if name not in ("ragged", "tar", "images")
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["ragged", "tar", *FULL])
 def test_workers_of_a_rank_serve_its_epochs(
     name: str, start_method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +185,7 @@ def test_workers_of_a_rank_serve_its_epochs(
     set_rank(monkeypatch, 1, 2)
     loader: Any = kind.make(folder)
     options = {"multiprocessing_context": start_method, "persistent_workers": True, "timeout": 120}
-    loop = kind.load(loader, folder, num_workers=2, **options)
+    loop = kind.load(loader, num_workers=2, **options)
     orders = []
     for number in (0, 1, 0):
         loader.set_epoch(number)
@@ -214,7 +198,7 @@ def test_workers_of_a_rank_serve_its_epochs(
         loader.load_state_dict(loader.state_dict())
         assert [kind.ids(batch) for batch in loader.follow(loop)] == orders[1][1:]
     other = kind.make(folder, slot=WorkerSlot(0, 2))
-    both = [*chain(*orders[0]), *epoch(kind, other, folder, 0)]
+    both = [*chain(*orders[0]), *epoch(kind, other, 0)]
     assert len(set(both)) == len(both) >= (EVENTS if kind.is_stream else N - 1)
 
 
@@ -224,7 +208,7 @@ def test_leaving_early_leaves_no_worker(folder: Path) -> None:
     for name in ("ragged", "tar"):
         kind = KINDS[name]
         loader = kind.make(folder)
-        for batch in loader.follow(kind.load(loader, folder, num_workers=1)):
+        for batch in loader.follow(kind.load(loader, num_workers=1)):
             assert kind.ids(batch)
             break
         del batch
@@ -236,7 +220,7 @@ def test_close_unmaps_the_file(folder: Path, tmp_path: Path) -> None:
     kind, file = KINDS["ragged"], shutil.copy(folder / "rows.npy", tmp_path)
     loader = kind.make(tmp_path)
     for _ in range(2):
-        assert batches(kind, loader, tmp_path)
+        assert batches(kind, loader)
         assert str(file) in Path("/proc/self/maps").read_text("utf-8")
         loader.close()
         loader.close()

@@ -105,7 +105,6 @@ READERS = {
 
 
 def in_class(folder, name="1.jpg"):
-    """Return the path of a new image in a class that has another one."""
     (folder / "images/cat").mkdir(parents=True)
     (folder / "images/cat/0.jpg").write_bytes(image())
     return folder / "images/cat" / name

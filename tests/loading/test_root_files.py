@@ -1,5 +1,3 @@
-"""ROOT files read by cluster, including files that other code has written."""
-
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ LAST = (250, 300)
 
 @pytest.fixture(scope="module", params=["ttree", "rntuple"])
 def paths(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return two files, the first with signal."""
     folder = tmp_path_factory.mktemp(request.param)
     for kind in ("signal", "background"):
         jets = make_collisions.draw_jets(kind, JETS, np.random.default_rng([7, len(kind)]))

@@ -28,8 +28,6 @@ _HANGS_S = 500  # seconds of wall time
 
 @dataclass(frozen=True)
 class Result:
-    """The outputs of a cell."""
-
     outputs: list[Output]
 
     @property
@@ -58,8 +56,6 @@ def complaints(outputs: Iterable[Output]) -> list[str]:
 
 
 class Kernel:
-    """A running kernel."""
-
     def __init__(self, manager: KernelManager, client: BlockingKernelClient):
         self.manager, self.client = manager, client
 
@@ -73,7 +69,6 @@ class Kernel:
         return spent
 
     def run(self, code: str) -> str:
-        """Run a cell and return its outputs as text."""
         return self.result(code).text
 
     def interrupt(self, code: str, *, at: str) -> Result:
@@ -81,7 +76,6 @@ class Kernel:
         return self._run(code, lambda seen: at in "".join(map(_text, seen)))
 
     def result(self, code: str) -> Result:
-        """Run a cell."""
         return self._run(code, lambda _: False)
 
     def _run(self, code: str, is_enough: Callable[[list[Output]], bool]) -> Result:

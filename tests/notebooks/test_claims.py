@@ -1,5 +1,3 @@
-"""Claims: the file format is strict, and the counts and sets are true."""
-
 from pathlib import Path
 
 import pytest
@@ -21,10 +19,8 @@ check = "operator:index"
 @pytest.mark.slow
 def test_counts_and_sets_match_the_prose() -> None:
     claims = [claim for claim in read_claims() if claim.check and claim.kind in ("count", "set")]
-    found = {claim.text: claim.measure() for claim in claims}
-    assert {
-        claim.text: found[claim.text] for claim in claims if not claim.holds(found[claim.text])
-    } == {}
+    measured = [(claim, claim.measure()) for claim in claims]
+    assert {claim.text: found for claim, found in measured if not claim.holds(found)} == {}
 
 
 def test_file_of_claims_is_strict(tmp_path: Path) -> None:
@@ -45,11 +41,8 @@ def test_file_of_claims_is_strict(tmp_path: Path) -> None:
 
 
 def test_counts_sets_and_ratios_are_compared() -> None:
-    for kind, expected, found, holds in (
-        ("count", 3, 3, True),
-        ("count", 3, 4, False),
-        ("set", [1, 2], (2, 1), True),
-    ):
-        assert Claim("a", "90", "", "", kind, expected=expected).holds(found) is holds
+    for kind, expected, found in (("count", 3, 3), ("count", 3, 4), ("set", [1, 2], (2, 1))):
+        claim = Claim("a", "90", "", "", kind, expected=expected)
+        assert claim.holds(found) == (found != 4)
     for ratio, holds in ((0.5, True), (2, True), (2.1, False)):
         assert Claim("a", "90", "", "", "ratio", band=(0.5, 2)).holds(ratio) is holds

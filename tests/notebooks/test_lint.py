@@ -1,5 +1,3 @@
-"""The rules for notebooks: the sources follow them, and each violation is reported."""
-
 from pathlib import Path
 
 from notebooks.build import HERE, sources
@@ -8,7 +6,6 @@ from notebooks.lint import lint
 
 
 def _lint(sample: Path, tmp_path: Path, old: str, new: str, *claims: Claim) -> list[str]:
-    """Lint the sample after an edit, and return the findings."""
     text = (sample / "90_try_the_build.py").read_text("utf-8")
     assert old in text
     path = tmp_path / "90_try_the_build.py"
@@ -21,14 +18,13 @@ def _claim(text: str) -> Claim:
 
 
 def test_sources_and_sample_follow_the_rules(sample: Path) -> None:
-    claims = read_claims()
-    assert {
-        path.stem: found for path in sources(HERE / "source") if (found := lint(path, claims))
-    } == {}
+    found = {path.stem: lint(path, read_claims()) for path in sources(HERE / "source")}
+    assert {name: findings for name, findings in found.items() if findings} == {}
     assert lint(sample / "90_try_the_build.py", []) == []
 
 
 def test_rule_violations_are_reported(sample: Path, tmp_path: Path) -> None:
+    loader = "loader = DataLoader(Squares(), "
     for old, new, finding in (
         ("# 90 · Try", "# Try", "begin with the title"),
         ("**You need:**", "**Wanted:**", "you need"),
@@ -44,11 +40,7 @@ def test_rule_violations_are_reported(sample: Path, tmp_path: Path) -> None:
         ('cu.check("90.2", batches)', 'cu.check("90.2", batches)\n3', "end the cell with"),
         ("batches = 3", "class Cubes: ...\nbatches = 3", "defines Cubes, unknown to workers"),
         ("num_workers=2", "num_workers=2, collate_fn=lambda x: x", "a lambda cannot go"),
-        (
-            "loader = DataLoader(Squares(), ",
-            "def collate(x): ...\nloader = DataLoader(Squares(), collate_fn=collate, ",
-            "collate goes to workers",
-        ),
+        (loader, f"def collate(x): ...\n{loader}collate_fn=collate, ", "collate goes to workers"),
         ("Multiply", "This is 30 % faster. Multiply", "'30 %' is not in claims.toml"),
         ("Multiply", "This is 3 times faster. Multiply", "'3 times' is not in claims.toml"),
         ("Multiply", "It reads 1.5 GB/s. Multiply", "'1.5 GB' is not in claims.toml"),

@@ -1,5 +1,3 @@
-"""The instructor's pack: it has a page per notebook and matches the cells."""
-
 import pytest
 
 from notebooks.build import HERE, parts, sources
@@ -22,15 +20,10 @@ def test_notebook_pages_have_all_instructor_sections() -> None:
         assert sorted(guessed(told.get("Guesses", ""))) == sorted(questions(source)), source
 
 
-def test_script_takes_as_long_as_the_core() -> None:
-    for source in SOURCES:
-        core, _ = parts(source)
-        assert abs(sum(script_minutes(notes(source)["Script"])) - core.minutes) <= 2, source
-
-
-def test_each_core_exercise_checks_a_goal() -> None:
+def test_script_takes_as_long_as_the_core_and_each_core_exercise_checks_a_goal() -> None:
     for source in SOURCES:
         core, extra = parts(source)
+        assert abs(sum(script_minutes(notes(source)["Script"])) - core.minutes) <= 2, source
         keys = {key for goal in goals(source) for key in goal.checks}
         assert core.exercises.keys() <= keys, source
         assert keys <= {*core.exercises, *extra.exercises, *questions(source)}, source

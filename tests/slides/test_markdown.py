@@ -14,8 +14,6 @@ SLIDE = "## One thought\n{}\n\nNote:\n" + NOTES
 
 @pytest.fixture
 def html(tmp_path: Path):
-    """A function that renders some Markdown on a slide."""
-
     def shown(text: str) -> str:
         return to_html(read(tmp_path, FRONT + TITLE + SLIDE.format(text)).slides[1], "talk")
 
@@ -32,10 +30,8 @@ def test_deck_has_slides_with_notes_and_minutes(tmp_path: Path) -> None:
     front = FRONT.replace("minutes: 3", "minutes: 3\nshort: 1")
     deck = read(tmp_path, front + TITLE + SLIDE.format("- a bullet"))
     assert (deck.title, deck.subtitle, deck.minutes, deck.short) == ("A talk", "Short", 3, 1)
-    assert [(slide.heading, slide.minutes, slide.skippable) for slide in deck.slides] == [
-        ("A talk", 1, False),
-        ("One thought", 1.5, True),
-    ]
+    slides = [(slide.heading, slide.minutes, slide.skippable) for slide in deck.slides]
+    assert slides == [("A talk", 1, False), ("One thought", 1.5, True)]
     assert deck.slides[1].notes == NOTES.rstrip()
     assert deck.slides[1].spoken.split() == ["*Say:*", "It", "is", "new.", "*Ask:*", "Why?"]
 

@@ -11,9 +11,7 @@ from keepfed.measure.trace import record
 
 
 @pytest.mark.slow
-def test_every_epoch_records_worker_spans(
-    start_method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_epochs_record_worker_spans(start_method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course_utils.stories.augmenting.STEPS", 8)
     multiprocessing.set_start_method(start_method, force=True)
     loader, gpu = photo_loader(Jpegs(Path(data_path("images", "S")))), get_accelerator(emulate=True)

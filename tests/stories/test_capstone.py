@@ -1,5 +1,3 @@
-"""The capstone's model and its learning curves."""
-
 from math import exp
 
 import numpy as np
@@ -40,7 +38,6 @@ def test_direction_is_unit_vector_and_ignores_padding() -> None:
 
 
 def test_guess_does_not_depend_on_hidden_sensors() -> None:
-    """If all sensors of an event are hidden, the guesses do not depend on them."""
     given, reader = batch(), model()
     hide = given["mask"]
     guess = reader._encode(given, hide)[hide]

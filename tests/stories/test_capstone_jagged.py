@@ -1,5 +1,3 @@
-"""The transformer without padding computes the same as with padding."""
-
 from pathlib import Path
 
 import pytest
@@ -22,9 +20,7 @@ def test_losses_and_gradients_do_not_depend_on_the_padding(events_folder: Path) 
         model.direction_loss(batch).backward()  # type: ignore[no-untyped-call]
     assert torch.allclose(padded.direction(batches[0]), ragged.direction(batches[1]), atol=1e-5)
     for one, other in zip(padded.parameters(), ragged.parameters(), strict=True):
-        if one.grad is not None:
-            assert other.grad is not None
-            assert torch.allclose(one.grad, other.grad, atol=1e-5)
+        assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-"""A trial of a chunk shape counts the requests of HDF5."""
-
 import pytest
 
 from course_utils.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks

@@ -1,5 +1,3 @@
-"""The comparisons of formats and codecs: the figures are consistent and complete."""
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,18 +15,14 @@ thread (0x80): "QueueFeederThread";wait (threading.py:1) 40
 """
 
 
-def forbidden(command: list[str], **_: object) -> Any:
-    raise subprocess.CalledProcessError(1, command, stderr="Error: Permission Denied\nmore")
-
-
-def missing(*_: object, **__: object) -> None:
-    raise FileNotFoundError
+DENIED = subprocess.CalledProcessError(1, "py-spy", stderr="Error: Permission Denied\nmore")
 
 
 def test_lines_are_live_or_recorded_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " %  " in hot_lines(os.getpid())
-    for run, reason in (forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError"):
-        monkeypatch.setattr(module.subprocess, "run", run)
+    missing = FileNotFoundError()
+    for error, reason in (DENIED, "Error: Permission Denied"), (missing, "FileNotFoundError"):
+        monkeypatch.setattr(module.subprocess, "run", Mock(side_effect=error))
         assert f"({reason}). This is a recording." in hot_lines(1)
         assert "Recorded" in hot_lines(1)
 

@@ -1,5 +1,3 @@
-"""A classifier that learnt from a balanced set expects too many rare events."""
-
 from pathlib import Path
 
 import numpy as np

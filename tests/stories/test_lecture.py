@@ -48,12 +48,9 @@ def test_recording_is_small_and_becomes_one_page():
 
 
 def test_failed_demo_shows_recording_and_reason(project, monkeypatch):
+    endless, stopped = "import time; time.sleep(99)", "Stopped after 0.2 s, because it was still"
     for program, timeout, failure in (
-        (
-            "import threading; threading.Event().wait()",
-            0.2,
-            "Stopped after 0.2 s, because it was still running.",
-        ),
+        (endless, 0.2, f"{stopped} running."),
         ("raise OSError('no room')", 60, "Ended with an error (exit status 1) (OSError: no room)."),
     ):
         monkeypatch.setattr(SHOW, "_PROGRAM", program)

@@ -85,7 +85,7 @@ def test_failed_installation_says_what_to_do(
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_library_is_installed_separately_and_measured(
+def test_library_is_installed_apart_and_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))

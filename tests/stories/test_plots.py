@@ -1,5 +1,3 @@
-"""Plots in the course's style, and the typeface of plots, slides and book."""
-
 from fontTools.ttLib import TTFont
 
 from course_utils.paths import REPO

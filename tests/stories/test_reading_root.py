@@ -1,5 +1,3 @@
-"""Ways to read ROOT files: counts, time and mixing."""
-
 from pathlib import Path
 
 import numpy as np

@@ -37,9 +37,7 @@ def train(folder: Path, path: Path, workers: int, stop_after: int = 0) -> dict[s
     training = Training(folder, workers=workers)
     if saved := load_checkpoint(path):
         training.load_state_dict(saved)
-    while training.batches.epoch.value < 2 and (
-        not stop_after or len(training.losses) < stop_after
-    ):
+    while training.batches.epoch.value < 2 and not 0 < stop_after <= len(training.losses):
         for batch in training.batches.follow(training.loader):
             training.step(batch)
             save_checkpoint(path, training.state_dict())

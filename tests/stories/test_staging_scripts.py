@@ -26,7 +26,6 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, source: Path) -> Path:
-    """Return a folder with a truncated copy."""
     folder = tmp_path / "shm of a node"
     folder.mkdir()
     (folder / source.name).write_bytes(source.read_bytes()[:5000])

@@ -1,5 +1,3 @@
-"""The faults with workers occur, and the recommended fixes work."""
-
 import sys
 from multiprocessing import Value, get_context
 from pathlib import Path

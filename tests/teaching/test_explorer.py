@@ -1,7 +1,3 @@
-"""The explorer: predictions and costs, and agreement of a real run with the model."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

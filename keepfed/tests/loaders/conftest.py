@@ -18,7 +18,6 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Return a file of 12 MB for staging."""
     path = tmp_path / "pulses.npy"
     path.write_bytes(os.urandom(12_000_000))
     return path
@@ -26,6 +25,5 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove a rank from the environment of the tests."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

@@ -1,7 +1,5 @@
 """Caches of samples: the same samples, fewer requests, and no eviction."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence
@@ -37,7 +35,6 @@ ROW = len(to_bytes(torch.zeros(125, dtype=torch.int64)))
 
 
 def cache_of(source: Any, samples: int = 100) -> SampleCache[Any]:
-    """Return a cache with space for `rows` rows."""
     return SampleCache(source, (samples * ROW + 10) / 1e6)
 
 
@@ -56,8 +53,7 @@ def test_missing_samples_of_a_batch_are_requested_together_once() -> None:
     for _ in range(2):
         assert values([cache[index] for index in range(100)]) == list(range(100))
     assert len(rows.asked) == 2 + 96
-    assert cache.samples == 100
-    assert cache.nbytes == 100 * ROW
+    assert (cache.samples, cache.nbytes) == (100, 100 * ROW)
 
 
 def test_source_without_batches_is_read_sample_by_sample() -> None:
@@ -102,14 +98,9 @@ class Counted(Dataset[torch.Tensor]):
 def test_workers_read_each_sample_once_in_all_epochs(start_method: str) -> None:
     source = Counted()
     cache = SampleCache(source, 1)
-    loader = DataLoader(
-        cache,
-        batch_size=5,
-        shuffle=True,
-        num_workers=2,
-        multiprocessing_context=start_method,
-        persistent_workers=start_method != "fork",  # other start methods take seconds
-    )
+    how: Any = {"num_workers": 2, "multiprocessing_context": start_method}
+    how["persistent_workers"] = start_method != "fork"  # other start methods take seconds
+    loader = DataLoader(cache, batch_size=5, shuffle=True, **how)
     for _ in range(2):
         assert sorted(torch.cat(list(loader)).tolist()) == list(range(60))
     assert source.reads.tolist() == [1] * 60
@@ -127,8 +118,7 @@ def test_four_concurrent_writers_store_each_sample_once() -> None:
     processes = [start(fill, cache, seed) for seed in range(4)]
     for process in processes:
         process.join()
-    assert cache.samples == 400
-    assert cache.nbytes == 400 * ROW
+    assert (cache.samples, cache.nbytes) == (400, 400 * ROW)
     assert values(cache.__getitems__(range(400))) == list(range(400))
 
 

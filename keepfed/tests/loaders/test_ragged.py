@@ -30,7 +30,6 @@ class Rows(Dataset[dict[str, Any]]):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return a file with the rows of all samples."""
     path = tmp_path / "rows.npy"
     np.save(path, np.repeat(np.arange(4, dtype=np.float32), LENGTHS)[:, None].repeat(2, 1))
     return path
@@ -56,14 +55,8 @@ def test_nested_tensor_has_the_samples_and_shares_their_memory() -> None:
 @pytest.mark.slow
 def test_workers_send_ragged_batches(start_method: str) -> None:
     start_server(start_method)
-    loader = DataLoader(
-        Rows(),
-        2,
-        collate_fn=RaggedCollate("rows"),
-        num_workers=1,
-        multiprocessing_context=start_method,
-    )
-    first, second = loader
+    how: Any = {"num_workers": 1, "multiprocessing_context": start_method}
+    first, second = DataLoader(Rows(), 2, collate_fn=RaggedCollate("rows"), **how)
     assert isinstance(first["rows"], Ragged)
     assert first["rows"].offsets.tolist() == [0, 2, 2]
     assert second["rows"].values.tolist() == [[2, 2]] * 3 + [[3, 3]]

@@ -35,7 +35,6 @@ def taken(batches: ResumableBatches, steps: int | None = None) -> list[list[int]
 
 
 def goes_on(state: dict[str, Any], *arguments: int, **options: Any) -> ResumableBatches:
-    """Create new batches, as after a restart, and load the position."""
     batches = ResumableBatches(*arguments, **options)
     batches.load_state_dict(state)
     return batches
@@ -113,9 +112,7 @@ def test_each_sample_of_each_epoch_has_its_own_random_numbers() -> None:
     np.testing.assert_equal(sample_rng(1, 2, 3).random(4), sample_rng(1, 2, 3).random(4))
 
 
-def test_failed_checkpoint_keeps_the_previous_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_save_keeps_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.pt"
     assert load_checkpoint(path) is None
     save_checkpoint(path, {"step": 1, "weights": torch.ones(3)})

@@ -1,7 +1,5 @@
 """Datasets and loaders of every kind, importable by workers under every start method."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,8 +54,6 @@ class Stream(IterableDataset[int]):
 
 
 class Broken(Numbers):
-    """Dataset with one corrupt sample."""
-
     def __getitem__(self, index: int) -> float:
         if index == 5:
             raise LookupError("sample 5 is corrupt")
@@ -65,8 +61,6 @@ class Broken(Numbers):
 
 
 class Deadly(Numbers):
-    """Dataset that ends its worker process."""
-
     def __getitem__(self, index: int) -> float:
         os._exit(3)
 
@@ -96,8 +90,6 @@ def note_worker(worker_id: int) -> None:
 
 @dataclass(slots=True)
 class Slotted:
-    """A batch without a `__dict__`."""
-
     pulses: torch.Tensor
 
 

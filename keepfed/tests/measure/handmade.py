@@ -3,19 +3,12 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from keepfed.measure.advice import (
-    Fetching,
-    Measurements,
-    Moving,
-    Paces,
-    Setting,
-    StepParts,
-    WorkerMemory,
-)
+from keepfed.measure import advice
+from keepfed.measure.advice import Measurements
 from keepfed.measure.spans import Span
 from keepfed.measure.trace import Trace
 
-NO_GROWTH = WorkerMemory(own_bytes=0.0, grown_bytes=0.0, grown_late_bytes=0.0, watched=0)
+NO_GROWTH = advice.WorkerMemory(own_bytes=0.0, grown_bytes=0.0, grown_late_bytes=0.0, watched=0)
 MS = 1_000_000
 
 
@@ -48,13 +41,13 @@ def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = 
 
 
 HUNGRY = Measurements(  # two workers whose fetches compute, and a step that waits for them
-    paces=Paces(
+    paces=advice.Paces(
         loader_s=0.05, step_s=0.02, together_s=0.051, wait_s=0.03, waited_share=1.0, epoch=1000
     ),
-    step=StepParts(compute_s=0.02),
-    setting=Setting(workers=2, cores=4, worker_cores=4),
-    fetching=Fetching(fetch_s=0.1, computing_s=0.095, collate_s=0.004),
-    moving=Moving(sending_s=0.002),
+    step=advice.StepParts(compute_s=0.02),
+    setting=advice.Setting(workers=2, cores=4, worker_cores=4),
+    fetching=advice.Fetching(fetch_s=0.1, computing_s=0.095, collate_s=0.004),
+    moving=advice.Moving(sending_s=0.002),
     memory=NO_GROWTH,
 )
 
@@ -77,6 +70,5 @@ def changed(m: Measurements, **figures: Any) -> Measurements:
 
 
 def figure(m: Measurements, name: str) -> Any:
-    """Return a figure of `m` or of one of its parts."""
     parts = [m, *(getattr(m, part.name) for part in fields(m))]
     return next(getattr(part, name) for part in parts if hasattr(part, name))

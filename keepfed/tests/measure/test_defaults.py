@@ -1,7 +1,5 @@
 """`watch` and `diagnose` work even if a script changes the defaults of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +9,6 @@ from torch.utils.data import DataLoader
 
 from keepfed.measure.diagnosis.differential import diagnose
 from keepfed.measure.watch.loop import watch
-from keepfed.measure.watch.timing import writer
-from keepfed.measure.watch.timing.ring_file import records_folder
 from tests.measure.datasets import Numbers
 
 
@@ -24,16 +20,14 @@ class OnCpu(DataLoader[Any]):
             return super()._get_iterator()
 
 
-@pytest.fixture(autouse=True)
-def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(writer, "_writers", [])
-    records_folder.cache_clear()
+@pytest.fixture
+def _on_meta(new_records: None) -> Iterator[None]:
     torch.set_default_device("meta")
     yield
     torch.set_default_device(None)
-    records_folder.cache_clear()
 
 
+@pytest.mark.usefixtures("_on_meta")
 def test_default_device_breaks_neither_watch_nor_diagnose() -> None:
     for workers in (0, 1):
         options: Any = {"num_workers": workers, "collate_fn": sum}

@@ -1,5 +1,3 @@
-"""Each word of the glossary leads to the notebook that introduces it."""
-
 import re
 
 from docs.book.assemble import BOOK

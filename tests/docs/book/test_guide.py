@@ -11,14 +11,8 @@ def test_the_page_of_an_entry_has_all_that_the_guide_says() -> None:
     for entry in entries().values():
         page = guide.entry_page(entry, NOTEBOOKS)
         assert page.startswith(f"# {entry.title}\n")
-        for part in (
-            *entry.messages,
-            entry.why,
-            *entry.fix,
-            entry.program.rstrip(),
-            entry.prints_fixed,
-        ):
-            assert part in page
+        parts = entry.why, *entry.fix, entry.program.rstrip(), entry.prints_fixed
+        assert all(part in page for part in (*entry.messages, *parts)), entry.name
         assert f"../{NOTEBOOKS[entry.notebook]}.ipynb" in page
 
 

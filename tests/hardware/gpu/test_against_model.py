@@ -17,7 +17,6 @@ LOOPS = [
 
 
 def measure(pipeline):
-    """Run the loop on the emulated device, on a clock that loading advances."""
     gpu, clock = fake_device(step_ms=pipeline.step_ms)
     megabytes = pipeline.copy_ms * (2 if pipeline.pinned else 1)
     batch = torch.zeros(round(megabytes * 1e6), dtype=torch.uint8)

@@ -4,6 +4,7 @@ import math
 from collections import OrderedDict, UserDict, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -59,9 +60,8 @@ class Instances:
         self._image_size, self._fields = (4, 4), fields
 
     def to(self, *args, **kwargs):
-        return Instances(
-            **{name: value.to(*args, **kwargs) for name, value in self._fields.items()}
-        )
+        moved = {name: value.to(*args, **kwargs) for name, value in self._fields.items()}
+        return Instances(**moved)
 
 
 def dgl(number=0.0):
@@ -76,17 +76,10 @@ def ragged(number=0.0):
     return Ragged.join([torch.full((2, 3), number), torch.full((1, 3), number)])
 
 
-OBJECTS = [
-    ragged,
-    pytest.param(geometric, marks=pytest.mark.full),
-    tensordict,
-    encoding,
-    dgl,
-    instances,
-]
+OBJECTS = ragged, tensordict, encoding, dgl, instances
 
 
-@pytest.mark.parametrize("make", OBJECTS)
+@pytest.mark.parametrize("make", [*OBJECTS, pytest.param(geometric, marks=pytest.mark.full)])
 def test_objects_are_copied_pinned_and_protected_even_if_the_loop_drops_them(make):
     gpu, _ = fake_device()
     batch, wanted = make(3.0), checksum(tensors(make(3.0))).item()
@@ -94,20 +87,17 @@ def test_objects_are_copied_pinned_and_protected_even_if_the_loop_drops_them(mak
     uploaded = gpu.upload(batch)
     assert type(uploaded) is type(batch)
     assert gpu.step(uploaded).item() == wanted
-
     pinned = gpu.pin(batch)
     assert type(pinned) is type(batch)
     assert (gpu.is_pinned(pinned), gpu.is_pinned(batch)) == (True, False)
     with gpu.stream(gpu.Stream()):
         early = gpu.upload(pinned, non_blocking=True)
     assert math.isnan(gpu.step(early).item())  # nothing waits for the copy
-
     moved = move(batch, torch.device("meta"), non_blocking=True)
     assert type(moved) is type(batch)
     assert {tensor.device.type for tensor in tensors(moved)} == {"meta"}
     assert {tensor.device.type for tensor in tensors(batch)} == {"cpu"}
     assert checksum(tensors(batch)).item() == wanted
-
     hosts, losses = [make(float(number)) for number in range(6)], []
     for dropped in CudaPrefetcher([gpu.pin(host) for host in hosts], gpu):
         losses.append(gpu.step(dropped))
@@ -132,8 +122,7 @@ def test_mappings_keep_their_type_and_attributes():
 
 def test_objects_without_tensors_pass_unchanged():
     class Quantity:
-        def to(self, unit):
-            raise ValueError(f"{unit} is no unit")
+        to = Mock(side_effect=ValueError("no unit"))
 
     batch = ["event", 7, None, Path("x"), Quantity(), {1, 2}, SimpleNamespace(a=1), Path, len]
     assert move(batch, torch.device("meta"), non_blocking=True) == batch

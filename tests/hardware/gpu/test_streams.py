@@ -20,16 +20,11 @@ def times(trace, lane):
 
 
 def test_copy_blocks_the_host_unless_pinned_and_non_blocking():
-    for pinned, non_blocking, blocked_ms in (
-        (False, False, 4),
-        (False, True, 4),
-        (True, False, 2),
-        (True, True, 0),
-    ):
+    for pinned, non_blocking, blocked_ms in ((0, 0, 4), (0, 1, 4), (1, 0, 2), (1, 1, 0)):
         gpu, clock = fake_device()
         batch = megabytes(4)
         (pinned_batch,) = gpu.pinned([batch])
-        gpu.upload(pinned_batch if pinned else batch, non_blocking=non_blocking)
+        gpu.upload(pinned_batch if pinned else batch, non_blocking=bool(non_blocking))
         assert clock.ms == blocked_ms, (pinned, non_blocking)
 
 

@@ -45,11 +45,7 @@ BATCHES = 8
 DEFECTS = {
     "no wait": ("    user.wait_event(arrived)\n", "", "wrong"),
     "no record_stream": ("        part.record_stream(user)\n", "        pass\n", "wrong"),
-    "first tensor only": (
-        "for part in batch:\n        part.",
-        "for part in batch[:1]:\n        part.",
-        "wrong",
-    ),
+    "first tensor only": ("batch:\n        part.", "batch[:1]:\n        part.", "wrong"),
     "record_stream of the copies": ("record_stream(user)", "record_stream(copies)", "wrong"),
     "event before the copy": (
         '        batch = [part.to("cuda", non_blocking=True) for part in batch]\n'
@@ -70,10 +66,8 @@ DEFECTS = {
 
 def pairs() -> list[list[torch.Tensor]]:
     """Return batches of two tensors, all of them different, and too small for torch's threads."""
-    types = torch.float32, torch.float64
-    return [
-        [torch.full((30_000,), number, dtype=dtype) for dtype in types] for number in range(BATCHES)
-    ]
+    numbers = [torch.full((30_000,), number, dtype=torch.float64) for number in range(BATCHES)]
+    return [[part.float(), part] for part in numbers]
 
 
 def run(text: str, read_late: bool, pin: bool = True) -> tuple[int, float]:
@@ -90,10 +84,8 @@ def run(text: str, read_late: bool, pin: bool = True) -> tuple[int, float]:
             del batch
             if not read_late:
                 losses[-1].item()
-        right = sum(
-            loss.item() == checksum(batch).item()
-            for loss, batch in zip(losses, batches, strict=True)
-        )
+        pairs_read = zip(losses, batches, strict=True)
+        right = sum(loss.item() == checksum(batch).item() for loss, batch in pairs_read)
     return right, hidden_share(trace.spans)
 
 

@@ -1,11 +1,10 @@
-"""The page of facts, for machines of every kind, and the facts about this one."""
-
 import re
 import subprocess
-import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 from course_utils.hardware.machine import facts, pressure, probe
+from tests.fixtures import run_python
 
 GB = 10**9
 LARGE = {
@@ -42,10 +41,7 @@ def test_each_line_explains_its_fact(monkeypatch, tmp_path):
         assert f"(in {tmp_path})" in " ".join(page.split())
         assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 106
         assert change or "small: " not in page
-
-    def silent(*_):
-        raise PermissionError("not for you")
-
+    silent = Mock(side_effect=PermissionError("not for you"))
     for fact in ("usable_cores", "memory", "shm_size", "gpus", "shutil.disk_usage"):
         monkeypatch.setattr(f"{facts.__name__}.{fact}", silent)
     monkeypatch.setattr(facts.metadata, "version", silent)
@@ -59,8 +55,7 @@ def test_probe_does_not_import_torch_or_set_the_start_method():
 from course_utils.hardware.machine import probe
 probe()
 print('torch' in sys.modules, multiprocessing.get_start_method(allow_none=True))"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout.strip() == "False None"
+    assert run_python("-c", program).stdout.strip() == "False None"
 
 
 def test_gpus_and_pressure_are_read_from_the_system(tmp_path, monkeypatch):
@@ -72,7 +67,4 @@ def test_gpus_and_pressure_are_read_from_the_system(tmp_path, monkeypatch):
     assert "does not report pressure" in pressure()
     for name in ("io", "cpu"):
         (tmp_path / name).write_text("some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n")
-    assert pressure() == (
-        "Share of the last 10 s in which at least one task waited: for the CPU 12 %, "
-        "for the disk 12 %."
-    )
+    assert pressure().endswith("one task waited: for the CPU 12 %, for the disk 12 %.")

@@ -1,13 +1,10 @@
-"""Start workers from a server that has loaded their modules."""
-
-from __future__ import annotations
-
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures import run_python
 
 SLOW = """
 import time
@@ -72,13 +69,10 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
-def test_server_loads_modules_survives_an_interrupt_and_leaves_garbage_to_its_workers(
-    tmp_path: Path,
-) -> None:
+def test_server_loads_modules_survives_interrupts_and_leaves_garbage_alone(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     (tmp_path / "program.py").write_text(INTERRUPTED)
-    command = [sys.executable, "-W", "error", str(tmp_path / "program.py")]
-    run = subprocess.run(command, capture_output=True, check=True)
+    run = run_python("-W", "error", tmp_path / "program.py", check=True)
     method, in_worker, hears, collects, in_its_fork, warning = json.loads(run.stdout)
     assert (method, in_worker) == ("forkserver", ["slow"]), "the server keeps what it loaded"
     assert hears

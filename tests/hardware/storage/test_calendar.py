@@ -8,15 +8,8 @@ from course_utils.hardware.storage.calendar import Counters, attach, make_state
 
 MS = MB = 1_000_000
 # 10 ms per request, 2 in parallel, 1 MB/ms on the link, at most half of it for one request
-FIGURES = replace(
-    storage_preset("S3"),
-    open_ms=4,
-    opens_per_s=500,
-    request_ms=10,
-    requests_at_once=2,
-    mb_s=1_000,
-    stream_mb_s=500,
-)
+TIMES = {"open_ms": 4, "opens_per_s": 500, "request_ms": 10, "requests_at_once": 2}
+FIGURES = replace(storage_preset("S3"), **TIMES, mb_s=1_000, stream_mb_s=500)
 CACHED = replace(FIGURES, cache_mb=100 * BLOCK / 1e6)
 
 

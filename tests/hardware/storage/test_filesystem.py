@@ -3,22 +3,16 @@
 import io
 import pickle
 from dataclasses import replace
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
 import pytest
 
-from course_utils.hardware.storage import (
-    BLOCK,
-    UNLIMITED,
-    SlowFileSystem,
-    VirtualClock,
-    counting_storage,
-    slow_storage,
-)
+from course_utils.hardware import storage
 from keepfed.measure.trace import record
 
-INSTANT = replace(UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
+INSTANT = replace(storage.UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
 PULSES = np.arange(40_000, dtype="f4").reshape(-1, 4)
 
 
@@ -33,7 +27,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def fs(folder):
-    return slow_storage(folder, INSTANT)
+    return storage.slow_storage(folder, INSTANT)
 
 
 def test_numpy_reads_npz_with_one_request_and_npy_by_url(folder, fs):
@@ -58,11 +52,11 @@ def test_text_lines_and_bytes_are_read_up_to_the_end(fs):
 
 
 def test_each_read_is_one_request_for_the_requested_bytes(folder):
-    for cache_mb, bytes_read in ((0, 3_000), (10, 3 * BLOCK)):
-        fs = slow_storage(folder, INSTANT, cache_mb=cache_mb)
+    for cache_mb, bytes_read in ((0, 3_000), (10, 3 * storage.BLOCK)):
+        fs = storage.slow_storage(folder, INSTANT, cache_mb=cache_mb)
         with fs.open("pulses.npy") as file:
             for block in range(3):
-                file.seek(block * BLOCK)
+                file.seek(block * storage.BLOCK)
                 assert len(file.read(1_000)) == 1_000
         counters = fs.counters()
         assert (counters.requests, counters.bytes_used) == (3, 3_000)
@@ -75,7 +69,7 @@ def test_vector_read_gets_many_ranges_of_a_file_with_one_request(folder):
     starts, ends = [0, 500, 300, 9_000, len(whole) - 3, 1], [10, 600, 300, 9_900, 10**9, 5]
     wanted = [(folder / p).read_bytes()[a:b] for p, a, b in zip(paths, starts, ends, strict=True)]
     for ranges, requests in ((1, 5), (2, 4), (1024, 2)):  # the third range is empty
-        fs = slow_storage(folder, replace(INSTANT, ranges=ranges, cache_mb=0))
+        fs = storage.slow_storage(folder, replace(INSTANT, ranges=ranges, cache_mb=0))
         assert fs.cat_ranges(paths, starts, ends) == wanted
         assert fs.counters().requests == requests
     before = fs.counters()
@@ -84,17 +78,17 @@ def test_vector_read_gets_many_ranges_of_a_file_with_one_request(folder):
 
 
 def test_counting_storage_counts_each_read_but_not_readahead(folder):
-    storage = counting_storage(folder)
-    clock = VirtualClock(storage)
+    counting = storage.counting_storage(folder)
+    clock = storage.VirtualClock(counting)
     for _ in range(2):
-        with storage.open("pulses.npy") as file:
+        with counting.open("pulses.npy") as file:
             assert len(file.read(60)) == 60
-    counted = storage.counters()
+    counted = counting.counters()
     assert (counted.opens, counted.requests, counted.bytes_read) == (2, 2, 120)
-    with storage.open("pulses.npy", cache_type="readahead", block_size=100_000) as file:
+    with counting.open("pulses.npy", cache_type="readahead", block_size=100_000) as file:
         for _ in range(10):
             file.read(1_000)
-    assert storage.counters().requests == 3
+    assert counting.counters().requests == 3
     assert clock.waited == 0
 
 
@@ -105,17 +99,13 @@ def test_names_are_returned_as_requested_and_an_interrupt_is_no_answer(folder, f
     assert fs.exists("sub/lines.csv")
     assert not fs.exists("nothing")
     assert fs.counters().lookups > 0
-
-    def interrupted(*, opening):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fs.device, "look_up", interrupted)
+    monkeypatch.setattr(fs.device, "look_up", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         fs.exists("nothing")
 
 
 def test_pickled_copy_shares_counters_and_cache_but_not_of_a_changed_file(folder, fs):
-    slow_storage(folder, INSTANT).cat_file("pulses.npy")
+    storage.slow_storage(folder, INSTANT).cat_file("pulses.npy")
     pickle.loads(pickle.dumps(fs)).cat_file("pulses.npy")
     fs.cat_file("pulses.npy")
     assert (fs.counters().opens, fs.counters().hit_share) == (2, 0.5)
@@ -131,15 +121,15 @@ def test_pickled_copy_shares_counters_and_cache_but_not_of_a_changed_file(folder
 
 
 def test_invalid_arguments_are_reported_with_a_next_step(tmp_path, fs):
-    for make in (slow_storage, counting_storage):
+    for make in (storage.slow_storage, storage.counting_storage):
         with pytest.raises(FileNotFoundError, match=r"none\. Create the data first"):
             make(tmp_path / "none")
     with pytest.raises(ValueError, match="Choose one of laptop SSD, HDD, NFS, busy Lustre, S3"):
-        slow_storage(tmp_path, "floppy")
+        storage.slow_storage(tmp_path, "floppy")
     with pytest.raises(ValueError, match="must be at least 0"):
-        slow_storage(tmp_path, cache_mb=-1)
+        storage.slow_storage(tmp_path, cache_mb=-1)
     with pytest.raises(ValueError, match=r"fs = slow_storage\(folder\)"):
-        SlowFileSystem()
+        storage.SlowFileSystem()
     with pytest.raises(ValueError, match="Open a file under"):
         fs.open("../elsewhere")
     with pytest.raises(FileNotFoundError, match=r"none\.npy"):

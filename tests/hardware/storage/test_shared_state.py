@@ -2,7 +2,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from course_utils.hardware.storage import shared_state as storage_state
 from course_utils.hardware.storage import storage_preset
 from course_utils.hardware.storage.calendar import attach, make_state
+from tests.fixtures import run_python
 
 PRESET = storage_preset("laptop SSD")
 forks = pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
@@ -23,31 +23,27 @@ def device():
     return attach(make_state(".", PRESET))
 
 
-def interrupted():
-    raise KeyboardInterrupt
+def test_interrupt_inside_the_lock_frees_it(device):
+    device.reserve(0, 0, 100, size=100)
+    with pytest.raises(KeyboardInterrupt), device.state.locked():
+        raise KeyboardInterrupt
+    device.reserve(0, 0, 100, size=100)
+    assert (device.counters().misses, device.counters().hits) == (2, 0)
 
 
-def killed():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_process_killed_or_interrupted_inside_the_lock_frees_it(device):
-    def end_inside(end):
+@forks
+def test_process_killed_inside_the_lock_frees_it(device):
+    def die_inside():
         with device.state.locked():
-            end()
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    for turn, end in enumerate((interrupted, killed) if sys.platform != "win32" else [interrupted]):
-        device.reserve(turn, 0, 100, size=100)
-        if end is killed:
-            child = multiprocessing.get_context("fork").Process(target=end_inside, args=(end,))
-            child.start()
-            child.join(20)
-            assert child.exitcode == -signal.SIGKILL
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                end_inside(end)
-        device.reserve(turn, 0, 100, size=100)
-        assert (device.counters().misses, device.counters().hits) == (2 * turn + 2, 0)
+    device.reserve(0, 0, 100, size=100)
+    child = multiprocessing.get_context("fork").Process(target=die_inside)
+    child.start()
+    child.join(20)
+    assert child.exitcode == -signal.SIGKILL
+    device.reserve(0, 0, 100, size=100)
+    assert (device.counters().misses, device.counters().hits) == (2, 0)
 
 
 @pytest.mark.parametrize("how", ["thread", pytest.param("fork", marks=forks)])
@@ -67,15 +63,14 @@ def test_threads_exclude_each_other_and_a_fork_holds_no_lock(device, how):
     other.join()
 
 
-def run_python(program):
+def in_new_python(program):
     """Create a state in a new Python with warnings as errors; return its output."""
     make = (
         "import os, signal, sys; from course_utils.hardware.storage.calendar import *\n"
         "from course_utils.hardware.storage.presets import storage_preset\n"
         "folder = make_state('.', storage_preset('laptop SSD'))\n"
     )
-    command = [sys.executable, "-W", "error", "-c", make + program]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    run = run_python("-W", "error", "-c", make + program, timeout=60)
     assert run.stderr == ""
     return run.stdout.strip()
 
@@ -85,7 +80,7 @@ def test_state_is_removed_with_its_creator_but_not_with_a_fork():
         "if hasattr(os, 'fork'):\n    if os.fork() == 0: sys.exit()\n    os.wait()\n"
         "print(os.path.exists(folder), folder); view = attach(folder).state.memory[:9]"
     )
-    is_there, folder = run_python(program).split()
+    is_there, folder = in_new_python(program).split()
     assert is_there == "True"
     assert not Path(folder).exists()
 
@@ -94,11 +89,11 @@ def test_state_is_removed_with_its_creator_but_not_with_a_fork():
 def test_leftovers_of_a_killed_process_are_removed():
     with pytest.raises(FileNotFoundError, match="Create a new one with slow_storage"):
         attach("none")
-    left = run_python("print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)")
+    left = in_new_python("print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)")
     os.utime(left, (0, 0))
     mine = make_state(".", PRESET)
     os.utime(mine, (0, 0))
-    other = run_python("print(folder)")
+    other = in_new_python("print(folder)")
     assert not Path(left).exists()
     assert Path(mine).exists()
     assert other != mine

@@ -1,7 +1,5 @@
 """Real processes on one storage: only ratios, so that a busy machine does not matter."""
 
-from __future__ import annotations
-
 import multiprocessing
 from dataclasses import replace
 from time import perf_counter_ns

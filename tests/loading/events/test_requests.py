@@ -1,5 +1,3 @@
-"""Requests of each format to the storage for reading its events."""
-
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ SOME = np.random.default_rng(0).permutation(600)[:64].tolist()
 
 
 def asked(dataset: Events, *batches: list[int]) -> tuple[int, int]:
-    """Return requests and bytes for reading several batches."""
     dataset.fs.reset_counters()
     for batch in batches:
         dataset.__getitems__(batch)
@@ -50,7 +47,6 @@ def test_batch_needs_fewer_requests_than_single_events(all_formats: Path) -> Non
 
 def test_adjacent_events_are_read_together() -> None:
     offsets = np.array([0, 10, 20, 50, 60, 70])
-
     assert list(neighbors([3, 0, 1, 1], offsets, 0)) == [[0, 1], [3]]
     assert list(neighbors([3, 0, 1], offsets, 29)) == [[0, 1], [3]]
     assert list(neighbors([3, 0, 1], offsets, 30)) == [[0, 1, 3]]
@@ -69,9 +65,7 @@ def test_database_in_a_read_only_folder_can_be_read(all_formats: Path, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]
 
 
-def test_number_of_open_shards_is_limited(
-    all_formats: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_shards_are_open_at_once(all_formats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shards, "open_at_once", 2)
     shards = Shards(f"{all_formats}/tar", None)
     first = [shards.read(shard, 0, 6) for shard in (0, 1, 2, 0)]

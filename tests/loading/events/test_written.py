@@ -1,5 +1,3 @@
-"""Contents of the files as other programs read them."""
-
 import gc
 import warnings
 from pathlib import Path
@@ -20,9 +18,7 @@ def events(all_formats: Path) -> EventArrays:
     return EventArrays.load(all_formats)
 
 
-def test_hdf5_variants_have_the_same_data_in_different_chunks(
-    all_formats: Path, events: EventArrays
-) -> None:
+def test_hdf5_variants_differ_only_in_their_chunks(all_formats: Path, events: EventArrays) -> None:
     for name, chunks, codec in (
         ("events", None, None),
         ("events-chunked", (512, 4), None),
@@ -34,9 +30,7 @@ def test_hdf5_variants_have_the_same_data_in_different_chunks(
             np.testing.assert_array_equal(file["events"][:], events.table)
 
 
-def test_parquet_has_smaller_dtypes_and_complete_events_per_group(
-    all_formats: Path, events: EventArrays
-) -> None:
+def test_parquet_has_small_dtypes_and_whole_events(all_formats: Path, events: EventArrays) -> None:
     for name, edges, codec in (("", [256, 512, 600], "SNAPPY"), ("-zstd", [600], "ZSTD")):
         file = pq.ParquetFile(all_formats / f"pulses{name}.parquet")
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -56,7 +50,6 @@ def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> 
         warnings.simplefilter("ignore", ResourceWarning)  # webdataset does not close its files
         samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())
         gc.collect()
-
     assert len(shards) == 3
     assert [sample["__key__"] for sample in samples] == [f"{index:06d}" for index in range(600)]
     for index in (0, 249, 250, 599):

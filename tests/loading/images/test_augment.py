@@ -1,4 +1,3 @@
-from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -21,12 +20,6 @@ def _generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.fixture(scope="module")
-def one_by_one() -> ModuleType:
-    """Return torchvision's transform of one image, imported here because that takes seconds."""
-    return import_module("torchvision.transforms.v2.functional")
-
-
 def test_resized_crop_equals_torchvision(one_by_one: ModuleType) -> None:
     for batch, height, width, size in ((5, 37, 53, 33), (3, 200, 31, 8), (2, 9, 11, 33)):
         images = _images(batch, height, width)
@@ -46,7 +39,6 @@ def test_flip_brightness_contrast_and_norm_equal_torchvision(one_by_one: ModuleT
     brightness = torch.tensor([0.0, 0.6, 1.0, 1.4, 3.0])
     contrast = torch.tensor([1.0, 1.5, 0.0, 0.7, 2.0])
     ours = normalize(adjust(flip(images, flips), brightness, contrast))
-
     for sample, image in enumerate(images):
         flipped = one_by_one.horizontal_flip(image) if flips[sample] else image
         bright = one_by_one.adjust_brightness(flipped, float(brightness[sample]))
@@ -76,7 +68,6 @@ def test_windows_have_the_distribution_of_torchvision() -> None:
     torch.manual_seed(0)
     theirs, image = v2.RandomResizedCrop(8, scale=(0.2, 0.8)), torch.zeros(3, *size)
     heights = torch.tensor([theirs.make_params([image])["height"] for _ in range(count)])
-
     assert min(top.min(), left.min()) >= 0
     assert (top + height <= size[0]).all()
     assert (left + width <= size[1]).all()

@@ -56,7 +56,6 @@ class Source:
 
 @pytest.fixture(params=["thread", "cuda"])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Return each kind of prefetcher."""
     if request.param == "thread":
         return Kind(ThreadPrefetcher, lambda batches: batches)
     gpu = fake_device()[0]
@@ -96,17 +95,9 @@ def test_error_is_freed_after_it_was_handled(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-def test_loader_with_workers_serves_two_epochs_and_leaves_none(
-    start_method: str, kind: Kind
-) -> None:
-    loader = DataLoader(
-        TensorDataset(torch.arange(12)),
-        batch_size=4,
-        num_workers=1,
-        timeout=120,
-        multiprocessing_context=start_method,
-        persistent_workers=True,
-    )
+def test_workers_serve_two_epochs_and_none_is_left(start_method: str, kind: Kind) -> None:
+    how: Any = {"num_workers": 1, "multiprocessing_context": start_method, "timeout": 120}
+    loader = DataLoader(TensorDataset(torch.arange(12)), 4, persistent_workers=True, **how)
     prefetcher = kind.over(kind.pinned(loader))
     for _ in range(2):
         assert torch.cat([batch.cpu() for (batch,) in prefetcher]).tolist() == list(range(12))

@@ -1,5 +1,3 @@
-"""Shards are read by webdataset, invalid samples are refused, and errors leave no files."""
-
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +28,6 @@ def test_last_shard_has_the_remaining_samples_and_nothing_is_overwritten(tmp_pat
     assert [Path(shard.url) for shard in listed] == paths
     assert [shard.samples for shard in listed] == [4, 4, 2]
     assert [shard.bytes for shard in listed] == [path.stat().st_size for path in paths]
-
     before = paths[0].read_bytes()
     with pytest.raises(FileExistsError, match=r"already contains shards\. Delete them, or"):
         write_shards(texts(2), folder, per_shard=1)
@@ -55,9 +52,7 @@ def test_webdataset_reads_shards_without_owner_and_time(tmp_path: Path) -> None:
     assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
 
 
-def test_events_are_restored_and_give_the_same_bytes_again(
-    events_folder: Path, tmp_path: Path
-) -> None:
+def test_events_are_restored_and_give_the_same_bytes(events_folder: Path, tmp_path: Path) -> None:
     first, second = (
         write_shards(event_samples(events_folder), tmp_path / name, per_shard=300) for name in "ab"
     )

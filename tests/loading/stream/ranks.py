@@ -18,5 +18,4 @@ def load(stream: IterableDataset[Any], num_workers: int = 0, **options: Any) -> 
 
 
 def event_ids(loader: DataLoader[Any]) -> list[int]:
-    """Return the IDs of all events, in the order in which they are served."""
     return torch.cat([batch["event_id"] for batch in loader]).tolist()

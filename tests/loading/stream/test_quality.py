@@ -1,5 +1,3 @@
-"""Quality of a shuffle, in figures and in a plot."""
-
 import numpy as np
 import pytest
 

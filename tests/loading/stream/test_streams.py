@@ -1,5 +1,3 @@
-"""Streams of events: the requests, and when they are sent."""
-
 from itertools import chain
 from pathlib import Path
 from typing import Any

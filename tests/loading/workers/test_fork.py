@@ -1,7 +1,3 @@
-"""Connections that a forked process shares with its parent."""
-
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

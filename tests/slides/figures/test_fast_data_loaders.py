@@ -1,15 +1,9 @@
-"""Claims of the deck "Fast data loaders" about its figures."""
-
 import pytest
+import torch
 
+from slides.figures.fast_data_loaders import near_the_gpu as gpu
 from slides.figures.fast_data_loaders.loading import amplifications
 from slides.figures.fast_data_loaders.measuring import _lines
-from slides.figures.fast_data_loaders.near_the_gpu import (
-    _copy_ms,
-    _default_stream,
-    _side_stream,
-    _train,
-)
 from slides.figures.fast_data_loaders.waiting import hit_percent
 
 
@@ -27,23 +21,15 @@ def test_stopwatch_shows_step_time_at_the_line_that_waits() -> None:
 
 def test_only_pinned_non_blocking_copies_return_early() -> None:
     for pinned, non_blocking in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        import torch
-
         batch = torch.zeros(1_000_000, dtype=torch.uint8)
-        returned, arrived = _copy_ms(batch, pinned=pinned, non_blocking=non_blocking)
+        returned, arrived = gpu._copy_ms(batch, pinned=pinned, non_blocking=non_blocking)
         assert (returned < 0.5 * arrived) == (pinned and non_blocking), pinned
 
 
 def test_stream_without_wait_computes_with_garbage() -> None:
-    right = {name: _train(design)[1] for name, design in _DESIGNS.items()}
-    assert right == {"one queue": [True] * 6, "no wait": [False] * 6, "event": [True] * 6}
-
-
-_DESIGNS = {
-    "one queue": _default_stream,
-    "no wait": _side_stream(wait=False),
-    "event": _side_stream(wait=True),
-}
+    assert gpu._train(gpu._default_stream)[1] == [True] * 6
+    for wait in (False, True):
+        assert gpu._train(gpu._side_stream(wait=wait))[1] == [wait] * 6
 
 
 @pytest.mark.full

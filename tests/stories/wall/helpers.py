@@ -15,18 +15,9 @@ from tests.requests import ask
 
 TOKEN = "of-the-class"
 GOOD = Result(
-    seed=0,
-    points=85,
-    refused="",
-    au=0.91,
-    start_up_s=0.4,
-    held=100,
-    events=2000,
-    samples=4000,
-    distinct=4000,
-    lost=0,
-    when="2026-11-22T18:40:00",
-)
+    seed=0, points=85, refused="", au=0.91, start_up_s=0.4, held=100, events=2000, samples=4000,
+    distinct=4000, lost=0, when="2026-11-22T18:40:00",
+)  # fmt: skip
 # background processes of a script ignore interrupts, and so do their child processes
 WITH_INTERRUPTS = """
 import signal, sys
@@ -42,23 +33,16 @@ class RunningWall(NamedTuple):
     teacher: str
 
     def ask(
-        self,
-        path: str,
-        body: bytes | None = None,
-        *,
-        method: str = "",
-        token: str = TOKEN,
-        **more: str,
+        self, path: str, body: bytes | None = None, *, token: str = TOKEN
     ) -> tuple[int, dict[str, str], str]:
         """Send a request, and return status, headers and body of the answer."""
-        method = method or ("GET" if body is None else "POST")
-        got = ask(self.page, path, method=method, token=token, body=body or b"", **more)
-        return got[0], got[1], got[2].decode()
+        method = "GET" if body is None else "POST"
+        status, headers, text = ask(self.page, path, method=method, token=token, body=body or b"")
+        return status, headers, text.decode()
 
     def post(
         self, kind: str, about: str, value: Any, seat: str = "aaaa", token: str = TOKEN
     ) -> int:
-        """Send a post, and return the status."""
         post = {"seat": seat, "kind": kind, "about": about, "value": value}
         return self.ask("/posts", json.dumps(post).encode(), token=token)[0]
 
@@ -77,23 +61,17 @@ class RunningWall(NamedTuple):
 
 
 def seat(number: int) -> str:
-    """Return the name of a seat."""
     return "".join("abcdefghjk"[int(digit)] for digit in f"{number:04}")
 
 
 @contextmanager
 def running_wall(home: Path, *options: str, token: str = TOKEN) -> Iterator[RunningWall]:
     """Run `course wall` with a home folder, and yield it with its addresses."""
-    server = subprocess.Popen(
-        [sys.executable, "-c", WITH_INTERRUPTS, "wall", "--port", "0", *options],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "COURSE_TOKEN": token, "COURSE_HOME": str(home), "COLUMNS": "200"},
-    )
-    with server:
+    command = [sys.executable, "-c", WITH_INTERRUPTS, "wall", "--port", "0", *options]
+    env = os.environ | {"COURSE_TOKEN": token, "COURSE_HOME": str(home), "COLUMNS": "200"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=env, **pipes) as server:
         try:
-            assert server.stdout is not None
             said = ""
             while "Press Ctrl-C to stop.\n" not in said:
                 line = server.stdout.readline()

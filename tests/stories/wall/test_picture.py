@@ -1,5 +1,3 @@
-"""The picture of a question: its scale, its dots and its sentence; and the questions."""
-
 import math
 import random
 import re

@@ -23,9 +23,7 @@ def wall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWall]:
         yield wall
 
 
-def test_class_of_sixty_guesses_at_once_and_the_teacher_uncovers_the_measured_value(
-    wall: RunningWall,
-) -> None:
+def test_sixty_guess_at_once_and_the_teacher_uncovers_the_measured_value(wall: RunningWall) -> None:
     first = wall.shown()
     assert (first["guessed"], first["seats"], first["text"][-1]) == (0, 0, "?")
     with ThreadPoolExecutor(60) as pool:
@@ -51,11 +49,7 @@ def test_pace_is_for_all_and_mistakes_and_hands_are_for_the_teacher(tmp_path: Pa
     with running_wall(tmp_path) as wall:
         for number in range(3):
             wall.post("at", "", "01", seat(number))
-            slip = (
-                {"status": "wrong", "slip": "No mask"}
-                if number
-                else {"status": "right", "slip": ""}
-            )
+            slip = {"status": "wrong" if number else "right", "slip": "No mask" * bool(number)}
             wall.post("verdict", "01.1", slip, seat(number))
             wall.post("hand", "", True, seat(number))
         wall.post("at", "", "02", seat(0))  # a new kernel, whose button is not pressed
@@ -82,14 +76,11 @@ def test_best_result_of_each_seat_has_its_place_and_survives_a_kill(
         seats = map(seat, range(10))
         assert post_as(0, GOOD, "李政道") == "李政道: 85 points, place 1 of 1."
         for number, better in enumerate(({"points": 90}, {"au": 0.95}, {"start_up_s": 0.1}), 1):
-            assert post_as(number, replace(GOOD, **better)).endswith("place 1 of 2.") == (
-                number == 1
-            )
+            said = post_as(number, replace(GOOD, **better))
+            assert said.endswith("place 1 of 2.") == (number == 1)
         assert post_as(4, replace(GOOD, seed=7)) == "Learner 4: 85 points, place 1 of 1."
-        assert [result["name"] for result in wall.shown()["results"]][:2] == [
-            "Learner 1",
-            "Learner 2",
-        ]
+        first, second, *_ = (result["name"] for result in wall.shown()["results"])
+        assert (first, second) == ("Learner 1", "Learner 2")
         wall.process.kill()
     file = tmp_path / "work" / "wall.jsonl"
     with file.open("a") as lines:
@@ -104,9 +95,8 @@ def test_best_result_of_each_seat_has_its_place_and_survives_a_kill(
 
 def test_post_without_address_result_or_answer_reports_error() -> None:
     assert post("A", GOOD, " ").startswith("Not posted. The address of the wall is empty")
-    assert post("A", None, "http://x/?token=a").startswith(
-        "Not posted. You have no accepted result yet"
-    )
+    said = post("A", None, "http://x/?token=a")
+    assert said.startswith("Not posted. You have no accepted result yet")
     assert "is not the address of a wall" in post("A", GOOD, "file:///etc/passwd?token=a")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -41,9 +41,7 @@ def test_forkserver_killed_by_an_interrupt_is_restarted() -> None:
     forkserver.ensure_running()
     ended = server._forkserver_pid
     os.kill(ended, signal.SIGKILL)
-    os.waitid(
-        os.P_PID, ended, os.WEXITED | os.WNOWAIT
-    )  # waits for all threads, and leaves a zombie
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)  # leaves a zombie
     cleanup_workers()
     forkserver.ensure_running()
     assert server._forkserver_pid != ended

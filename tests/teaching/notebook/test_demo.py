@@ -1,5 +1,3 @@
-"""Demonstrations that crash a process: their result is reported, and nothing is left behind."""
-
 import math
 import sys
 
@@ -10,6 +8,13 @@ from course_utils.teaching.notebook import run_demo
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 GROW = "kept = []\nwhile True: kept.append(b'x' * 1_000_000)"
+IN_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GROW!r}])"
+LARGE = "Stopped, because it used more than 600 MB of memory"
+CHILD = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+print(child.pid, flush=True)
+"""
 BOTH = "import sys; print('<b>out', flush=True); print('err', file=sys.stderr)"
 
 
@@ -19,11 +24,7 @@ def test_result_and_output_are_reported() -> None:
         (BOTH, "Finished normally", "<b>out\nerr"),
         ("x = 1\nx / 0", "Ended with an error (exit status 1)", 'File "demo.py", line 2'),
         *([(KILL, "Killed by SIGKILL", "")] * (sys.platform != "win32")),
-        (
-            f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GROW!r}])",
-            "Stopped, because it used more than 600 MB of memory",
-            "",
-        ),
+        (IN_CHILD, LARGE, ""),
         ("print('x' * 50_000)\nprint('the end')", "Finished normally", "x\nthe end"),
     ):
         demo = run_demo(program, memory_mb=600)
@@ -41,17 +42,7 @@ def test_limits_stop_the_program_and_all_descendants() -> None:
         (True, math.inf, "while True: pass", stopped),  # a new Python, without memory limit
         (False, 2000, "import os; os._exit(3)", "Ended with an error (exit status 3)"),
     ):
-        demo = run_demo(
-            f"""
-            import subprocess, sys
-            child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-            print(child.pid, flush=True)
-            {end}
-            """,
-            seconds=2,
-            memory_mb=memory_mb,
-            fresh=fresh,
-        )
+        demo = run_demo(CHILD + end, seconds=2, memory_mb=memory_mb, fresh=fresh)
         assert demo.ending == ending
         pid = int(demo.output.splitlines()[0])
         zombie = psutil.STATUS_ZOMBIE

@@ -22,9 +22,7 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 @pytest.mark.parametrize("broken", ["def double(x:\n    return", f"{RIGHT}\n1 / 0"])
-def test_a_check_refuses_a_function_whose_last_cell_failed(
-    shell: InteractiveShell, broken: str
-) -> None:
+def test_a_check_refuses_a_function_of_a_failed_cell(shell: InteractiveShell, broken: str) -> None:
     exercise("90.5", title="Double")(lambda _: right("Doubled."))
     shell.run_cell(RIGHT)
     assert check("90.5", shell.user_ns["double"]).status == "right"

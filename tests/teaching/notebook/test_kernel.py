@@ -117,10 +117,8 @@ def interrupted_loop(kernel: Kernel, folder: Path) -> Result:
     """Interrupt a loop over persistent workers, and let the next one run to its end."""
     (folder / "no_more_waiting").unlink(missing_ok=True)
     kernel.run(SLOW_DATASET)
-    kernel.run(
-        "from torch.utils.data import DataLoader\n"
-        "loader = DataLoader(Numbers(), num_workers=2, persistent_workers=True)"
-    )
+    kernel.run("import torch.utils.data as data")
+    kernel.run("loader = data.DataLoader(Numbers(), num_workers=2, persistent_workers=True)")
     interrupted = kernel.interrupt(LOOP, at="waiting")
     (folder / "no_more_waiting").touch()
     return interrupted
@@ -139,9 +137,7 @@ def test_cleanup_ends_the_workers_of_an_interrupted_loop(kernel: Kernel, folder:
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
 
-def test_persistent_workers_killed_by_an_interrupt_are_restarted(
-    kernel: Kernel, folder: Path
-) -> None:
+def test_persistent_workers_restart_after_an_interrupt(kernel: Kernel, folder: Path) -> None:
     assert interrupted_loop(kernel, folder).error == "KeyboardInterrupt"
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
@@ -159,9 +155,7 @@ threading.Event().wait(10)
 """
 
 
-def test_dead_worker_raises_in_a_cell_but_not_between_cells(
-    kernel: Kernel, start_method: str
-) -> None:
+def test_dead_worker_raises_only_during_a_cell(kernel: Kernel, start_method: str) -> None:
     kernel.run(DATASET.format(1))
     worker = psutil.Process(int(kernel.run(STARTS)))
     worker.kill()
@@ -203,9 +197,8 @@ def test_interrupt_at_the_end_of_a_cell_does_not_reach_the_next(kernel: Kernel) 
 def test_ending_kernel_removes_its_folders(kernel: Kernel) -> None:
     kernel.run(DATASET.format(0))
     kernel.run(LOAD)
-    room = Path(
-        kernel.run("import tempfile; room = tempfile.TemporaryDirectory(); room.name")[1:-1]
-    )
+    made = kernel.run("import tempfile; room = tempfile.TemporaryDirectory(); room.name")
+    room = Path(made[1:-1])
     assert room.is_dir()
     kernel.manager.shutdown_wait_time = 25  # s until Jupyter kills it; it used to take longer
     kernel.manager.shutdown_kernel()

@@ -1,5 +1,3 @@
-"""Analysis of the learner's code: unwritten parts, and errors in one sentence."""
-
 import json
 import pickle
 from collections.abc import Callable
@@ -99,9 +97,7 @@ def test_error_shows_the_learners_line_not_the_librarys() -> None:
     error = ValueError("no\nsecond line")
     assert (learner_line(error), explain(error)) == ("", "ValueError: no")
     assert explain(ValueError("no.")) == "ValueError: no"
-    linked = (
-        'Original Traceback\n  File "/elsewhere/site-packages/torch/x.py", line 1, in f\n    f()'
-    )
+    linked = 'Original Traceback\n  File "/a/site-packages/torch/x.py", line 1, in f\n    f()'
     assert learner_line(ValueError(linked)) == ""
 
 

@@ -1,5 +1,3 @@
-"""Predictions: asked, stored across a restart, and compared with the measurement."""
-
 import json
 from collections.abc import Iterator
 from html import unescape
@@ -95,7 +93,7 @@ def test_comparison_shows_a_ratio_and_bars_on_one_scale() -> None:
         assert html.count("gradient") == 1
 
 
-def test_measurement_is_shown_without_a_guess_or_question_and_advice_once(
+def test_measurement_is_shown_without_a_guess_and_advice_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prediction, "_advised", False)

@@ -1,5 +1,3 @@
-"""The first cell: start method of workers, output, and settings that it does not change."""
-
 import multiprocessing
 import random
 import sys
@@ -22,12 +20,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record calls that would otherwise change this process for all later tests."""
     made: list[Any] = []
     monkeypatch.delenv("COURSE_START_METHOD", raising=False)
-    monkeypatch.setattr(
-        multiprocessing, "set_start_method", lambda method, force: made.append(method)
-    )
-    monkeypatch.setattr(multiprocessing, "set_forkserver_preload", made.append)
+    for name, stand_in in {
+        "set_start_method": lambda method, force: made.append(method),
+        "set_forkserver_preload": made.append,
+        "get_start_method": lambda allow_none: None,
+    }.items():
+        monkeypatch.setattr(multiprocessing, name, stand_in)
     monkeypatch.setattr(forkserver, "ensure_running", lambda: made.append("running"))
-    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
     monkeypatch.setattr("course_utils.hardware.machine.starting.modules_of_server", lambda: None)
     return made
 
@@ -40,9 +39,7 @@ def test_preload_is_set_before_the_server_starts(calls: list[Any]) -> None:
     assert all(find_spec(name) for name in start.PRELOAD)
 
 
-def test_windows_uses_spawn_and_sets_it_once(
-    calls: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_sets_spawn_once(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     assert start_workers() == "spawn"
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: "spawn")
@@ -54,9 +51,8 @@ def test_invalid_start_method_is_reported_by_check_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COURSE_START_METHOD", "teleport")
-    with pytest.raises(
-        KeepfedError, match=r"start method 'teleport'\. Set COURSE_START_METHOD"
-    ) as refused:
+    said = r"start method 'teleport'\. Set COURSE_START_METHOD"
+    with pytest.raises(KeepfedError, match=said) as refused:
         start_workers()
     assert cli.main(["check"]) == 1
     assert capsys.readouterr().err == f"course: {refused.value}\n"
@@ -96,7 +92,5 @@ def test_data_set_is_created_once_or_reported_with_a_next_step(
         data_path("events", "S")
     assert data_path("events", "S") == data_path("events", "S") == folder
     assert made == [["--size", "S", "--out", str(folder)]] * 2
-    with pytest.raises(
-        KeepfedError, match=r"no data set 'event'\. Choose one of events, images, vol"
-    ):
+    with pytest.raises(KeepfedError, match=r"no data set 'event'\. Choose one of events, images"):
         data_path("event")

@@ -53,7 +53,6 @@ def test_joined_wall_is_stored_with_a_random_seat_until_the_learner_leaves(
     assert joined() is None
     join("10.0.0.7:8765/wall?token=kqmz4h7p")
     first = joined()
-    assert first is not None
     assert first[:2] == ("http://10.0.0.7:8765", "kqmz4h7p")
     assert re.fullmatch(r"[a-z2-9]{6}", first.seat)
     if sys.platform != "win32":
@@ -96,9 +95,7 @@ def test_notebook_sends_guesses_measurements_verdicts_and_the_button(
     joining, *_, button = capsys.readouterr().out.splitlines()
     assert "as seat" in joining
     assert "I am stuck" not in button
-    sender = module._sender
-    assert sender is not None
-    until(lambda: not sender.posts)
+    until(lambda: not module._sender.posts)
     connect("02", "")
     guess("02a", "42")
     announce()
@@ -106,9 +103,7 @@ def test_notebook_sends_guesses_measurements_verdicts_and_the_button(
     assert wall.posts.empty()
 
 
-def test_failure_of_the_wall_is_reported(
-    wall: FakeWall, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failure_of_the_wall_is_reported(wall: FakeWall, capsys: pytest.CaptureFixture) -> None:
     for status, said in ((401, "does not accept your token"), (500, "does not answer")):
         wall.status = status
         connect("02", f"{wall.address}/?token=t")
@@ -145,10 +140,8 @@ def test_posts_are_repeated_until_the_wall_takes_or_rejects_them(
     assert [wall.get()[2] for _ in range(3)] == [1, 1, 1]
     send("guess", "02a", 2)  # replaces it
     until(lambda: wall.get()[2] == 2)
-    sender = module._sender
-    assert sender is not None
     wall.status = 400  # rejected posts are lost
-    until(lambda: not sender.posts)
+    until(lambda: not module._sender.posts)
 
 
 def test_notebook_does_not_wait_and_sends_only_the_newest_values(wall: FakeWall) -> None:
@@ -170,9 +163,7 @@ def test_workers_never_post(wall: FakeWall, start_method: str) -> None:
     join(f"{wall.address}/?token=t")
     connect("02")
     wall.get()
-    sender = module._sender
-    assert sender is not None
-    with sender._lock:  # a fork copies a lock that is held
+    with module._sender._lock:  # a fork copies a lock that is held
         process = multiprocessing.get_context(start_method).Process(target=send_as_worker)
         process.start()
         process.join(60)
@@ -180,9 +171,7 @@ def test_workers_never_post(wall: FakeWall, start_method: str) -> None:
     assert wall.posts.empty()
 
 
-def test_request_follows_no_redirect_and_uses_no_proxy(
-    wall: FakeWall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_request_uses_no_redirect_or_proxy(wall: FakeWall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     wall.status = 302
     assert request(Wall(wall.address, "t", "abcd"), "at", "", "02", 10)[0] == 302

@@ -1,7 +1,6 @@
 """`%%worker_module`: what it writes, imports, prints and rejects."""
 
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from course_utils.teaching.notebook import worker_module
 from course_utils.teaching.notebook.worker_module import define, register
 from keepfed.errors import KeepfedError
+from tests.fixtures import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -31,19 +31,16 @@ def folder(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def magic() -> Any:
     """The magic as IPython calls it; its names go to `magic.names`."""
-    registered: list[Any] = []
-    names: dict[str, Any] = {}
-    shell = SimpleNamespace(
-        user_ns=names,
-        register_magic_function=lambda function, magic_kind: registered.append(function),
-    )
-    register(shell, "90")
-    return SimpleNamespace(run=registered[0], names=names)
+    magic = SimpleNamespace(names={})
+
+    def keep(function: Any, magic_kind: str) -> None:
+        magic.run = function
+
+    register(SimpleNamespace(user_ns=magic.names, register_magic_function=keep), "90")
+    return magic
 
 
-def test_names_of_the_cell_reach_the_notebook(
-    magic: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_the_cell_reach_the_notebook(magic: Any, capsys: pytest.CaptureFixture) -> None:
     magic.run("mine", "import math\n\ndef area(r):\n    return math.pi * r * r\n\n_hidden = 1\n")
     assert magic.names["area"](1) == magic.names["math"].pi
     assert "_hidden" not in magic.names
@@ -58,9 +55,7 @@ def test_names_of_the_cell_reach_the_notebook(
     assert missing.startswith("A worker will not know np, torch, because it is a new Python")
 
 
-def test_changed_cell_warns_about_old_objects(
-    magic: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changed_cell_warns_about_old_objects(magic: Any, capsys: pytest.CaptureFixture) -> None:
     said = "Objects created earlier keep the old code. Run the cells that create them again."
     cells = [f"class Events: n = {n}" for n in (1, 1, 2, 2)]
     for cell, is_new in zip(cells, (False, False, True, False), strict=True):
@@ -70,9 +65,7 @@ def test_changed_cell_warns_about_old_objects(
         assert (magic.names["Events"] is before) == (before is not None and not is_new)
 
 
-def test_cell_is_run_again_after_a_different_or_a_failed_one(
-    magic: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cell_runs_again_after_another_one(magic: Any, capsys: pytest.CaptureFixture[str]) -> None:
     magic.run("mine_base", "x = 1")
     magic.run("mine_user", "from mine_base import x")
     magic.run("mine_base", "x = 2\nclass Kind: pass")
@@ -98,8 +91,7 @@ def test_equal_length_edits_within_a_second_are_imported(folder: Path) -> None:
         cached.write_bytes(first)
     # Line 1 of the cell is the magic itself, which IPython removes.
     assert module.f.__code__.co_firstlineno == 4
-    program = [sys.executable, "-c", "import mine; print(mine.x)"]
-    assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "4\n"
+    assert run_python("-c", "import mine; print(mine.x)").stdout == "4\n"
 
 
 def test_invalid_cell_or_name_is_rejected_in_one_sentence(folder: Path) -> None:

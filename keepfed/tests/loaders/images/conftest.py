@@ -1,6 +1,4 @@
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,7 @@ from keepfed.loaders.images import pack_images
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return class folders with 40 images of many sizes and types. Do not write to it."""
     folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
-    kinds: list[dict[str, Any]] = [
-        {},
-        {"subsampling": "4:4:4"},
-        {"progressive": True},
-        {"optimize": True},
-    ]
+    kinds: Any = [{}, {"subsampling": "4:4:4"}, {"progressive": True}, {"optimize": True}]
     for name, photograph in {"cat": data.chelsea(), "coffee": data.coffee()}.items():
         (folder / name).mkdir()
         for number in range(20):
@@ -28,9 +21,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             image = Image.fromarray(photograph[:height, -width:])
             if number == 7:
                 image = image.convert("L")
-            image.save(
-                folder / name / f"{number:02d}.jpg", quality=90, **kinds[number % len(kinds)]
-            )
+            image.save(folder / name / f"{number:02d}.jpg", quality=90, **kinds[number % 4])
     return folder
 
 
@@ -40,9 +31,3 @@ def packed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("packed") / "train.images"
     assert pack_images(path, photos) == path.stat().st_size
     return path
-
-
-@pytest.fixture(scope="session")
-def one_by_one() -> ModuleType:
-    """Return torchvision's transform of one image, imported here because that takes seconds."""
-    return import_module("torchvision.transforms.v2.functional")

@@ -3,6 +3,7 @@
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from keepfed.measure.trace import record
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Return a folder with two images in each of two classes."""
     for name in ("cat/0.jpg", "cat/1.jpg", "dog/0.jpg", "dog/1.jpg"):
         draw(tmp_path / "images" / name)
     return tmp_path / "images"
@@ -90,11 +90,9 @@ def test_labels_that_would_change_are_reported(images: Path) -> None:
 def test_full_disk_is_one_sentence_and_leaves_nothing(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     out = tmp_path / "out"
     out.mkdir()
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("keepfed.loaders.images.packed.write_array", full)
     with pytest.raises(KeepfedError, match=r"disk is full at .*out/.*Free some space, or cho"):
         pack_images(out / "x.images", images)

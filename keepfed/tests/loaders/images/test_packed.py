@@ -22,9 +22,7 @@ def test_every_image_keeps_its_pixels_and_label(photos: Path, packed: Path) -> N
 
 
 @pytest.mark.parametrize("place", ["label", "image"])
-def test_one_flipped_bit_is_found_when_the_image_is_read(
-    packed: Path, tmp_path: Path, place: str
-) -> None:
+def test_one_flipped_bit_of_an_image_is_found(packed: Path, tmp_path: Path, place: str) -> None:
     content, images = bytearray(packed.read_bytes()), PackedImages(packed)
     label = content.index(images.table[:1].tobytes()) + images.table.dtype.fields["label"][1]
     content[label if place == "label" else images.table["where"][0] + 100] ^= 1

@@ -1,7 +1,5 @@
 """Sources of data that do something while they are staged, and processes that stage."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,13 +1,12 @@
 """Copies in /dev/shm: whole or not there, made once, and gone when nobody needs them."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -77,14 +76,11 @@ def test_modified_copy_is_replaced(source: Path, shm: Path) -> None:
 
 
 def test_change_or_interrupt_during_the_copy_leaves_no_copy(shards: Path, shm: Path) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
     last, changed = shards / "train/more/c.tar", "changed during the copy, and the copy was removed"
     for happens, message in (
         (lambda: (shards / "a.tar").write_bytes(bytes(5000)), changed),
         (lambda: last.write_bytes(last.read_bytes() + b"x"), changed),
-        (interrupt, None),
+        (Mock(side_effect=KeyboardInterrupt), None),
     ):
         fs = Meddling(lambda path, happens=happens: path.endswith("c.tar") and happens())
         with pytest.raises((KeepfedError, KeyboardInterrupt), match=message):
@@ -114,15 +110,9 @@ def test_url_is_a_valid_source(shm: Path) -> None:
         memory.rm("/staging-test", recursive=True)
 
 
-def test_storage_error_is_reported_with_a_next_step(
-    shm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class NoCredentialsError(Exception):
-        pass
-
-    def info(*_: object, **__: object) -> None:
-        raise NoCredentialsError("Unable to locate credentials")
-
+def test_storage_error_names_the_next_step(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_credentials = type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")
+    info = Mock(side_effect=no_credentials)
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
     said = r"read memory:///x: Unable to .* \(NoCredentialsError\)\. Check the network"
     with pytest.raises(KeepfedError, match=said):
@@ -160,7 +150,7 @@ def test_source_that_cannot_be_copied_gets_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
-def test_container_limit_is_checked_before_copying(
+def test_limit_of_the_container_counts(
     source: Path, shm: Path, emulate_cgroup: Callable[..., None]
 ) -> None:
     emulate_cgroup({"memory.max": "50000000", "memory.current": "44000000"})
@@ -169,7 +159,7 @@ def test_container_limit_is_checked_before_copying(
     assert left(shm) == []
 
 
-def test_nearly_full_large_disk_accepts_a_small_file(
+def test_nearly_full_disk_takes_a_small_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nearly_full = SimpleNamespace(total=250_000_000_000, free=2_000_000_000)
@@ -181,10 +171,7 @@ def test_nearly_full_large_disk_accepts_a_small_file(
 
 
 def test_without_shm_the_copy_goes_to_the_temporary_folder(
-    source: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(staging, "SHM", tmp_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -193,17 +180,10 @@ def test_without_shm_the_copy_goes_to_the_temporary_folder(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the temp folder of Windows is private")
-def test_folder_that_is_a_file_or_foreign_link_is_refused(
-    source: Path, shm: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        KeepfedError, match=r"is a file, not a folder\. To fix this, choose another"
-    ):
-        stage_to_shm(source, to=source)
+def test_folder_that_is_a_file_or_link_is_refused(source: Path, shm: Path, tmp_path: Path) -> None:
     (tmp_path / "trap").mkdir()
     (shm / f"keepfed-{os.getuid()}").symlink_to(tmp_path / "trap")
-    with pytest.raises(
-        KeepfedError, match=r"belongs to another user\. To fix this, choose another"
-    ):
-        stage_to_shm(source, to=shm)
+    for to, problem in (source, "is a file, not a folder"), (shm, "belongs to another user"):
+        with pytest.raises(KeepfedError, match=rf"{problem}\. To fix this, choose another"):
+            stage_to_shm(source, to=to)
     assert list((tmp_path / "trap").iterdir()) == []

@@ -1,7 +1,5 @@
 """Processes that stage: killed, meeting each other, or out of room and rights."""
 
-from __future__ import annotations
-
 import getpass
 import multiprocessing
 import os
@@ -18,13 +16,7 @@ import pytest
 from keepfed.loaders.staging import stage_to_shm, staged_copies, staged_copy
 from keepfed.loaders.staging.stage import find_staging_dir
 from tests.fixtures import PROJECT
-from tests.loaders.staging.staging_sources import (
-    contents,
-    left,
-    stage,
-    stage_and_die,
-    start,
-)
+from tests.loaders.staging.staging_sources import contents, left, stage, stage_and_die, start
 
 if not hasattr(os, "fork"):
     pytest.skip("uses signals and forks of Unix", allow_module_level=True)
@@ -67,11 +59,7 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
 
 
 def test_whoever_waits_says_so_and_can_be_interrupted(
-    source: Path,
-    shm: Path,
-    results: Any,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    source: Path, shm: Path, results: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_copy, "QUIET_S", 0)
     told, tells = os.pipe()  # what is captured in a file may be lost while it is read
@@ -83,8 +71,7 @@ def test_whoever_waits_says_so_and_can_be_interrupted(
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             waiting = start(stage, source, shm, results)
-        expected = "Waiting for another process that stages data.\n"
-        assert said.readline() == expected
+        assert said.readline() == "Waiting for another process that stages data.\n"
         os.kill(waiting.pid, signal.SIGINT)
         waiting.join(60)
         waiting.kill()
@@ -127,21 +114,14 @@ for source, fs in ((large, None), (small, Meddling(another_job))):
 """
 
 
-def test_full_disk_is_reported_and_holds_no_partial_copy(
-    source: Path, shards: Path, shm: Path
-) -> None:
+def test_full_disk_is_named_and_holds_no_part(source: Path, shards: Path, shm: Path) -> None:
     mount = f'mount -t tmpfs -o size=4m tmpfs "{shm}"'
     unshare = ["unshare", "-Urm", "sh", "-c"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, mount]).returncode:
         pytest.skip("this system mounts no tmpfs for a plain user")
     arguments = [sys.executable, "-c", IN_SMALL_TMPFS, str(source), str(shards), str(shm)]
-    ran = subprocess.run(
-        [*unshare, f'{mount} && exec "$@"', "sh", *arguments],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [*unshare, f'{mount} && exec "$@"', "sh", *arguments]
+    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     assert ran.stderr == ""
     before, locks, meanwhile, locks_again = ran.stdout.splitlines()
     assert f"pulses.npy needs 12 MB, but {shm} has 4.2 MB free, and 419 kB must" in before
@@ -149,9 +129,7 @@ def test_full_disk_is_reported_and_holds_no_partial_copy(
     assert locks == locks_again == "{'.lock'}"
 
 
-def test_missing_permission_is_reported_with_the_path(
-    source: Path, shm: Path, results: Any
-) -> None:
+def test_missing_permission_names_the_path(source: Path, shm: Path, results: Any) -> None:
     for folder in source.parents:
         if folder.is_relative_to(Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}")):
             folder.chmod(0o755)  # those of pytest are private

@@ -38,9 +38,7 @@ def test_every_item_goes_to_exactly_one_worker_of_its_rank() -> None:
     assert split("hgfedcba", WorkerSlot(0, 2, 1, 2)) == ["f", "b"]  # in their original order
 
 
-def test_rank_comes_from_torch_distributed_or_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_is_that_of_torch_or_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert WorkerSlot.here() == WorkerSlot(0, 1, 0, 1)
     set_rank(monkeypatch, 2, 3)
     assert WorkerSlot.here() == WorkerSlot(2, 3, 0, 1)

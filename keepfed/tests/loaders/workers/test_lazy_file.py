@@ -1,7 +1,5 @@
 """Files that every process opens itself; the tests of formats check that workers read them."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle
@@ -28,9 +26,7 @@ def test_file_opens_on_first_use_and_is_pickled_closed(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(mapped)).file.tolist() == [0, 1, 2]
 
 
-def test_forgotten_file_is_closed_but_not_a_parents_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_an_own_forgotten_file_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # frees files forgotten by earlier tests
     (tmp_path / "file").write_bytes(b"")
     lazy = LazyFile(open, tmp_path / "file", "rb")

@@ -1,5 +1,3 @@
-"""Strings in one buffer."""
-
 import pickle
 
 import numpy as np

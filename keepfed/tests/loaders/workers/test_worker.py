@@ -1,7 +1,3 @@
-"""Settings of workers: one thread per pool, separate random numbers, and the epoch."""
-
-from __future__ import annotations
-
 import sys
 from typing import Any
 
@@ -45,14 +41,11 @@ def test_crashed_worker_names_the_line(capfd: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.slow
 @pytest.mark.many_workers
-def test_persistent_workers_draw_new_numbers_and_see_the_epoch(
-    start_method: str,
-) -> None:
+def test_persistent_workers_draw_new_numbers_and_see_the_epoch(start_method: str) -> None:
     options = {"multiprocessing_context": start_method, "persistent_workers": True}
     numbers = drawn(options, epochs=2)
     assert len(set(numbers)) == 16
     assert drawn(options | {"multiprocessing_context": QUICK}, epochs=2) == numbers
-
     dataset = Epochs()
     epochs, seen = loader(dataset, **options), []
     for epoch in (0, 7, 3):

@@ -1,7 +1,5 @@
 """Datasets for the tests of workers, in a module so that every start method can import them."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Iterator
@@ -45,8 +43,6 @@ class Pools(Dataset[Any]):
 
 
 class Epochs(IterableDataset[int]):
-    """Stream that yields the epoch that the worker sees."""
-
     def __init__(self) -> None:
         self.epoch = SharedEpoch()
 

@@ -1,7 +1,5 @@
 """The advice for loops with a known fault, by its id in the catalog."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import get_args
 
@@ -14,6 +12,7 @@ from tests.measure.handmade import hungry
 IPC: Cause = "collate or IPC"
 WAITS = {"computing_s": 0.01}
 SENT = {"sending_s": 0.2, "narrower": "uint8", "narrower_share": 0.25}
+FILLS = {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}
 STREAM = {"kind": "stream", "workers": 4}
 
 
@@ -34,11 +33,8 @@ def test_measurements_select_the_advice() -> None:
         ("storage", {**WAITS, **STREAM, "active_workers": 4}, "local-copy"),
         ("storage", {**WAITS, "asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
         ("CPU", {"asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
-        (
-            "CPU",
-            {"asked_bytes": 5e4, "batch_bytes": 10},
-            "precompute",
-        ),  # ten times the batch, but few bytes
+        # ten times the batch, but few bytes
+        ("CPU", {"asked_bytes": 5e4, "batch_bytes": 10}, "precompute"),
         # many readers need dozens of reads for a file, so only a wait proves that opening is slow
         ("storage", {**WAITS, "read_calls": 3200.0, "batch_size": 32}, "open-once"),
         ("storage", {**WAITS, "read_calls": 3200.0, "asked_bytes": 5e7}, "read-less"),
@@ -57,12 +53,8 @@ def test_measurements_select_the_advice() -> None:
         ("start-up", {"start_up_s": 10.0, "epoch": 20}, "persistent-workers"),
         ("start-up", {"start_up_s": 10.0, "epoch": 20, "loaders_made": 3}, "make-once"),
         ("start-up", {"start_up_s": 0.1, "epoch": 1}, "one-loop"),
-        (
-            "start-up",
-            {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20, "kind": "stream"},
-            "fill-once",
-        ),
-        ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "persistent-workers"),
+        ("start-up", {**FILLS, "kind": "stream"}, "fill-once"),
+        ("start-up", FILLS, "persistent-workers"),
     ):
         found = recommend(hungry(**figures), cause, [])
         assert (found.id, (found.gain or 1) >= 1) == (advice, True), cause

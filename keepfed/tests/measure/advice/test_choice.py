@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 import re
+from functools import partial
 
 import pytest
 
@@ -16,11 +15,7 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
     for cause, changes, says in (
         ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
         ("storage", {"computing_s": 0.01, "delay_s": 0.04}, "60 ms .* to itself, .* 50 ms and"),
-        (
-            "CPU",
-            {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
-            "decode, which takes 90 % of a fetch: .*'",
-        ),
+        ("CPU", {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}}, "decode, .* 90 % of a f"),
         # the longest part of this fetch has no name
         ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),
         ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices. that reads all"),
@@ -34,11 +29,7 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
         ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
         ("CPU", {"one_thread_gain": 3.0}, "2 workers x 1 thread compete.*=keepfed.loaders.workers"),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
-        (
-            IPC,
-            {"collate_s": 0.09, "batch_bytes": BIG, "narrower": "uint8"},
-            "copying the batch of 100 MB.*uint8",
-        ),
+        (IPC, {"collate_s": 0.09, "batch_bytes": BIG, "narrower": "uint8"}, "ch of 100 MB.*uint8"),
         ("transfer", {"transfer_s": 0.02}, "computes nothing for 20 ms, .*pin_memory=True"),
         ("main process", {"host_s": 0.02}, "nothing to do for 20 ms.*every 50 steps"),
         ("start-up", {"start_up_s": 10.0, "epoch": 20, "workers": 0}, "once, before training"),
@@ -58,30 +49,21 @@ def test_each_cause_has_one_sentence_and_one_change() -> None:
 def test_simplest_good_trial_is_recommended() -> None:
     few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
     waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
-    found = recommend(
-        waits, "storage", [Trial("more-workers", few, 0.031), Trial("more-workers", many, 0.03)]
-    )
+    tried = partial(Trial, "more-workers")
+    found = recommend(waits, "storage", [tried(few, 0.031), tried(many, 0.03)])
     assert (found.change, found.how, found.at_most) == ("num_workers=2", few, False)
     assert found.gain == pytest.approx(0.06 / 0.031)
-    assert (
-        recommend(
-            waits, "storage", [Trial("more-workers", few, 0.04), Trial("more-workers", many, 0.03)]
-        ).how
-        is many
-    )
-    assert (
-        recommend(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how
-        is None
-    )
+    assert recommend(waits, "storage", [tried(few, 0.04), tried(many, 0.03)]).how is many
+    assert recommend(waits, "storage", [tried(few, 0.04, applicable=False)]).how is None
     stream = changed(waits, kind="stream")
-    shared = recommend(stream, "storage", [Trial("more-workers", many, 0.03)]).change
+    shared = recommend(stream, "storage", [tried(many, 0.03)]).change
     assert "if __iter__ gives each worker its own share" in shared
     for iteration_s in (0.1, 0.058):  # slower, or gaining too little
-        found = recommend(waits, "storage", [Trial("more-workers", few, iteration_s)])
+        found = recommend(waits, "storage", [tried(few, iteration_s)])
         assert (found.how, found.at_most) == (None, True)
     assert 1 <= found.gain <= waits.headroom
     stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # a code change would gain far more
-    assert recommend(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
+    assert recommend(stalls, "uneven", [tried(few, 0.17)]).at_most
 
 
 def test_trial_of_the_advised_change_counts_despite_a_small_gain() -> None:
@@ -96,26 +78,20 @@ def test_trial_of_whole_batches_replaces_the_prediction() -> None:
     for batch_size in (1024, BIG):
         rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
         (_, whole), *_, (_, workers) = candidates(rows, "CPU")
-        for iteration_s in (rows.iteration_s, 2 * rows.iteration_s):
-            found = recommend(
-                rows,
-                "CPU",
-                [
-                    Trial("whole-batches", whole, iteration_s),
-                    Trial("more-workers", workers, iteration_s),
-                ],
+        now_s = rows.iteration_s
+        for iteration_s in (now_s, 2 * now_s):
+            trials = (
+                Trial("whole-batches", whole, iteration_s),
+                Trial("more-workers", workers, iteration_s),
             )
-            assert (found.gain, found.change.split(":")[0]) == (
-                None,
-                "leave the loader as it is",
-            ), batch_size
-        much = changed(rows, step_s=rows.iteration_s / 50)  # the model predicts 50
-        assert recommend(
-            much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
-        ).gain == pytest.approx(2), batch_size
-        assert recommend(
-            rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
-        ).at_most, batch_size  # the advised change was not tried
+            found = recommend(rows, "CPU", trials)
+            assert found.gain is None, batch_size
+            assert found.change.startswith("leave the loader as it is"), batch_size
+        much = changed(rows, step_s=now_s / 50)  # the model predicts 50
+        found = recommend(much, "CPU", [Trial("whole-batches", whole, now_s / 2)])
+        assert found.gain == pytest.approx(2), batch_size
+        others = [Trial("more-workers", workers, 2 * now_s)]  # not the advised change
+        assert recommend(rows, "CPU", others).at_most, batch_size
 
 
 def test_prediction_matches_the_formula() -> None:

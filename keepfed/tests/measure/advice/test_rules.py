@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -42,10 +40,8 @@ def test_measurements_decide_the_cause() -> None:
         ("CPU", {"start_up_s": 100.0, "epoch": None}),  # an endless epoch starts once
         ("transfer", {**LONG_STEP, "transfer_s": 0.1, "compute_s": 0.1}),
         ("main process", {**LONG_STEP, "host_s": 0.1, "compute_s": 0.1}),
-        (
-            "main process",
-            {**BUSY, "host_s": 0.03, "compute_s": 0.04},
-        ),  # the loss itself is unchanged
+        # the loss itself is unchanged
+        ("main process", {**BUSY, "host_s": 0.03, "compute_s": 0.04}),
         ("memory", {"batch_bytes": 10**9, "free_bytes": 8e9}),
         ("memory", {"together_s": 0.022, "grown_bytes": 2e8, "own_bytes": 2e7}),
         ("GPU-bound", {"together_s": 0.022, "grown_bytes": 2e8, "own_bytes": 2e9}),

@@ -22,12 +22,6 @@ def use_four_threads(worker_id: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    loader = DataLoader(
-        Kernel(),
-        batch_size=4,
-        num_workers=1,
-        worker_init_fn=use_four_threads,
-        multiprocessing_context="fork",
-        timeout=15,
-    )
+    how: Any = {"worker_init_fn": use_four_threads, "multiprocessing_context": "fork"}
+    loader = DataLoader(Kernel(), batch_size=4, num_workers=1, timeout=15, **how)
     print(diagnose(loader, lambda batch: None, seconds=1).measurements.setting.workers)

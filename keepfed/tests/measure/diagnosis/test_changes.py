@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -14,7 +12,7 @@ from keepfed.measure.advice import Change, with_arguments, with_persistent_worke
 from keepfed.measure.diagnosis.changes import applied, same
 from tests.measure.datasets import Numbers
 
-ONE_THREAD = Change("", "one thread")
+ONE, WHOLE = {"num_workers": 1}, Change("", "whole batches")
 
 
 def loader(**options: Any) -> DataLoader[Any]:
@@ -24,17 +22,9 @@ def loader(**options: Any) -> DataLoader[Any]:
 def test_applied_yields_equal_batches_and_restores_the_loader() -> None:
     for options, change, expected in (
         ({}, with_arguments(num_workers=1), {"num_workers": 1, "prefetch_factor": 2}),
-        (
-            {"num_workers": 1},
-            with_arguments(num_workers=0),
-            {"prefetch_factor": None, "timeout": 0},
-        ),
-        ({}, Change("", "whole batches"), {"batch_size": None, "batch_sampler": None}),
-        (
-            {"num_workers": 1},
-            with_persistent_workers(Change("", "whole batches")),
-            {"batch_size": None, "persistent_workers": True},
-        ),
+        (ONE, with_arguments(num_workers=0), {"prefetch_factor": None, "timeout": 0}),
+        ({}, WHOLE, {"batch_size": None, "batch_sampler": None}),
+        (ONE, with_persistent_workers(WHOLE), {"batch_size": None, "persistent_workers": True}),
     ):
         ours = loader(**options)
         before = dict(vars(ours))
@@ -61,7 +51,7 @@ def test_thread_pools_are_limited_temporarily() -> None:
         threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
         init = begin if workers else None
         ours = DataLoader(Computing(12), 3, num_workers=workers, worker_init_fn=init)
-        with applied(ours, ONE_THREAD) as changed:
+        with applied(ours, Change("", "one thread")) as changed:
             assert {int(most) for batch in changed for most in batch} == {1}, workers
         assert ours.worker_init_fn is init, workers
         assert torch.get_num_threads() == threads, workers
@@ -69,8 +59,6 @@ def test_thread_pools_are_limited_temporarily() -> None:
 
 
 class Cores(Numbers):
-    """A dataset that returns the number of cores its process may use."""
-
     def __getitem__(self, index: int) -> float:
         return float(len(affinity()))
 
@@ -81,13 +69,8 @@ def on_one_core(worker_id: int) -> None:
 
 @pytest.mark.skipif(len(affinity()) < 2, reason="only one core")
 def test_pinned_workers_use_all_cores_temporarily() -> None:
-    ours = DataLoader(
-        Cores(12),
-        3,
-        num_workers=2,
-        worker_init_fn=on_one_core,
-        multiprocessing_context="forkserver",  # the change must be picklable
-    )
+    how: Any = {"multiprocessing_context": "forkserver"}  # the change must be picklable
+    ours = DataLoader(Cores(12), 3, num_workers=2, worker_init_fn=on_one_core, **how)
     with applied(ours, Change("", "all cores")) as changed:
         assert {int(cores) for batch in changed for cores in batch} == {len(affinity())}
     assert {int(cores) for batch in ours for cores in batch} == {1}

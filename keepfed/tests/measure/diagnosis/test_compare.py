@@ -1,7 +1,5 @@
 """Changes are tried alternately with the unchanged loop, within a limited time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from statistics import median
@@ -53,8 +51,6 @@ class Noisy(data.Numbers):
 
 
 class OnlyHere(data.Numbers):
-    """A dataset that fails in a worker."""
-
     def __getitem__(self, index: int) -> float:
         assert get_worker_info() is None
         return float(index)
@@ -79,12 +75,10 @@ def test_changes_run_alternately_with_the_real_step() -> None:
     steps = list[int]()
     loader = DataLoader(ROWS, batch_size=8)
     (whole,) = compared(loader, WHOLE, step=lambda batch: steps.append(len(batch)))
-    assert whole is not None
     assert 1 <= len(whole.changed_s) <= len(whole.now_s) <= 2
     assert whole.gain == pytest.approx(median(whole.now_s) / median(whole.changed_s))
     assert steps
-    (ahead,) = compared([torch.zeros(1)] * 30, AHEAD, kind="no DataLoader")
-    assert ahead is not None
+    assert compared([torch.zeros(1)] * 30, AHEAD, kind="no DataLoader") != [None]
 
 
 def test_change_that_the_loader_does_not_support_has_no_comparison() -> None:
@@ -98,7 +92,6 @@ def test_change_that_the_loader_does_not_support_has_no_comparison() -> None:
 def test_stream_that_each_worker_repeats_is_noticed() -> None:
     for dataset, repeats in ((data.Stream(800), False), (Repeated(800), True)):
         (workers,) = compared(DataLoader(dataset, batch_size=8), WORKERS, kind="stream", epoch=100)
-        assert workers is not None
         assert workers.repeats is repeats
 
 
@@ -106,19 +99,15 @@ def test_workers_become_persistent_if_an_epoch_is_short() -> None:
     loader = DataLoader(ROWS, batch_size=8)
     for epoch, persistent in ((2, True), (10**6, False)):
         (workers,) = compared(loader, WORKERS, epoch=epoch)
-        assert workers is not None
         assert workers.change.arguments.get("persistent_workers", False) is persistent
     lasting = DataLoader(ROWS, batch_size=8, num_workers=1, persistent_workers=True)
     for ours, change in ((lasting, WORKERS), (loader, with_persistent_workers(WORKERS))):
         (workers,) = compared(ours, change, epoch=2)
-        assert workers is not None
         assert workers.change == change
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(0.3, 0), (9.0, 1), (15.0, 2)])
-def test_no_run_begins_that_cannot_end(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
-) -> None:
+def test_no_run_begins_late(monkeypatch: pytest.MonkeyPatch, seconds: float, count: int) -> None:
     monkeypatch.setattr(compare_module._Variant, "run", lambda variant, seconds: None)
     changes = with_arguments(num_workers=4), with_arguments(num_workers=5)
     options = {"workers": 2, "start_method": "spawn"}

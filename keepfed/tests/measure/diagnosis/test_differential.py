@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ from keepfed.errors import KeepfedError
 from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
 from keepfed.measure.diagnosis.loop import preserved
 from keepfed.measure.hook import end
+from tests.fixtures import run_python
 from tests.measure import datasets as data
 from tests.measure.diagnosis import parallel_kernels
 
@@ -42,10 +40,7 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 
 @pytest.mark.slow
 def test_diagnose_restores_every_kind_of_loader() -> None:
-    for kind, workers in (
-        *((kind, 0) for kind in data.KINDS),
-        *((kind, 1) for kind in list(data.KINDS)[:4]),
-    ):
+    for kind, workers in (*product(data.KINDS, [0]), *product(list(data.KINDS)[:4], [1])):
         loader = data.KINDS[kind](num_workers=workers)
         before = dict(getattr(loader, "__dict__", {}))
         found = quick(loader, seconds=1 if workers else 0.2).measurements
@@ -72,9 +67,8 @@ def test_errors_are_raised_and_the_loader_is_restored() -> None:
             quick(DataLoader(data.Broken(), 8, num_workers=workers))
 
 
-@pytest.mark.parametrize(
-    ("loader", "step", "says"),
-    [
+def test_unsuitable_loader_or_step_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[tuple[Any, Any, str]] = [
         (iter([torch.zeros(4)]), print, "instead of `iter"),
         (3, print, "`loader` has type int, which cannot be iterated several times"),
         ([], print, "yields no batch"),
@@ -82,13 +76,10 @@ def test_errors_are_raised_and_the_loader_is_restored() -> None:
         ([ROWS(), ROWS()], print, "joins 2 DataLoaders"),
         ([torch.zeros(4)] * 9, "step", "`step` has type str, but must be a function"),
         (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0` to see the reason"),
-    ],
-)
-def test_unsuitable_loader_or_step_raises_an_error(
-    loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(KeepfedError, match=says):
-        quick(loader, step, seconds=0.5)
+    ]
+    for loader, step, says in cases:
+        with pytest.raises(KeepfedError, match=says):
+            quick(loader, step, seconds=0.5)
     with pytest.raises(KeepfedError, match="must be greater than 0, but is -1"):
         quick(ROWS(), seconds=-1)
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
@@ -152,9 +143,7 @@ def test_diagnose_does_not_change_the_random_numbers() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_multi_threaded_workers_do_not_hang() -> None:
-    run = subprocess.run(
-        [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
-    )
+    run = run_python(parallel_kernels.__file__, timeout=60)
     assert (run.stdout, run.returncode) == ("1\n", 0), run.stderr
 
 

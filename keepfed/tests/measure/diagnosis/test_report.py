@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -50,12 +48,9 @@ def test_report_prints_the_proof_or_why_there_is_none() -> None:
     said = repr(concluded(HUNGRY, proof, asked_to_prove=True))
     assert "Proved: 30 ms per batch with the change and 90 ms without, so it is 3.0 times" in said
     assert "(2.8 to 3.1 in 3 rounds)" in said
-    assert "Not proved: this change needs your code." in repr(
-        concluded(HUNGRY, asked_to_prove=True)
-    )
-    workers = concluded(hungry(computing_s=0.01), asked_to_prove=True)
-    with_more = replace(
-        workers, finding=replace(workers.finding, how=with_arguments(num_workers=4))
-    )
-    assert "too few batches arrived in time. Increase `seconds`." in repr(with_more)
+    unproved = concluded(HUNGRY, asked_to_prove=True)
+    assert "Not proved: this change needs your code." in repr(unproved)
+    finding = replace(unproved.finding, how=with_arguments(num_workers=4))
+    said = repr(replace(unproved, finding=finding))
+    assert "too few batches arrived in time. Increase `seconds`." in said
     assert "roved" not in repr(concluded(HUNGRY))

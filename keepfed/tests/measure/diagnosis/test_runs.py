@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -65,15 +64,8 @@ def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.Monk
 
     assert used_and_weighed(device.step) == (True, True)
     assert used_and_weighed(torch.numel) == (False, False)
-    for error in (
-        TypeError("Cannot convert a MPS Tensor to float64 dtype"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-    ):
-
-        def refuse(batch: Any, error: Exception = error) -> float:
-            raise error
-
-        monkeypatch.setattr(accelerator, "tensors", refuse)
+    for error in TypeError("no float64 on MPS"), torch.OutOfMemoryError("CUDA out of memory"):
+        monkeypatch.setattr(accelerator, "tensors", Mock(side_effect=error))
         assert used_and_weighed(device.step) == (True, False)
 
 
@@ -92,18 +84,8 @@ class Timed:
 
     def __init__(self, batches: int):
         self.batches, self.now, self.seen = batches, 0.0, list[str]()
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def perf_counter_ns(self) -> int:
-        return int(self.now * 1e9)
-
-    def process_time_ns(self) -> int:
-        return 0
-
-    def process_time(self) -> float:
-        return 0.0
+        self.perf_counter, self.process_time = lambda: self.now, lambda: 0.0
+        self.perf_counter_ns, self.process_time_ns = lambda: int(self.now * 1e9), lambda: 0
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -127,9 +109,7 @@ class Timed:
 
 
 @pytest.mark.parametrize("batches", [10, 1000])
-def test_last_iteration_includes_device_but_not_loader_end(
-    monkeypatch: pytest.MonkeyPatch, batches: int
-) -> None:
+def test_last_iteration_ends_with_the_device(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     loop = Timed(batches)
     monkeypatch.setattr(runs, "time", loop)
     run = run_loop(loop, loop.step, loop.synchronize, seconds=0.5)

@@ -91,9 +91,7 @@ def test_events_become_lanes_with_batch_indices(tmp_path: Path) -> None:
         assert (summary.start_up_s == 0) == on_gpu, events
 
 
-def test_recording_with_kernels_shows_those_of_its_own_profile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_recording_shows_the_kernels_of_its_own_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us, fails = 0, False
 
     class Profiler:

@@ -1,7 +1,5 @@
 """Times of a loop on the clock of the device, and bounds of steps without marks."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,7 +53,7 @@ class Event:
     def synchronize(self) -> None:
         self.gpu.ms = max(self.gpu.ms, self.reached_ms)
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: "Event") -> float:
         self.gpu.check("elapsed_time")
         assert end.gpu.ms >= end.reached_ms, "this would wait for an incomplete event"
         return end.reached_ms - self.reached_ms

@@ -27,7 +27,6 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def meter(now: SimpleNamespace) -> FetchMeter:
-    """A sparse meter with these clocks."""
     made = FetchMeter(spans=False)
     made._own = SpanLog(clock=lambda: now.wall)
     return made
@@ -38,7 +37,6 @@ def _fetched(meter: FetchMeter, now: SimpleNamespace, *, wall: int, delay: int) 
     now.wall, now.cpu, now.delay = now.wall + wall, now.cpu + COMPUTED, now.delay + delay
     meter.samples_made([])
     assert meter.batch_made("batch") == "batch"
-    assert meter.last is not None
     return meter.last.fetch
 
 
@@ -51,17 +49,13 @@ def test_delay_of_a_slow_fetch_is_not_waiting(meter: FetchMeter, now: SimpleName
         assert (fetch.cpu_ns, fetch.delay_ns) == (COMPUTED, delay), (before, delay)
 
 
-def test_delay_is_at_most_the_time_without_computing(
-    meter: FetchMeter, now: SimpleNamespace
-) -> None:
+def test_delay_is_at_most_the_idle_time(meter: FetchMeter, now: SimpleNamespace) -> None:
     _fetched(meter, now, wall=1_500_000, delay=0)
     now.delay += 50_000_000  # in the steps since the last reading
     assert _fetched(meter, now, wall=4_000_000, delay=0).delay_ns == 4_000_000 - COMPUTED
 
 
-def test_sparse_meter_reads_the_delay_of_a_few_short_fetches(
-    meter: FetchMeter, now: SimpleNamespace
-) -> None:
+def test_sparse_meter_reads_few_short_fetches(meter: FetchMeter, now: SimpleNamespace) -> None:
     fetches = [_fetched(meter, now, wall=1_500_000, delay=300_000) for _ in range(33)]
     read = [number for number, fetch in enumerate(fetches) if fetch.cpu_ns >= 0]
     assert read == [0, 16, 32]
@@ -78,7 +72,6 @@ def test_stages_are_measured_with_and_without_a_recording(meter: FetchMeter) -> 
         meter.samples_made([])
         meter.batch_made("batch")
         assert current() is log
-        assert meter.last is not None
         assert (meter.last.fetch.decode_ns, meter.last.fetch.worker) == (10, MAIN)
         assert log is None or [row[1] for row in log.rows] == ["decode"]
     activate(None)

@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import multiprocessing
-from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch.utils.data import DataLoader, Subset
@@ -48,16 +46,13 @@ def test_listeners_run_in_the_worker_and_nest(dataset: Any, workers: int) -> Non
 
 
 def test_listen_calls_and_restores_the_loader_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(loader: Any) -> Iterator[Any]:
-        raise OSError("no more processes")
-
     loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
     before = dict(vars(loader))
     batches = [batch.tolist() for _, _, batch in Hook(loader, [Diary()]).begin(loader)]
     assert batches == [[0.0] * 6, [1.0] * 6]
     assert vars(loader) == before
     assert [batch.tolist() for batch in loader] == batches  # without listeners
-    monkeypatch.setattr(DataLoader, "__iter__", full)
+    monkeypatch.setattr(DataLoader, "__iter__", Mock(side_effect=OSError("no more processes")))
     with pytest.raises(OSError, match="no more processes"):
         Hook(loader, [Diary()]).begin(loader)
     assert vars(loader) == before

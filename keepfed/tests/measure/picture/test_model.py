@@ -30,10 +30,7 @@ def test_sentence_gives_busy_and_idle_shares_with_reason():
             ],
             "computes 75 % of the time and waits 25 %, most of it during start-up (15 %).",
         ),
-        (
-            [span("main", "read", 0, 5)],
-            f"computed nothing. {MARK}",
-        ),
+        ([span("main", "read", 0, 5)], f"computed nothing. {MARK}"),
     ):
         assert sentence(trace_of(*spans)) == f"The GPU {says}", spans
         assert sentence(trace_of(*spans), "naive loop") == f"Naive loop: the GPU {says}", spans
@@ -49,9 +46,8 @@ def test_picture_describes_one_trace_or_compares_several():
     both = Picture([naive(), naive(step_ms=30)], ["predicted", "measured"])
     assert both.facts == {"predicted: GPU busy": "25 %", "measured: GPU busy": "50 %"}
     assert len(both.sentence.splitlines()) == 2
-    plain = Picture(
-        [trace_of(span("main", "wait", 0, 30), span("main", "compute", 30, 40))], ["cpu"]
-    )
+    loop = trace_of(span("main", "wait", 0, 30), span("main", "compute", 30, 40))
+    plain = Picture([loop], ["cpu"])
     assert plain.sentence.startswith("Cpu: the main process computes 25 %")
     assert list(plain.facts)[:2] == ["Busy", "Idle"]
     assert "GPU" not in as_text(plain) + as_svg(plain)

@@ -1,5 +1,3 @@
-"""The rank that the others wait for, and its slow stage, from handmade traces."""
-
 from keepfed.measure.ranks import find_straggler
 from keepfed.measure.spans import OTHERS
 from keepfed.measure.trace import Trace

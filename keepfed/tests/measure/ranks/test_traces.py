@@ -1,5 +1,3 @@
-"""Traces of ranks, in files and on one time axis."""
-
 from pathlib import Path
 from unittest.mock import patch
 

@@ -1,12 +1,9 @@
 """The sampled lines: every part of a loop, every start method, and what is not the user's code."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import threading
@@ -27,7 +24,7 @@ from keepfed.measure.hook import loader_hook, timed_sampler
 from keepfed.measure.stacks import HotLine, OutsideSampler, StackSampler, read_lines
 from keepfed.measure.stacks.place import PARTS, Frame, StackRow, find_row
 from keepfed.measure.watch.timing import step_timer
-from tests.fixtures import PROJECT
+from tests.fixtures import PROJECT, run_python
 from tests.measure.stacks import slow_dataset
 from tests.measure.stacks.slow_dataset import Slow, SlowOrder, collate, step
 
@@ -91,9 +88,7 @@ class Operators(Slow):
             getattr(self, name)()
 
 
-def test_the_thread_names_no_line_that_may_be_wrong_and_py_spy_the_right_one(
-    tmp_path: Path,
-) -> None:
+def test_thread_names_no_line_that_may_be_wrong_and_py_spy_the_right_one(tmp_path: Path) -> None:
     for name in ("search", "cut", "sleep"):
         right = getattr(Operators, name).__code__.co_firstlineno + 1
         for process in (0, os.getpid()) if allowed() else (0,):
@@ -122,7 +117,6 @@ def sample(name: str, tmp_path: Path, process: int) -> HotLine:
 
 @cache
 def allowed() -> bool:
-    """Return whether py-spy is installed and may record this process."""
     scripts = sysconfig.get_path("scripts"), os.environ.get("PATH", "")
     program = shutil.which("py-spy", path=os.pathsep.join(scripts))
     with tempfile.TemporaryDirectory() as folder:
@@ -166,16 +160,13 @@ def test_the_part_and_the_line_of_a_stack() -> None:
         row = find_row(stack)
         found = row and (row.part, row.file, row.line, row.library)
         assert found == right, stack
-    names = {
-        code.co_qualname for code in _codes(loader_hook, timed_sampler, step_timer, dataloader)
-    }
-    assert names >= set(PARTS)  # the functions of the hook and of torch exist
+    codes = _codes(loader_hook, timed_sampler, step_timer, dataloader)
+    assert {code.co_qualname for code in codes} >= set(PARTS)  # in the hook and in torch
 
 
 def _codes(*modules: ModuleType) -> Iterator[CodeType]:
-    codes = [
-        compile(Path(str(module.__file__)).read_text("utf-8"), "", "exec") for module in modules
-    ]
+    texts = (Path(str(module.__file__)).read_text("utf-8") for module in modules)
+    codes = [compile(text, "", "exec") for text in texts]
     while codes:
         yield (code := codes.pop())
         codes += [const for const in code.co_consts if isinstance(const, CodeType)]
@@ -183,9 +174,7 @@ def _codes(*modules: ModuleType) -> Iterator[CodeType]:
 
 def test_a_line_in_a_package_becomes_the_line_that_created_its_object(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(
-        "import vision\ndata = vision.Compose([vision.RandomResizedCrop(224)])\n", "utf-8"
-    )
+    script.write_text("import vision\ndata = vision.Compose([vision.RandomResizedCrop(224)])\n")
     item = ITEM._replace(file=str(script), line=1)
     for stack, says in (
         ([RESIZE, CROP, FOLDER, *FETCH], "in `RandomResizedCrop`, created at train.py:2."),
@@ -193,7 +182,6 @@ def test_a_line_in_a_package_becomes_the_line_that_created_its_object(tmp_path: 
             "train.py:1 in Images.__getitem__."),
     ):  # fmt: skip
         row = find_row(stack)
-        assert row is not None
         row = row._replace(seconds=1.0)
         text = json.dumps({"files": [str(script)], "rows": [row]})
         (tmp_path / "stacks-a-1.json").write_text(text, "utf-8")
@@ -231,8 +219,6 @@ if __name__ == "__main__":
 def test_a_sampler_stops_and_writes_before_its_process_ends(tmp_path: Path, method: str) -> None:
     script = tmp_path / "short.py"
     script.write_text(SHORT, "utf-8")
-    words = [sys.executable, str(script), str(tmp_path), method]
-    ran = subprocess.run(words, env=os.environ | {"PYTHONPATH": PROJECT})
-    assert ran.returncode == 0
+    run_python(script, tmp_path, method, env=os.environ | {"PYTHONPATH": PROJECT}, check=True)
     (file,) = tmp_path.glob("stacks-short-*.json")
     assert any(row[2] == "sample" for row in json.loads(file.read_text("utf-8"))["rows"])

@@ -1,7 +1,6 @@
 """Handmade records of watched loops."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 from keepfed.measure.watch.timing.ring_file import Observation, Totals
 
 MS = 1_000_000
+Observed = Callable[[], list[Observation]]
 
 
 def loop(
@@ -32,12 +32,8 @@ def loop(
         waited = wait + (first if not number else 0.0)
         took = (slow or {}).get(number, fetch)
         got_ns = now_ns + round(waited * MS)
-        iterations.append(
-            Iteration(
-                number, 0, number, now_ns, got_ns, got_ns + work_ns, MS // 20,
-                device_idle_ns=idle_ns,
-            )
-        )  # fmt: skip
+        row = number, 0, number, now_ns, got_ns, got_ns + work_ns, MS // 20
+        iterations.append(Iteration(*row, device_idle_ns=idle_ns))
         fetches[number] = Fetch(
             number % max(1, about.get("workers", 2)),
             got_ns - round(took * MS), got_ns - round(collate * MS), got_ns,

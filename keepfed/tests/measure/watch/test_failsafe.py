@@ -1,12 +1,9 @@
 """Errors in keepfed never reach the watched program."""
 
-from __future__ import annotations
-
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch.torch_version import TorchVersion
@@ -16,9 +13,9 @@ from keepfed.measure import hook
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.loop import watch
 from keepfed.measure.watch.timing import failsafe, observer, step_timer, watching, writer
-from keepfed.measure.watch.timing.ring_file import Observation, RingFile
+from keepfed.measure.watch.timing.ring_file import RingFile
+from tests.fixtures import run_python
 from tests.measure.datasets import Broken, Numbers
-from tests.measure.watch.test_step_timer import seen  # noqa: F401  a fixture
 
 TORCH = """
 import sys
@@ -35,8 +32,7 @@ FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
 REMOVED = "import os, shutil\nshutil.rmtree(os.environ['KEEPFED_WATCH'])\n"
 
 
-def _fails(*args: Any, **options: Any) -> Any:
-    raise ZeroDivisionError("a bug in keepfed")
+_fails = Mock(side_effect=ZeroDivisionError("a bug in keepfed"))
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +44,7 @@ def _no_error_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unwatchable_torch_is_imported(tmp_path: Path) -> None:
     package = tmp_path / "path" / "torch" / "utils" / "data"
     package.mkdir(parents=True)
-    for folder in (package, package.parent, package.parent.parent):
+    for folder in (package, *package.parents[:2]):
         (folder / "__init__.py").touch()
     for before, torch, said in (
         (FULL, TORCH + ITERATORS, "File too large"),
@@ -60,35 +56,28 @@ def test_unwatchable_torch_is_imported(tmp_path: Path) -> None:
         records.mkdir()
         environment = prepare(records)
         environment["PYTHONPATH"] += f":{tmp_path / 'path'}"
-        code = [sys.executable, "-B", "-c", before + LOOP]
-        run = subprocess.run(code, env=environment, capture_output=True, text=True)
+        run = run_python("-B", "-c", before + LOOP, env=environment)
         assert (run.stdout, run.returncode) == ("[1, 2]\n", 3)
         (line,) = run.stderr.splitlines()
         assert line.startswith("keepfed watch: The program continues unwatched (")
         assert said in line
 
 
+TIMED = "_ask", "_receive", "_begin_counting", "_add_counted", "_begin_epoch"
+METERED = "worker_started", "fetch_begins", "samples_made", "batch_made"
 BUGS: list[tuple[Any, str]] = [
     (watching, "get_writer"),
     (watching, "_meter_of"),
     (observer, "Hook"),
     (step_timer, "pause"),
-    (step_timer.StepTimer, "_ask"),
-    (step_timer.StepTimer, "_receive"),
-    (step_timer.StepTimer, "_begin_counting"),
-    (step_timer.StepTimer, "_add_counted"),
-    (step_timer.StepTimer, "_begin_epoch"),
-    (hook.FetchMeter, "worker_started"),
-    (hook.FetchMeter, "fetch_begins"),
-    (hook.FetchMeter, "samples_made"),
-    (hook.FetchMeter, "batch_made"),
+    *((step_timer.StepTimer, name) for name in TIMED),
+    *((hook.FetchMeter, name) for name in METERED),
 ]
 
 
-def test_bug_in_keepfed_never_reaches_loop(
-    seen: Callable[[], list[Observation]],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture,
+@pytest.mark.usefixtures("seen")
+def test_no_bug_reaches_the_loop(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     for owner, name in BUGS:
         for workers in (0, 1) if owner is hook.FetchMeter else (0,):
@@ -106,10 +95,9 @@ def test_bug_in_keepfed_never_reaches_loop(
             assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines), name
 
 
-def test_too_old_torch_is_used_unwatched(
-    seen: Callable[[], list[Observation]],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture,
+@pytest.mark.usefixtures("seen")
+def test_old_torch_is_unwatched(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("torch.__version__", TorchVersion("2.3.1"))
     assert [batch.tolist() for batch in DataLoader(Numbers(3))] == [[0], [1], [2]]
@@ -117,10 +105,8 @@ def test_too_old_torch_is_used_unwatched(
     assert "continues unwatched (KeepfedError: keepfed needs torch 2.4 or newer, not" in line
 
 
-def test_error_of_program_is_raised_unchanged(
-    seen: Callable[[], list[Observation]],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("seen")
+def test_error_of_program_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_timer.StepTimer, "_handle_error", lambda *args: None)
     iterator = iter(DataLoader(Broken(), batch_size=1))
     with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:

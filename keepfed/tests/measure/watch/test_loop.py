@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,43 +6,45 @@ from torch.utils.data import DataLoader, dataloader
 
 import keepfed
 from keepfed.measure.trace import record
-from keepfed.measure.watch.timing import writer
 from keepfed.measure.watch.timing.ring_file import read_all, records_folder
+from tests.fixtures import run_python
 from tests.measure.datasets import Numbers
 
+pytestmark = pytest.mark.usefixtures("new_records")
+BATCHES = [[4.0 * n, 4.0 * n + 1, 4.0 * n + 2, 4.0 * n + 3] for n in range(3)]
 
-@pytest.fixture(autouse=True)
-def _records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(writer, "_writers", [])
-    records_folder.cache_clear()
-    yield
-    records_folder.cache_clear()
+
+def served(loader: Any) -> list[list[float]]:
+    return [batch.tolist() for batch in loader]
+
+
+def watched(loader: Any) -> list[list[float]]:
+    return served(keepfed.watch(loader))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_watched_loader_yields_same_batches(workers: int) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
-    watched = keepfed.watch(loader)
-    assert len(watched) == 3
-    assert watched.dataset is loader.dataset
-    assert [batch.tolist() for batch in watched] == [batch.tolist() for batch in loader]
+    batches = keepfed.watch(loader)
+    assert len(batches) == 3
+    assert batches.dataset is loader.dataset
+    assert served(batches) == served(loader) == BATCHES
     (seen,) = read_all(records_folder())
     assert (seen.totals.iterations, seen.totals.epochs) == (3, 1)
     assert len(seen.fetches) == len(seen.iterations)
-    assert "3 batches in 1 epoch" in repr(watched)
-    assert watched.timeline().picture.traces[0].served == 3
+    assert "3 batches in 1 epoch" in repr(batches)
+    assert batches.timeline().picture.traces[0].served == 3
     assert not hasattr(dataloader._BaseDataLoaderIter, "_step_timer")  # torch is not patched
 
 
 def test_persistent_workers_stop_sending_figures() -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
-    watched = [batch.tolist() for batch in keepfed.watch(loader)]
+    assert watched(loader) == BATCHES
     next(iter(keepfed.watch(loader)))  # leaves the epoch early
-    assert [batch.tolist() for batch in loader] == watched
+    assert served(loader) == BATCHES
     with record() as trace:
-        assert [batch.tolist() for batch in trace.batches(loader)] == watched
-    again = keepfed.watch(loader)
-    assert [batch.tolist() for batch in again] == watched
+        assert served(trace.batches(loader)) == BATCHES
+    assert watched(loader) == BATCHES
     (seen,) = read_all(records_folder())
     assert len(seen.fetches) == len(seen.iterations)
 
@@ -89,11 +86,9 @@ def test_watch_finds_data_loader_in_wrapper(kind: Any, workers: int) -> None:
         loader = inner = Ahead(Numbers(), **options)
     else:
         loader = Prepared(inner := DataLoader(Numbers(), **options))
-    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
     before = dict(vars(inner))
     for _ in range(2):  # alternately watched and unwatched
-        assert [batch.tolist() for batch in keepfed.watch(loader)] == expected
-        assert [batch.tolist() for batch in loader] == expected
+        assert watched(loader) == served(loader) == BATCHES
     next(iter(keepfed.watch(loader)))  # leaves the epoch early
     assert {**vars(inner), "_iterator": None} == before | {"_iterator": None}
     (seen,) = read_all(records_folder())
@@ -106,11 +101,9 @@ def test_watch_finds_data_loader_in_wrapper(kind: Any, workers: int) -> None:
 def test_nested_loops_over_one_loader_lose_no_batch() -> None:
     for workers in (0, 1):
         loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
-        expected = [batch.tolist() for batch in loader]
-        outer = keepfed.watch(loader)
-        for number, batch in enumerate(outer):
-            assert batch.tolist() == expected[number], workers
-            assert [inner.tolist() for inner in keepfed.watch(loader)] == expected, workers
+        for number, batch in enumerate(keepfed.watch(loader)):
+            assert batch.tolist() == BATCHES[number], workers
+            assert watched(loader) == BATCHES, workers
         assert "_get_iterator" not in vars(loader), workers
 
 
@@ -118,20 +111,16 @@ def test_unfinished_loop_over_persistent_workers_is_harmless() -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     left = iter(keepfed.watch(loader))
     next(left)
-    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
-    assert [batch.tolist() for batch in keepfed.watch(loader)] == expected
+    assert watched(loader) == BATCHES
     del left
-    assert [batch.tolist() for batch in loader] == expected
+    assert served(loader) == BATCHES
     (seen,) = read_all(records_folder())
     assert seen.totals.iterations == 4
 
 
 def test_any_iterable_can_be_watched() -> None:
-    def batches() -> Iterator[torch.Tensor]:
-        for number in range(4):
-            yield torch.full((2,), number)
-
-    assert len(list(keepfed.watch(batches()))) == 4
+    batches = (torch.full((2,), number) for number in range(4))
+    assert len(list(keepfed.watch(batches))) == 4
     (seen,) = read_all(records_folder())
     assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 4)
     assert seen.about["batch_bytes"] == 16
@@ -143,6 +132,6 @@ def test_report_is_printed_when_program_ends() -> None:
         "import keepfed\nwatched = keepfed.watch([1, 2, 3])\n"
         "for batch in watched:\n    print(batch)\nrepr(watched)"  # repr must not cancel the report
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = run_python("-c", code, check=True)
     assert run.stdout == "1\n2\n3\n"
     assert run.stderr.count("3 batches in 1 epoch") == 1

@@ -1,7 +1,5 @@
 """Programs that `keepfed watch` runs: most need no torch, those that do take seconds."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -21,10 +19,13 @@ from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.timing import failsafe
 from keepfed.measure.watch.timing.ring_file import RingFile, read_all
-from tests.fixtures import PROJECT
+from tests.fixtures import PROJECT, run_python
 from tests.measure.watch import handmade, train
 
 TRAIN = Path(train.__file__)
+KEEPFED = [sys.executable, "-m", "keepfed.command"]
+PIPES: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+PIPES["env"] = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def run(code: str, out: Path) -> int:
@@ -56,9 +57,7 @@ def test_watch_ends_as_a_shell_does_and_says_why_nothing_was_seen(
         assert "Could not start" in capfd.readouterr().err
 
 
-def test_sitecustomize_of_program_still_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sitecustomize_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs = 1\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     asked = "import sys; raise SystemExit(sys.theirs + sum('keepfed-watch' in p for p in sys.path))"
@@ -123,18 +122,14 @@ def test_programs_that_end_together_each_get_a_report_without_torch(tmp_path: Pa
     )
     rest = ["--json", sys.executable, "-c", ends, str(tmp_path / "1-0.watched")]
     watch, end = [sys.executable, "-c", code, "watch", *rest], str(time.time() + 3)
-    runs = [
-        subprocess.Popen([*watch, end, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-        for name in "abc"
-    ]
+    pipes: Any = {"stdout": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen([*watch, end, name], cwd=tmp_path, **pipes) for name in "abc"]
     reports = [json.loads(one.communicate(timeout=100)[0]) for one in runs]
     assert [one.returncode for one in runs] == [0, 0, 0]
-    folders = {tmp_path / Path(report["page"]).parent for report in reports}
-    assert {folder.name for folder in folders} == {
-        "keepfed-watch", "keepfed-watch-2", "keepfed-watch-3"
-    }  # fmt: skip
-    for report in reports:
-        folder = tmp_path / Path(report["page"]).parent
+    folders = [Path(report["page"]).parent for report in reports]
+    assert {*map(str, folders)} == {"keepfed-watch", "keepfed-watch-2", "keepfed-watch-3"}
+    for name, report in zip(folders, reports, strict=True):
+        folder = tmp_path / name
         assert (folder / ".gitignore").read_text() == "*\n"
         assert json.loads((folder / "report.json").read_text("utf-8")) == report
         assert report["loaders"][0]["finding"]["cause"] == "storage"
@@ -154,20 +149,14 @@ def test_watched_program_sees_no_package_of_keepfed(tmp_path: Path) -> None:
         "codes = [v.__code__ for v in values if v.__module__.startswith('keepfed')]\n"
         "print(len(codes) > 9, {code.co_filename[0] for code in codes}, file=sys.stderr)\n"
     )
-    said = [
-        subprocess.run(
-            [tmp_path / "venv" / "bin" / "python", script],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        for environment in (None, prepare(tmp_path))
-    ]
-    plain, watched = (one.stdout for one in said)
-    assert watched == f"keepfed {plain}"
+    command = [tmp_path / "venv" / "bin" / "python", script]
+    variables = dict(os.environ), prepare(tmp_path)
+    plain, watched = (
+        subprocess.run(command, check=True, **{**PIPES, "env": env}) for env in variables
+    )
+    assert watched.stdout == f"keepfed {plain.stdout}"
     # coverage counts no file whose name begins with "<"
-    assert [one.stderr for one in said] == ["False set()\n", "True {'<'}\n"]
+    assert (plain.stderr, watched.stderr) == ("False set()\n", "True {'<'}\n")
 
 
 def test_error_in_the_report_costs_only_the_report(
@@ -182,34 +171,25 @@ def test_error_in_the_report_costs_only_the_report(
     assert list(tmp_path.iterdir()) == []
 
 
-def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
-    keepfed = [sys.executable, "-m", "keepfed.command", "watch", "--out", str(out)]
-    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    launch = [*keepfed, sys.executable, *(["-m", *torchrun] if ranks > 1 else [])]
-    return subprocess.Popen(
-        [*launch, str(TRAIN), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+def training(*arguments: str, launcher: str = "") -> list[str]:
+    return [sys.executable, *launcher.split(), str(TRAIN), *arguments]
+
+
+def started(command: list[str], out: Path) -> subprocess.Popen[str]:
+    watch = [*KEEPFED, "watch", "--out", str(out), *command]
+    return subprocess.Popen(watch, start_new_session=True, **PIPES)
+
+
+OTHERS = [pytest.param(n, marks=pytest.mark.full) for n in ("kill", "interrupt", "terminate")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "ending",
-    [
-        "raise",
-        *(pytest.param(one, marks=pytest.mark.full) for one in ("kill", "interrupt", "terminate")),
-    ],
-)
+@pytest.mark.parametrize("ending", ["raise", *OTHERS])
 def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) -> None:
     rest = ["forever"] if ending in ("interrupt", "terminate") else [ending]
     # Without workers, because Python loses an interrupt during a fork, watched or not.
     workers = 0 if ending == "interrupt" else 2
-    watched = started(str(workers), *rest, out=tmp_path)
-    assert watched.stdout is not None
+    watched = started(training(str(workers), *rest), tmp_path)
     for line in watched.stdout:  # the script prints a line after each epoch
         if line.startswith("epoch 3"):
             break
@@ -228,28 +208,19 @@ def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) ->
 
 @pytest.mark.full
 def test_watch_finds_slow_rank_and_keeps_output(tmp_path: Path) -> None:
-    said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node=2"
+    command = training("1", "slow rank 1", launcher=torchrun)
+    said, errors = started(command, tmp_path).communicate(timeout=240)
     assert "Rank 1 delays the others" in errors
     assert re.search(r"^  rank 0: .*\n(.*\n)+  rank 1: ", errors, re.M)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    plain = subprocess.run(
-        [*torchrun, str(TRAIN), "1", "slow rank 1"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    plain = subprocess.run(command, check=True, **PIPES)
     assert sorted(said.splitlines()) == sorted(plain.stdout.splitlines())
     assert said.count("epoch") == 8
 
 
 @pytest.mark.slow
-def test_watched_script_computes_identical_losses(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    watched = subprocess.run(
-        [sys.executable, str(TRAIN), "1"], capture_output=True, text=True, env=prepare(tmp_path)
-    )
+def test_watched_script_has_equal_losses(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    watched = run_python(TRAIN, "1", env=prepare(tmp_path))
     train.main(1, "")
     assert watched.stdout == capsys.readouterr().out != ""
     (seen,) = read_all(tmp_path)
@@ -267,11 +238,9 @@ def test_lines_of_a_watched_program_are_named(tmp_path: Path) -> None:
         "        step(batch)\n",
         "utf-8",
     )
-    command = [sys.executable, "-m", "keepfed.command", "watch", "--lines", "--out", "seen"]
+    words = "watch", "--lines", "--out", "seen", script
     environment = os.environ | {"PYTHONPATH": PROJECT}
-    ran = subprocess.run(
-        [*command, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    ran = run_python("-m", "keepfed.command", *words, cwd=tmp_path, env=environment)
     said = " ".join(ran.stderr.split())
     assert "in `time.sleep`, at slow_dataset.py:16" in said, said
     assert (tmp_path / "seen" / "report.html").exists()

@@ -1,7 +1,5 @@
 """Text, page and JSON of a watched program say the same, and each finding is judged once."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -33,10 +31,8 @@ def test_storage_bound_loader_gets_more_workers() -> None:
 
 
 def test_fast_loader_is_left_alone() -> None:
-    for options, at_best in (
-        ({"wait": 0.2}, "no faster"),
-        ({"wait": 1.5, "workers": 0}, "only 1.1 times as fast"),
-    ):
+    alone = {"wait": 1.5, "workers": 0}
+    for options, at_best in ({"wait": 0.2}, "no faster"), (alone, "only 1.1 times as fast"):
         text = said(loop(work=20.0, **options))
         assert text.startswith("Leave the loader alone and work on the step. Loader: "), at_best
         assert f"would make training {at_best}." in text
@@ -68,10 +64,8 @@ def test_page_text_and_facts_have_the_same_sentences(tmp_path: Path) -> None:
     assert facts == json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert facts["lost_share"] == 0.8
     (loader,) = facts["loaders"]
-    finding = loader["finding"]
-    assert (finding["id"], finding["cause"], finding["change"]) == (
-        "more-workers", "storage", "num_workers=8"
-    )  # fmt: skip
+    expected = {"id": "more-workers", "cause": "storage", "change": "num_workers=8"}
+    assert loader["finding"].items() >= expected.items()
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "<img" not in page
     assert not re.search(r"(src|href)=['\"]?(http|//)", page)

@@ -1,7 +1,5 @@
 """Each signal reaches the watched program once, whoever receives it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -31,7 +29,6 @@ def started(folder: Path, *handled: str) -> subprocess.Popen[str]:
         [*watch, sys.executable, "-c", PROGRAM, *handled],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
-    assert watched.stdout is not None
     assert watched.stdout.readline() == "ready\n"
     return watched
 
@@ -39,7 +36,6 @@ def started(folder: Path, *handled: str) -> subprocess.Popen[str]:
 def test_each_signal_to_process_or_group_is_handled_once(tmp_path: Path) -> None:
     last = "SIGVTALRM"
     watched = started(tmp_path, *NAMES, last)
-    assert watched.stdout is not None
     cases = [(send, name) for send in (os.kill, os.killpg) for name in NAMES]
     for send, name in [*cases, (os.kill, last), (os.kill, last)]:
         send(watched.pid, getattr(signal, name))
@@ -63,7 +59,6 @@ def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
         watched = started(tmp_path, "SIGUSR1", "SIGUSR2")
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert watched.stdout is not None
     # two signals, because equal ones that arrive together are one
     for send, number in (os.killpg, signal.SIGUSR1), (os.kill, signal.SIGUSR2):
         send(watched.pid, signal.SIGHUP)

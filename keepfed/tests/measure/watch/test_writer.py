@@ -1,7 +1,5 @@
 """The report names a loop by the line of the program, or else of the library that loops."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 import threading
