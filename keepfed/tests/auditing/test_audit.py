@@ -27,14 +27,16 @@ from keepfed.auditing.resume import check_resume
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import Hook
 from keepfed.measure.watch import attach
+from keepfed.measure.watch.timing import failsafe
 from tests.auditing.trainings import RIGHT, WRONG, Mixed, OneIterator, Own, loader
 from tests.fixtures import PROJECT
 
 Training = Callable[[], None]
+Audited = Callable[[Training], AuditReport]
 
 
 @pytest.fixture
-def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Training], AuditReport]:
+def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
     """Return a function that runs a training in this process under the audit."""
     iterators: Any = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterators, "__next__", iterators.__next__)  # to be restored
@@ -55,10 +57,29 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Training], AuditReport
     return run
 
 
-@pytest.mark.slow
-def test_right_trainings_have_facts_but_no_fault(
-    audited: Callable[[Training], AuditReport],
+def test_a_bug_of_the_audit_never_reaches_the_loop(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def training() -> None:
+        labels = [n for _, some in loader(Mixed(), num_workers=1) for n in some.tolist()]
+        assert labels == [0, 1, 2, 3] * 80
+
+    account = loops.LoopAccount
+    for owner, name in (
+        (loops, "describe"),
+        (account, "_ask"),
+        (account, "ask"),
+        (account, "take"),
+    ):
+        with monkeypatch.context() as bug:
+            bug.setattr(failsafe, "_errors", [])
+            bug.setattr(owner, name, lambda *_: 1 / 0)
+            audited(training)
+        assert capfd.readouterr().err.count("continues unaudited (ZeroDivisionError") == 1
+
+
+@pytest.mark.slow
+def test_right_trainings_have_facts_but_no_fault(audited: Audited) -> None:
     for training, facts in RIGHT.items():
         report = audited(training)
         assert report.right, (training, report)
@@ -69,9 +90,7 @@ def test_right_trainings_have_facts_but_no_fault(
 
 
 @pytest.mark.slow
-def test_each_wrong_training_is_named_with_numbers(
-    audited: Callable[[Training], AuditReport],
-) -> None:
+def test_each_wrong_training_is_named_with_numbers(audited: Audited) -> None:
     for training, (name, says) in WRONG.items():
         report = audited(training)
         findings = {one.id: one for one in report.findings}
