@@ -17,13 +17,11 @@ SEEDS = range(200)  # enough to tell a random draw from a pattern
 SIGMAS = 5  # of one run; a random draw deviates by more in one of 40,000 checks
 SHARED, LOST, TWICE = "runs in both parts", "events in no part", "events that come more than once"
 DRAWN = "runs in validation"
-SLIPS = (
-    Slip(
-        differs(SHARED),
-        "Some runs are in both parts. Events of one run share its noise and its dead sensors, so "
-        "validation is not independent of training.",
-        "Divide np.unique(run_id), and give each event to the part of its run.",
-    ),
+SPLIT_RUNS = Slip(
+    differs(SHARED),
+    "Some runs are in both parts. Events of one run share its noise and its dead sensors, so "
+    "validation is not independent of training.",
+    "Divide np.unique(run_id), and give each event to the part of its run.",
 )
 
 
@@ -45,7 +43,7 @@ def split_by_run(split: Split) -> Verdict:
     first, *more = (_case(*c) for c in [(4, 0.5), (20, 0.25), (500, 0.1), (9, 0)])
     twin = first._replace(run_id=first.run_id[::-1] + np.int32(7))  # has the same length
     facts, cases = partial(_facts, split), [first, twin, *more]
-    compare(facts, _wanted, cases, *SLIPS, show=str)
+    compare(facts, _wanted, cases, SPLIT_RUNS, show=str)
     _expect_seeded(split, _case(40, 0.25))
     return right("No run is in both parts, every event is in one, and the seed decides which.")
 

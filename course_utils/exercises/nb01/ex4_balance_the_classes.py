@@ -20,22 +20,20 @@ CASES: tuple[Counts, ...] = (
     {f"class {number:02d}": 1 + number % 4 for number in range(30)},
 )
 SHARES = "share of each class in the sum of weights"
-SLIPS = (
-    Slip(
-        lambda _, got, wanted: (
-            {**got, SHARES: 0} == {**wanted, SHARES: 0} and got[SHARES] != wanted[SHARES]
-        ),
-        "The counts are right, but the weights are not. With {case}, the classes have shares of "
-        "{got[share of each class in the sum of weights]:.100}, and these must be equal.",
-        "Give a picture of a class of n the weight 1/n, without rounding it.",
+UNEQUAL = Slip(
+    lambda _, got, wanted: (
+        {**got, SHARES: 0} == {**wanted, SHARES: 0} and got[SHARES] != wanted[SHARES]
     ),
+    "The counts are right, but the weights are not. With {case}, the classes have shares of "
+    "{got[share of each class in the sum of weights]:.100}, and these must be equal.",
+    "Give a picture of a class of n the weight 1/n, without rounding it.",
 )
 
 
 @exercise("01.4", title="Find the class imbalance", seconds=30)
 def balance_the_classes(balance: Callable[[ImageFolder], tuple[Any, Sequence[float]]]) -> Verdict:
     """Check counts and weights for folders of pictures that must not be opened."""
-    compare(partial(_facts, balance), _balanced, CASES, *SLIPS, show="folders with {}".format)
+    compare(partial(_facts, balance), _balanced, CASES, UNEQUAL, show="folders with {}".format)
     return right(
         "Each class is drawn equally often, and you opened no picture. Rare pictures are now drawn "
         "many times in an epoch. The classes are balanced, but the pictures are not new."

@@ -66,24 +66,20 @@ def _cut(case: Any) -> Tensor:
     return image[:, top : top + SIZE, left : left + SIZE]  # type: ignore[no-any-return]
 
 
-WORKER_SLIPS = (
-    Slip(
-        lambda _, got, __: isinstance(got, Tensor) and got.nbytes > CROP_BYTES,
-        f"in_worker returns {{got.nbytes:,}} bytes for each image, as {{got.dtype}}. "
-        f"Only {CROP_BYTES:,} are needed, as uint8.",
-        "Return the slice of the image in uint8. Divide by 255 on the device.",
-    ),
+MANY_BYTES = Slip(
+    lambda _, got, __: isinstance(got, Tensor) and got.nbytes > CROP_BYTES,
+    f"in_worker returns {{got.nbytes:,}} bytes for each image, as {{got.dtype}}. "
+    f"Only {CROP_BYTES:,} are needed, as uint8.",
+    "Return the slice of the image in uint8. Divide by 255 on the device.",
 )
-DEVICE_SLIPS = (
-    Slip(
-        lambda _, got, wanted: (
-            isinstance(got, Tensor) and got.shape == wanted.shape and not equal(got, wanted)
-        ),
-        "The values differ from those of the given function: they are not scaled or normalized "
-        "alike, other images are flipped, or along another dimension.",
-        "Use images / 255, then (images - MEAN) / STD. In uint8, MEAN.to(images) gives 0. flips is "
-        "true for the images to flip, and the last dimension is the width.",
+OTHER_VALUES = Slip(
+    lambda _, got, wanted: (
+        isinstance(got, Tensor) and got.shape == wanted.shape and not equal(got, wanted)
     ),
+    "The values differ from those of the given function: they are not scaled or normalized "
+    "alike, other images are flipped, or along another dimension.",
+    "Use images / 255, then (images - MEAN) / STD. In uint8, MEAN.to(images) gives 0. flips is "
+    "true for the images to flip, and the last dimension is the width.",
 )
 
 
@@ -96,7 +92,7 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     four, other, one, twelve = (_Samples(n, seed) for seed, n in enumerate((4, 4, 1, 12)))
     for case in (*four.cases, *one.cases):
         _check_worker(in_worker, case)
-    few, _, _, many = (_check_device(on_device, batch) for batch in (four, other, one, twelve))
+    few, _, _, many = _check_device(on_device, [four, other, one, twelve])
     expect(
         many <= few,
         f"on_device needs {few} torch operations for 4 images, but {many} for 12. It works on one "
@@ -114,7 +110,7 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
 def _check_worker(in_worker: InWorker, case: tuple[Tensor, int, int]) -> None:
     with process_unchanged(*case):
         work, crop = count_operations(in_worker, *case)
-    compare(lambda _: crop, _cut, [case], *WORKER_SLIPS, show=lambda c: f"top, left = {c[1:]}")
+    compare(lambda _: crop, _cut, [case], MANY_BYTES, show=lambda c: f"top, left = {c[1:]}")
     expect(
         work.bytes_written <= 3 * CROP_BYTES,  # two copies that crop are allowed
         f"in_worker returns few bytes, but writes {work.bytes_written:,} on the way.",
@@ -122,19 +118,25 @@ def _check_worker(in_worker: InWorker, case: tuple[Tensor, int, int]) -> None:
     )
 
 
-def _check_device(on_device: OnDevice, samples: _Samples) -> int:
-    """Check one batch, and return the number of operations."""
-    with process_unchanged(samples.cut, samples.flips), _NonBlocking() as copies:
-        work, result = count_operations(on_device, samples.cut, samples.flips)
-    expect(
-        not copies.seen,
-        "on_device copies with non_blocking=True although its images are not on a CUDA device. The "
-        "copy may then contain wrong values.",
-        "Write non_blocking=images.is_cuda, as in hint 3.",
-    )
-    wanted = samples.plain()
-    if isinstance(result, Tensor) and result.shape == wanted.shape:
-        near = torch.isclose(result, wanted.to(result), rtol=0, atol=CLOSE)
-        result = torch.where(near, wanted.to(result), result)
-    compare(lambda _: result, _Samples.plain, [samples], *DEVICE_SLIPS, show=str)
-    return work.calls + work.views
+def _check_device(on_device: OnDevice, batches: list[_Samples]) -> list[int]:
+    """Check some batches, and return the number of operations of each."""
+    counts = list[int]()
+
+    def answer(samples: _Samples) -> Any:
+        with process_unchanged(samples.cut, samples.flips), _NonBlocking() as copies:
+            work, result = count_operations(on_device, samples.cut, samples.flips)
+        expect(
+            not copies.seen,
+            "on_device copies with non_blocking=True although its images are not on a CUDA device. "
+            "The copy may then contain wrong values.",
+            "Write non_blocking=images.is_cuda, as in hint 3.",
+        )
+        counts.append(work.calls + work.views)
+        wanted = samples.plain()
+        if isinstance(result, Tensor) and result.shape == wanted.shape:
+            near = torch.isclose(result, wanted.to(result), rtol=0, atol=CLOSE)
+            result.copy_(torch.where(near, wanted.to(result), result))
+        return result
+
+    compare(answer, _Samples.plain, batches, OTHER_VALUES, show=str)
+    return counts

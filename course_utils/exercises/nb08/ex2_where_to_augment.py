@@ -11,6 +11,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect
 
 HIDDEN = 400  # jobs, so that a nearly right rule differs in some of them
 NARROW = AugmentJob(4, 40, 58, 20, 4, 900, 9_000)  # 24.5 ms on the CPU, 24 on the GPU
+LARGE = AugmentJob(128, 4_000, 2_000, 20, 5, 900, 9_000)
 
 Answer = tuple[str, float]
 Time = Callable[[AugmentJob], float]
@@ -74,7 +75,7 @@ def where_to_augment(where: Callable[[AugmentJob], Answer]) -> Verdict:
         free_mb=range(0, 4_000, 100),
     )
     # if both times are equal, both places are right
-    cases = [*JOBS.values(), NARROW, *(job for job in hidden if on_cpu(job) != on_gpu(job))]
+    cases = [*JOBS.values(), NARROW, LARGE, *(job for job in hidden if on_cpu(job) != on_gpu(job))]
     with process_unchanged():
         return judge_rule(
             where,
