@@ -154,7 +154,7 @@ class ObjectStore:
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-        self._end = weakref.finalize(self, _end, process, os.getpid())
+        self._end = weakref.finalize(self, _end, process)
         assert process.stdin is not None
         assert process.stdout is not None
         # A timer ends a silent server, because pipes have no portable time limit.
@@ -177,10 +177,8 @@ class ObjectStore:
         self._settings = self._settings | {"port": int(answer)}
 
 
-def _end(process: subprocess.Popen[str], owner: int) -> None:
-    """End the server, unless this is a fork of the process that started it."""
-    if os.getpid() != owner:
-        return
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the server. In a fork, `Popen` takes it for ended, and does nothing."""
     for pipe in (process.stdin, process.stdout):
         if pipe:
             with suppress(OSError):  # the server may have ended without reading all

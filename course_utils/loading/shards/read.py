@@ -22,7 +22,6 @@ from time import sleep
 from typing import Any, Unpack
 
 import fsspec
-from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
 from course_utils.loading.shards.write import LIST, Shard, read_list
@@ -62,8 +61,7 @@ class TarStream(ShardedStream[Any, Shard]):
         """Read the list of the shards, but no sample.
 
         Args:
-            urls: Folder or URL of a folder that `write_shards` wrote, or the shards themselves: a
-                list, or a pattern such as "http://host/shard-{000000..000009}.tar". A folder
+            urls: Folder or URL of a folder that `write_shards` wrote, or a list of shards. A folder
                 contains a list with the length and checksum of each shard. All shards are on one
                 storage.
             fs: fsspec file system of the shards, such as `slow_storage(...)` or
@@ -116,18 +114,12 @@ stream_shards = TarStream  # reads like the other half of `write_shards`
 def _find(
     urls: str | Path | Sequence[str | Path], fs: Any, headers: Mapping[str, str] | None
 ) -> list[Shard]:
-    if not isinstance(urls, str | Path):
-        named = [str(url) for url in urls]
-    elif "{" in str(urls):
-        named = expand_urls(str(urls))
-    elif str(urls).partition("?")[0].endswith(".tar"):
-        named = [str(urls)]
-    else:
+    if isinstance(urls, str | Path):
         folder = str(urls).rstrip("/")
         return read_list(ShardStream(Shard(f"{folder}/{LIST}"), fs, headers).read(), folder)
-    if not named:
+    if not urls:
         raise ValueError("There are no shards to stream. Pass their paths or their folder.")
-    return [Shard(url) for url in named]
+    return [Shard(str(url)) for url in urls]
 
 
 def read_files(
