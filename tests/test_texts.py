@@ -1,5 +1,6 @@
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -7,11 +8,14 @@ from course_utils.command import cli
 from course_utils.paths import REPO
 from keepfed import command
 
-TEXTS = [
-    REPO / "README.md",
-    *sorted((REPO / "docs").glob("*.md")),
-    *sorted((REPO / "notebooks/source").glob("*.py")),
-]
+
+def files(*patterns: str) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(REPO.glob(pattern))]
+
+
+TEXTS = files("README.md", "docs/*.md", "notebooks/source/*.py")
+# texts in which people find commands
+GUIDES = [*TEXTS, *files("CONTRIBUTING.md", "keepfed/README.md", "deploy/*.md", "slides/*.md")]
 FILES = re.compile(
     r"(?<![\w./])(?:course_utils|data_scripts|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
 )
@@ -40,14 +44,6 @@ def _module(name: str) -> bool:
         return False
 
 
-# texts in which people find commands
-GUIDES = [
-    *(REPO / name for name in ("README.md", "CONTRIBUTING.md", "keepfed/README.md")),
-    *sorted((REPO / "docs").glob("*.md")),
-    *sorted((REPO / "deploy").glob("*.md")),
-    *sorted((REPO / "slides").glob("*.md")),
-    *sorted((REPO / "notebooks/source").glob("*.py")),
-]
 COMMAND = re.compile(
     r"(?:^|`|\n)(?:# )?!?(?:\.venv/bin/)?"
     r"((?:(?:course|keepfed) [a-z]|make [a-zA-Z]|python -m )[^`\n]*)"
@@ -91,6 +87,8 @@ def test_no_text_says_what_people_say_whom_nobody_asked() -> None:
         r"|of the hands|[Mm]any people|[Pp]eople (?:who )?(?:say|expect)"
         r"|a common (?:warning|answer)"
     )
-    places = ("slides/*.md", "slides/instructor/*.md", "docs/*.md", "notebooks/source/*.py", "*.md")
-    texts = {path: path.read_text("utf-8") for place in places for path in REPO.glob(place)}
-    assert {path: words for path in texts if (words := told.findall(texts[path]))} == {}
+    texts = files(
+        "slides/*.md", "slides/instructor/*.md", "docs/*.md", "notebooks/source/*.py", "*.md"
+    )
+    said = {path: told.findall(path.read_text("utf-8")) for path in texts}
+    assert {path: words for path, words in said.items() if words} == {}

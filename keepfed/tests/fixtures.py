@@ -66,8 +66,10 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def _restore_process() -> Iterator[None]:
-    """Restore process-wide settings that a test has changed."""
+def _restore_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore process-wide settings that a test has changed, and begin without a rank."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
     before, trace = multiprocessing.get_start_method(allow_none=True), current()
     yield
     activate(trace)  # a tested loop that hangs records forever

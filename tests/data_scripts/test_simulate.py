@@ -1,19 +1,11 @@
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from course_utils.loading.events import CASCADE
 from data_scripts.telescope import simulate as telescope
 from data_scripts.telescope.detector import SENSORS, SENSORS_PER_STRING
 
 MANY = 50_000
-Simulated = tuple[NDArray[np.void], telescope.Runs, NDArray[np.float32], NDArray[np.int64]]
-
-
-@pytest.fixture(scope="module")
-def simulated() -> Simulated:
-    events, runs = telescope.draw_events(500, np.random.default_rng(3))
-    return events, runs, *telescope.simulate(events, runs, np.random.default_rng(4))
 
 
 def test_energies_directions_runs_and_kinds_are_distributed() -> None:
@@ -37,8 +29,9 @@ def test_energies_directions_runs_and_kinds_are_distributed() -> None:
     assert shares.std() > 0.05
 
 
-def test_pulses_have_the_count_order_and_steps_of_public_data(simulated: Simulated) -> None:
-    events, runs, pulses, counts = simulated
+def test_pulses_have_the_count_order_and_steps_of_public_data() -> None:
+    events, runs = telescope.draw_events(500, np.random.default_rng(3))
+    pulses, counts = telescope.simulate(events, runs, np.random.default_rng(4))
     assert len(pulses) == counts.sum()
     assert 70 < counts.mean() < 140
     assert counts.max() > 5 * np.median(counts)

@@ -59,8 +59,6 @@ def test_the_limits_are_those_of_the_memory_table() -> None:
     guide = (REPO / "slides" / "INSTRUCTOR.md").read_text("utf-8")
     row = re.search(r"^\| 1 \| .* \| (\d+) MB \| ([\d.]+) GB \|$", guide, re.M)
     limit = re.search(r'mem_limit, c\.Spawner\.cpu_limit = "(\d+)G", 2\.0', CONFIG)
-    assert row
-    assert limit
     shm, memory = int(row[1]) / 1000, float(row[2])
     assert f"MEMORY, SHM = {memory} * GB + 0.1 * GB, {shm} * GB" in CONFIG
     assert memory + 0.1 < int(limit[1])

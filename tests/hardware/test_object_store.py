@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -112,16 +113,10 @@ def test_parallel_downloads_are_correct_and_counted_once(store: ObjectStore) -> 
     assert counters.bytes_sent == (cuts[:, 1] - cuts[:, 0] + 1).sum()
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_readers_share_the_link_fairly_up_to_one_stream_each() -> None:
     for readers, seconds in ((1, 2 / 10), (4, 2 / 10), (16, 32 / 40)):
-        limits = Limits(PRESET, clock=(clock := Clock()))
+        clock = SimpleNamespace(now=0.0)
+        limits = Limits(PRESET, clock=lambda clock=clock: clock.now)
         arrivals = [limits.answer() for _ in range(readers)]
         due = [(arrival(0), reader, 20) for reader, arrival in enumerate(arrivals)]
         ends = [0.0] * readers

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of loading: small data, and no rank."""
+"""A fixture for the tests of loading: small data."""
 
 import shutil
 from pathlib import Path
@@ -16,9 +16,3 @@ def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     shutil.copytree(events_folder, folder)
     add_formats(folder, CONVERTED)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)

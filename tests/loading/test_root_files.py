@@ -1,3 +1,4 @@
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +45,14 @@ def test_clusters_and_entries_have_the_values_that_were_written(paths: list[Path
             for name in ("weight", "label_Hbb"):
                 fields = np.concatenate([entries.fields[name] for entries in parts])
                 np.testing.assert_array_equal(fields, truth[name])
+    samples = list(chain(*map(files.samples, files.clusters)))
     for index in (0, 124, 125, JETS, -1):
-        alone, place = files[index], index % len(files)
-        cluster = next(c for c in files.clusters if place in _indices(files, c))
-        within = [*files.samples(cluster)][place - _indices(files, cluster).start]
-        assert (alone["index"], alone["weight"]) == (place, within["weight"])
+        alone, within = files[index], samples[index]
+        assert alone["index"] == within["index"] == index % len(files)
+        assert alone["weight"] == within["weight"]
         assert (alone["values"] == within["values"]).all()
     with pytest.raises(IndexError):
         files[len(files)]
-
-
-def _indices(files: RootFiles, cluster: Cluster) -> range:
-    first = files.firsts[cluster.file]
-    return range(first + cluster.start, first + cluster.stop)
 
 
 def test_uproot_reads_a_cluster_of_a_ttree_at_once_but_pages_one_by_one(paths: list[Path]) -> None:

@@ -74,17 +74,13 @@ def test_every_slide_is_legible_and_needs_no_network(capsys) -> None:
 
 def test_digit_keys_select_a_state_of_the_timeline(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
-    state = lambda: slides.locator(".tl").get_attribute("data-state")  # noqa: E731
-    number = lambda: slides.evaluate("Reveal.getIndices().h")  # noqa: E731
-    slides.keyboard.press("ArrowRight")
-    assert (number(), state()) == (1, "show=Naive")
-    slides.keyboard.press("2")
-    assert (number(), state()) == (1, "show=Workers")
-    slides.get_by_role("radio", name="Workers").focus()
-    slides.keyboard.press("ArrowLeft")
-    assert (number(), state()) == (1, "show=Naive")
+    for key, state in ("ArrowRight", "Naive"), ("2", "Workers"), ("ArrowLeft", "Naive"):
+        slides.keyboard.press(key)
+        assert slides.evaluate("Reveal.getIndices().h") == 1
+        assert slides.locator(".tl").get_attribute("data-state") == f"show={state}"
+        slides.get_by_role("radio", name=state).focus()
     slides.keyboard.press("PageDown")
-    assert number() == 2
+    assert slides.evaluate("Reveal.getIndices().h") == 2
     assert asked == []
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of loaders: a folder for staging, and no rank."""
+"""Fixtures for the tests of loaders: a folder and a file for staging."""
 
 import os
 import tempfile
@@ -21,9 +21,3 @@ def source(tmp_path: Path) -> Path:
     path = tmp_path / "pulses.npy"
     path.write_bytes(os.urandom(12_000_000))
     return path
-
-
-@pytest.fixture(autouse=True)
-def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)

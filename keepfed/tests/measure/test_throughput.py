@@ -15,8 +15,7 @@ def test_rate_excludes_start_up_and_stops_in_time() -> None:
     seconds = chain([0.0], count(5, 0.5))
     rate = steady_rate([torch.zeros(4)] * 100, seconds=10, clock=lambda: next(seconds))
     assert (rate.start_up_s, rate.dropped, rate.batches) == (5.0, 1, 20)
-    assert rate.batches_per_s == pytest.approx(2)
-    assert rate.samples_per_s == pytest.approx(8)
+    assert (rate.batches_per_s, rate.samples_per_s) == pytest.approx((2, 8))
 
 
 def test_prefetched_batches_are_dropped() -> None:

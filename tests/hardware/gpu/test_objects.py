@@ -64,22 +64,15 @@ class Instances:
         return Instances(**moved)
 
 
-def dgl(number=0.0):
-    return Dgl({"x": torch.full((3,), number)})
+OBJECTS = [
+    lambda number: Ragged.join([torch.full((rows, 3), number) for rows in (2, 1)]),
+    lambda number: Dgl({"x": torch.full((3,), number)}),
+    lambda number: Instances(boxes=torch.full((3, 4), number)),
+    *(tensordict, encoding, pytest.param(geometric, marks=pytest.mark.full)),
+]
 
 
-def instances(number=0.0):
-    return Instances(boxes=torch.full((3, 4), number))
-
-
-def ragged(number=0.0):
-    return Ragged.join([torch.full((2, 3), number), torch.full((1, 3), number)])
-
-
-OBJECTS = ragged, tensordict, encoding, dgl, instances
-
-
-@pytest.mark.parametrize("make", [*OBJECTS, pytest.param(geometric, marks=pytest.mark.full)])
+@pytest.mark.parametrize("make", OBJECTS)
 def test_objects_are_copied_pinned_and_protected_even_if_the_loop_drops_them(make):
     gpu, _ = fake_device()
     batch, wanted = make(3.0), checksum(tensors(make(3.0))).item()
@@ -168,5 +161,6 @@ def test_sparse_and_jagged_tensors_have_dense_parts():
 
 def test_movable_object_inside_containers_is_found():
     gpu, _ = fake_device()
-    uploaded = gpu.upload({"graphs": [(instances(), 1), mark_pinned(torch.ones(2))]})
+    boxes = Instances(boxes=torch.zeros(3, 4))
+    uploaded = gpu.upload({"graphs": [(boxes, 1), mark_pinned(torch.ones(2))]})
     assert [type(leaf).__name__ for leaf in leaves(uploaded)].count("DeviceTensor") == 2

@@ -46,16 +46,16 @@ def test_process_killed_inside_the_lock_frees_it(device):
     assert (device.counters().misses, device.counters().hits) == (2, 0)
 
 
-@pytest.mark.parametrize("how", ["thread", pytest.param("fork", marks=forks)])
+@pytest.mark.parametrize("how", ["Thread", pytest.param("Process", marks=forks)])
 def test_threads_exclude_each_other_and_a_fork_holds_no_lock(device, how):
-    kind = threading if how == "thread" else multiprocessing.get_context("fork")
+    kind = threading if how == "Thread" else multiprocessing.get_context("fork")
     entered = kind.Event()
 
     def enter():
         with device.state.locked():
             entered.set()
 
-    other = (threading.Thread if how == "thread" else kind.Process)(target=enter)
+    other = getattr(kind, how)(target=enter)
     with device.state.locked():
         other.start()
         assert not entered.wait(0.2)

@@ -1,6 +1,7 @@
 import math
 import random
 import re
+from itertools import product
 
 from course_utils.paths import REPO
 from course_utils.stories.wall.picture import draw, scale_for
@@ -26,18 +27,16 @@ def test_guesses_and_measured_values_are_on_one_scale() -> None:
 
 def test_any_numbers_have_a_picture() -> None:
     draws = random.Random(0)
-    for unit in ("%", "times", "MB"):
-        for count in (1, 2, 5, 60):
-            for spread in (0, 0.1, 3, 30):
-                values = [draws.lognormvariate(0, spread) for _ in range(count)]
-                values += [0.0] * (draws.random() < 0.3)
-                sign = draws.choice((1, 1, -1))
-                scale = scale_for(some := [sign * value for value in values], unit)
-                assert 2 <= len(scale.ticks) <= 9, (some, scale)
-                assert scale.at(scale.ticks[-1]) == 1
-                assert all(0 <= scale.at(value) <= 1 for value in some)
-                shown = draw(TIMES._replace(unit=unit), some, some)
-                assert all(map(math.isfinite, shown["dots"]))
+    for unit, count, spread in product(("%", "times", "MB"), (1, 2, 5, 60), (0, 0.1, 3, 30)):
+        values = [draws.lognormvariate(0, spread) for _ in range(count)]
+        values += [0.0] * (draws.random() < 0.3)
+        sign = draws.choice((1, 1, -1))
+        scale = scale_for(some := [sign * value for value in values], unit)
+        assert 2 <= len(scale.ticks) <= 9, (some, scale)
+        assert scale.at(scale.ticks[-1]) == 1
+        assert all(0 <= scale.at(value) <= 1 for value in some)
+        shown = draw(TIMES._replace(unit=unit), some, some)
+        assert all(map(math.isfinite, shown["dots"]))
 
 
 def test_wall_knows_all_questions_of_the_notebooks() -> None:

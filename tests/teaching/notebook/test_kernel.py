@@ -21,6 +21,7 @@ cu.ready("90")
 """
 
 DATASET = """%%worker_module my_dataset
+import os, threading
 from torch.utils.data import Dataset
 
 class Numbers(Dataset):
@@ -28,6 +29,8 @@ class Numbers(Dataset):
         return 4
 
     def __getitem__(self, index):
+        if {} < index and not os.path.exists("no_more_waiting"):
+            threading.Event().wait(60)
         return index + {}
 """
 
@@ -47,11 +50,6 @@ def start_method(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernel")
-
-
-@pytest.fixture(scope="module")
 def kernel(start_method: str, folder: Path) -> Iterator[Kernel]:
     """Return one kernel for all tests in this file, in their order."""
     with running_kernel(folder, COURSE_START_METHOD=start_method, MPLBACKEND="Agg") as kernel:
@@ -61,7 +59,7 @@ def kernel(start_method: str, folder: Path) -> Iterator[Kernel]:
 
 def test_workers_see_every_edit_and_errors_are_one_sentence(kernel: Kernel) -> None:
     for i in range(3):
-        kernel.run(DATASET.format(i))
+        kernel.run(DATASET.format(4, i))
         assert kernel.run(LOAD) == f"loaded {[i, i + 1, i + 2, i + 3]}\n"
     (line,) = kernel.result("%%worker_module mine\n\nx = np.zeros(3)").outputs[-1]["traceback"]
     assert line.startswith("The cell stopped in line 3 in mine.py, `x = np.zeros(3)`: Name")
@@ -75,20 +73,6 @@ from course_utils.teaching.notebook.cleanup import _children
 print("children", len(_children()))
 """
 
-
-SLOW_DATASET = """%%worker_module my_dataset
-import os, threading
-from torch.utils.data import Dataset
-
-class Numbers(Dataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        if index >= 2 and not os.path.exists("no_more_waiting"):
-            threading.Event().wait(60)
-        return index
-"""
 
 # Prints "waiting" once the loop is inside the loader. An interrupt between two calls of the loop's
 # own body would leave nothing, because nothing else refers to the loader's iterator.
@@ -116,7 +100,7 @@ for batch in loader:
 def interrupted_loop(kernel: Kernel, folder: Path) -> Result:
     """Interrupt a loop over persistent workers, and let the next one run to its end."""
     (folder / "no_more_waiting").unlink(missing_ok=True)
-    kernel.run(SLOW_DATASET)
+    kernel.run(DATASET.format(1, 0))
     kernel.run("import torch.utils.data as data")
     kernel.run("loader = data.DataLoader(Numbers(), num_workers=2, persistent_workers=True)")
     interrupted = kernel.interrupt(LOOP, at="waiting")
@@ -156,7 +140,7 @@ threading.Event().wait(10)
 
 
 def test_dead_worker_raises_only_during_a_cell(kernel: Kernel, start_method: str) -> None:
-    kernel.run(DATASET.format(1))
+    kernel.run(DATASET.format(4, 1))
     worker = psutil.Process(int(kernel.run(STARTS)))
     worker.kill()
     with suppress(psutil.NoSuchProcess):
@@ -195,7 +179,7 @@ def test_interrupt_at_the_end_of_a_cell_does_not_reach_the_next(kernel: Kernel) 
 
 
 def test_ending_kernel_removes_its_folders(kernel: Kernel) -> None:
-    kernel.run(DATASET.format(0))
+    kernel.run(DATASET.format(4, 0))
     kernel.run(LOAD)
     made = kernel.run("import tempfile; room = tempfile.TemporaryDirectory(); room.name")
     room = Path(made[1:-1])

@@ -32,32 +32,17 @@ def test_batch_bytes_are_those_of_tensors_and_pickled_rest() -> None:
         assert least <= nbytes(batch) < least + 2000, batch
 
 
-class Accelerator:
-    """A fake torch.accelerator that counts allocations and waits."""
-
-    def __init__(self) -> None:
-        self.allocations = self.waits = 0
-
-    def is_available(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        self.waits += 1
-
-    def memory_stats(self) -> dict[str, int]:
-        return {"allocation.all.allocated": self.allocations}
-
-    def current_accelerator(self) -> torch.device:
-        return torch.device("meta")
-
-    def step(self, batch: Any) -> None:
-        self.allocations += 1
-
-
-def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Accelerator()
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Return a fake torch.accelerator that counts waits, and steps, which allocate memory."""
+    device = Mock(**{"is_available.return_value": True, "step.return_value": None})
+    device.current_accelerator.return_value = torch.device("meta")
+    device.memory_stats = lambda: {"allocation.all.allocated": device.step.call_count}
     monkeypatch.setattr(accelerator, "ACCELERATOR", device)
+    return device
 
+
+def test_copy_is_timed_only_if_the_step_used_the_device(device: Mock, monkeypatch: Any) -> None:
     def used_and_weighed(step: Any) -> tuple[bool, bool]:
         found = three_runs(DiagnosedLoop([torch.zeros(1000)] * 9, step), seconds=0.05)
         return found.step.used_device, found.replay.copy_s is not None
@@ -69,14 +54,12 @@ def test_copy_is_timed_only_if_the_step_used_the_device(monkeypatch: pytest.Monk
         assert used_and_weighed(device.step) == (True, False)
 
 
-def test_diagnosis_does_not_initialize_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Accelerator()
-    monkeypatch.setattr(accelerator, "ACCELERATOR", device)
+def test_diagnosis_does_not_initialize_cuda(device: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for started in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda started=started: started)
         run_loop([torch.zeros(1000)] * 9, torch.numel, seconds=0.01)
-        assert bool(device.waits) is started
+        assert device.synchronize.called is started
 
 
 class Timed:
