@@ -195,19 +195,8 @@ def save(loop: Loop, notes: Notes, real: Trace, emulated: Trace) -> None:
         save_chrome(trace, notes.folder / f"{name}-{kind}.json", **about, loop=asdict(loop))
 
 
-def probes(notes: Notes, options: argparse.Namespace) -> None:
-    """Measure properties that are not documented."""
-    from gpu_probes import PROBES
-
-    from course_utils.hardware.gpu import timed_accelerator
-
-    gpu, clock = timed_accelerator("H200", step_ms=20, emulate=options.emulated)
-    for probe in PROBES:
-        notes.attempt(probe.__name__, partial(probe, gpu, clock))
-
-
 PARTS: dict[str, Callable[[Notes, argparse.Namespace], None]] = {
-    part.__name__: part for part in (notebooks, tests, wild, cards, checks, loops, probes)
+    part.__name__: part for part in (notebooks, tests, wild, cards, checks, loops)
 }
 
 

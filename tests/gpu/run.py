@@ -33,7 +33,7 @@ REPO = HERE.parents[1]
 PACK = "gpu-check.zip"
 PACK_EVERY_S, LEAST_S = 5, 10  # a part starts if it has this time
 # in the order of importance, with shares of the time. A part that ends early leaves its rest
-PARTS = {"notebooks": 40, "tests": 22, "wild": 16, "cards": 7, "checks": 5, "loops": 5, "probes": 5}
+PARTS = {"notebooks": 42, "tests": 23, "wild": 16, "cards": 8, "checks": 6, "loops": 5}
 
 
 def main(arguments: list[str] | None = None) -> int:

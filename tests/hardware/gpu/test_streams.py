@@ -39,6 +39,16 @@ def test_small_pageable_copy_returns_but_pinned_gaps_block(device):
     assert clock.ms == pytest.approx(0.065 + 20 + 2 + 2)
 
 
+def test_pinning_copies_and_64_kib_return_at_once(device):
+    gpu, clock = device
+    gpu.pin(megabytes(4))
+    assert clock.ms == 4
+    gpu.step(None, ms=50)
+    for kib, host_ms in ((64, 4), (65, 54)):
+        gpu.upload(megabytes(kib * 1024 / 1e6), non_blocking=True)
+        assert clock.ms == pytest.approx(host_ms, abs=0.5)
+
+
 def test_copy_on_a_separate_stream_overlaps_the_step(device):
     gpu, clock = device
     first, second, third = gpu.pinned([megabytes(4)] * 3)
