@@ -31,8 +31,7 @@ from keepfed.measure.watch.timing import failsafe
 from tests.auditing.trainings import RIGHT, WRONG, Mixed, OneIterator, Own, loader
 from tests.fixtures import PROJECT
 
-Training = Callable[[], None]
-Audited = Callable[[Training], AuditReport]
+Audited = Callable[[Callable[[], None]], AuditReport]
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
     attach._patch(dataloader)
     monkeypatch.setattr(loops, "_write", lambda pause_s=0: None)
 
-    def run(training: Training) -> AuditReport:
+    def run(training: Callable[[], None]) -> AuditReport:
         monkeypatch.setattr(loops, "_process", loops._Process())
         random.seed(0)
         np.random.seed(0)

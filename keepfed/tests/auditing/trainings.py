@@ -206,6 +206,7 @@ def interleaved_orders_that_repeat() -> None:
     few = cycle(range(32))
     order = Indices(lambda: [i for n in range(32, N) for i in (n, next(few))])
     Model().train(loader(Mixed(), sampler=order))
+    Model().train(loader(Mixed(64), sampler=[*range(64)] * 4))
 
 
 def token_windows() -> None:

@@ -99,8 +99,7 @@ class Account:
         epochs, loader, is_stream = self.loaded.epochs, self._loader(), self.loaded.total is None
         # Contents tell whether two loaders share samples, so one epoch of them is enough.
         self.listener.contents = is_stream or not any(epoch.complete for epoch in epochs)
-        numbers = epoch_numbers(self._dataset)
-        self.epoch = EpochRecord(len(epochs), torch.is_grad_enabled(), numbers)
+        self.epoch = EpochRecord(len(epochs), torch.is_grad_enabled(), epoch_numbers(self._dataset))
         epochs.append(self.epoch)
         if loader is None:
             return

@@ -102,8 +102,9 @@ def _each_once(record: LoaderRecord, records: Records) -> Findings:
         # the samplers of ranks repeat some, so that all ranks have full batches
         if len(again) > (epoch.sizes.max() if record.ranks > 1 else 0):
             yield _finding("repeats", record, epoch, again=len(again), sample=int(again[0]))
-        if epoch.complete and (epoch.expected or 0) - record.spare > len(ids):
-            yield _finding("left-out", record, epoch, served=len(ids), of=epoch.expected)
+        of = min(record.total or 0, epoch.expected or 0)  # a sampler may repeat all samples
+        if epoch.complete and of - record.spare > len(ids):
+            yield _finding("left-out", record, epoch, served=len(ids), of=of)
 
 
 def _overlap(served: Mapping[int, NDArray[Any]], spare: int) -> dict[str, int] | None:

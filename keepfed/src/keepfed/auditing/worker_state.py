@@ -49,8 +49,7 @@ def generator_states(dataset: Any) -> tuple[int, ...]:
     """Return a hash of each random generator: of this process, and of the dataset."""
     states = [torch.get_rng_state().tolist(), np.random.get_state(legacy=False), random.getstate()]
     for part in _objects_in(dataset):
-        kind = next((kind for kind in _STATES if isinstance(part, kind)), None)
-        states += [] if kind is None else [_STATES[kind](part)]
+        states += [state_of(part) for kind, state_of in _STATES.items() if isinstance(part, kind)]
     return tuple(crc32(pickle.dumps(state)) for state in states)
 
 
