@@ -10,13 +10,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from keepfed.errors import ReadError
 from keepfed.files import replace_file, require_free_space
+from keepfed.reading import read_json, reading
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
@@ -106,11 +108,11 @@ def seal(folder: Path, facts: Facts) -> None:
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of `folder`, or None if it is missing or unreadable."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) else None
+    with suppress(ReadError), reading(folder / MANIFEST):
+        manifest: dict[str, Any] = read_json(folder / MANIFEST)
+        if manifest.keys() > {"data", "size", "seed", "bytes"} and {**manifest["sizes"]}:
+            return manifest
+    return None
 
 
 def sizes_match(folder: Path, manifest: Facts) -> bool:
@@ -128,12 +130,12 @@ def corrupted(folder: Path) -> list[str]:
     """Return the names of missing and changed files; reads every file."""
     if not (folder / CHECKSUMS).is_file():
         return [CHECKSUMS]
-    lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    lines = (folder / CHECKSUMS).read_text("utf-8", "replace").splitlines()
     sealed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     return [
         name
-        for name in sorted(sealed)
-        if not (folder / name).is_file() or _sha256(folder / name) != sealed[name]
+        for name in sorted(filter(None, sealed)) or [CHECKSUMS]
+        if not (folder / name).is_file() or _sha256(folder / name) != sealed.get(name)
     ]
 
 

@@ -17,8 +17,11 @@ def fill(folder: Path) -> files.Facts:
     return {"count": 1}
 
 
+FACTS = {"data": "things", "size": "S", "seed": 1}
+
+
 def make(folder: Path) -> Path:
-    files.make_folder(folder, fill, facts={"data": "things"}, room=1)
+    files.make_folder(folder, fill, facts=FACTS, room=1)
     return folder
 
 
@@ -28,8 +31,7 @@ def things(tmp_path: Path) -> Path:
 
 
 def test_manifest_has_facts_sizes_and_checksums_also_of_an_added_entry(things: Path) -> None:
-    facts = {"data": "things", "count": 1, "bytes": 5, "sizes": {"sub": 5}}
-    assert files.read_manifest(things) == facts
+    assert files.read_manifest(things) == {**FACTS, "count": 1, "bytes": 5, "sizes": {"sub": 5}}
     assert (things / files.CHECKSUMS).read_text() == (
         "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
     )
@@ -39,7 +41,7 @@ def test_manifest_has_facts_sizes_and_checksums_also_of_an_added_entry(things: P
     assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
     assert files.corrupted(things) == []
     assert not (things / ".more.unfinished").exists()
-    for content in ("", "{", "[]"):
+    for content in ("", "{", "[]", "{}", "[" * 10**5):
         (things / files.MANIFEST).write_text(content)
         assert files.read_manifest(things) is None
 

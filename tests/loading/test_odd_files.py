@@ -1,24 +1,32 @@
 """Odd files: each reader loads the right numbers, or names file, problem and next step."""
 
+import json
 import os
 import pickle
 import re
 import tarfile
 from io import BytesIO
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from course_utils.loading.shards import stream_shards
-from keepfed.errors import ReadError
+from course_utils.loading.events import read_sensors
+from course_utils.loading.root_files import RootFiles
+from course_utils.loading.shards import decode_event, stream_shards, write_shards
+from course_utils.loading.tokens import Corpus
+from keepfed.auditing.resume import read_log
+from keepfed.errors import KeepfedError, ReadError
 from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.images import ImageLoader, Jpegs, PackedImages, pack_images
 from keepfed.loaders.images.packed import INDEX
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedLoader
-from keepfed.loaders.resume import load_checkpoint
+from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 from keepfed.loaders.workers import LazyFile
+from keepfed.measure.exchange import load_profile
+from keepfed.measure.ranks import load_ranks
 from keepfed.reading import reading
 
 if os.name == "nt":
@@ -49,7 +57,10 @@ def lying():
     return saved(np.lib.format.write_array_header_1_0, header) + bytes(1000)
 
 
-DEEP = np.full((9, 9), 40_000, np.uint16)  # an image
+COLORS = cv2.imencode(".png", np.full((9, 9, 3), 300, np.uint16))[1].tobytes()
+NOTHING = {("run.pt", 0), ("rank-0.json", 0), ("log.jsonl", 6)}  # to read, which is no error
+LOG = b'{"loader": "a", "epoch": 1, "samples": "abc"}\n'
+KERNEL = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": NaN, "name": ""}]}'
 NO_END = "it is a device, a pipe or a socket"
 CUT = "mmap length is greater than file size"
 EVERYWHERE = [  # what no reader can read: its content, or a function that makes it
@@ -89,6 +100,7 @@ READERS = {
     ),
     "1.jpg": (
         lambda path: Jpegs(path.parent.parent)[1],
+        (COLORS, "8 bits per color"),
         (image()[:400], "[Tt]runcated"),
         (huge(), "exceeds limit of|truncated"),
         (saved(Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save, "PNG"), "8 bits per col"),
@@ -101,6 +113,14 @@ READERS = {
         (image()[:400], r"\w+"),
     ),
     "lazy.npy": (lambda path: LazyFile(np.load, path, mmap_mode="r").file,),
+    "offsets.npy": (
+        lambda path: (np.save(path.with_name("tokens.npy"), [1]), Corpus(path.parent, "")),
+    ),
+    "sensor_geometry.csv": (lambda path: read_sensors(path.parent), (b"a\nb,2\n", "string 'b'")),
+    "x.root": (lambda path: RootFiles([path], ["x"]),),
+    "log.jsonl": (read_log, (b"[" * 10**5, "recursion"), (LOG, "it is not a log of an audit")),
+    "rank-0.json": (lambda path: load_ranks(path.parent), (b"{}", "KeyError: 'otherData'")),
+    "profile.json": (load_profile, (b'{"traceEvents": []}', "it has no profile"), (KERNEL, "NaN")),
 }
 
 
@@ -114,8 +134,8 @@ def test_every_reader_names_the_odd_file_the_problem_and_the_next_step(tmp_path)
     for reader, (read, *more) in READERS.items():
         is_image = reader.endswith(".jpg")
         for number, (make, problem) in enumerate([*EVERYWHERE, *more]):
-            if (is_image and number < 2) or (reader, number) == ("run.pt", 0):
-                continue  # there is nothing to read, which is no error
+            if (is_image and number < 2) or (reader, number) in NOTHING:
+                continue
             folder = tmp_path / reader / str(number)
             folder.mkdir(parents=True)
             path = in_class(folder, reader) if is_image else folder / reader
@@ -135,14 +155,14 @@ def test_error_of_the_system_or_in_a_worker_keeps_path_and_sample():
         (OSError(116, "no"), "its storage does not answer. Check that it is mounted"),
         (OSError(36, "no"), "its name is too long. Use a shorter name"),
         (MemoryError(), "it needs more memory than there is, or its header is damaged. Fetch"),
-        (KeyError("x"), "'x' (KeyError). Fetch it"),
+        (KeyError("x"), "its content is not what was expected (KeyError: 'x'). Fetch it"),
         (ValueError(), "ValueError. Fetch it"),
     ):
-        with pytest.raises(ReadError) as raised, reading("a\udcffb", 7, step="Fetch it"):
+        with pytest.raises(ReadError) as raised, reading("a\udcff\x1b", 7, step="Fetch it"):
             raise error
         again = pickle.loads(pickle.dumps(raised.value))
-        assert (again.path, again.index) == ("a\udcffb", 7)
-        assert str(again).startswith(rf"Cannot read a\xffb, sample 7: {problem}"), str(again)
+        assert (again.path, again.index) == ("a\udcff\x1b", 7)
+        assert str(again).startswith(rf"Cannot read a\xff\x1b, sample 7: {problem}"), str(again)
 
 
 def test_file_that_changes_during_a_training_is_reported_before_it_kills_it(tmp_path):
@@ -165,6 +185,31 @@ def test_file_that_changes_during_a_training_is_reported_before_it_kills_it(tmp_
             with pytest.raises(ReadError, match="modified or replaced after it was opened"):
                 list(loader)
             loader.close()
+            if path == packed and change != "is replaced":
+                with pytest.raises(ReadError, match=r"it is not as long as its table says|EOF"):
+                    PackedImages(path)
+
+
+def test_full_disk_is_one_sentence_and_keeps_the_previous_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    in_class(tmp_path)
+    path = tmp_path / "out/x"
+    path.parent.mkdir()
+    assert load_checkpoint(path) is None
+    for writer, write in (
+        ("keepfed.files.os.fsync", lambda: pack_images(path, tmp_path / "images")),
+        ("torch.save", lambda: save_checkpoint(path, {"step": 1})),
+    ):
+        write()
+        before = path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, full)
+            with pytest.raises(KeepfedError, match=r"disk is full at .*out/x\. Free some"):
+                write()
+        assert {file: file.read_bytes() for file in path.parent.iterdir()} == {path: before}
+    assert load_checkpoint(path) == {"step": 1}
 
 
 def test_numbers_that_would_change_are_refused(tmp_path):
@@ -174,6 +219,9 @@ def test_numbers_that_would_change_are_refused(tmp_path):
         ([0, float("nan"), 6], "Offsets must be whole numbers, but are torch.float64"),
         (np.array([0, 2**64 - 1, 6], np.uint64), "Pass increasing offsets"),
         ([], "go from nothing to nothing"),
+        ([0, 2, 5], r"go from 0 to 5, but .*rows\.npy has 6 rows"),
+        ([1, 6], "go from 1 to 6"),
+        ([0, 4, 3, 6], "Pass increasing offsets"),
         (["0", "6"], "Offsets have the type <U1, which torch does not support"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -181,6 +229,8 @@ def test_numbers_that_would_change_are_refused(tmp_path):
     for field in (["a"], np.array([None]), np.zeros(1, "M8[s]"), np.zeros(1, ">f4")):
         with pytest.raises(ValueError, match=r"Fields 'x' have the type .* torch does not support"):
             RaggedLoader(rows, [0, 6], 1, fields={"x": field})
+    with pytest.raises(ValueError, match="'x' has 2 entries, but the offsets describe 1"):
+        RaggedLoader(rows, [0, 6], 1, fields={"x": [1, 2]})
     with pytest.raises(ValueError, match="Lengths have the type <U1"):
         LengthBuckets(["a", "b"], 1)
     for samples in ([np.ones((2, 1)), np.ones((1, 1), int)], [np.float32(3)]):
@@ -210,3 +260,21 @@ def test_folders_and_shards_that_would_be_read_wrongly_are_refused(tmp_path):
             shard.addfile(tarfile.TarInfo(name))
     with pytest.raises(ReadError, match=r"x\.tar: the files of sample '0' are not next to each"):
         list(stream_shards([tmp_path / "x.tar"]))
+    with tarfile.open(tmp_path / "x.tar", "w") as shard:
+        for _ in "ab":
+            shard.addfile(tarfile.TarInfo("0.txt"))
+    with pytest.raises(ReadError, match=r"x\.tar: a sample has two files of one name"):
+        list(stream_shards([tmp_path / "x.tar"]))
+    (shard,) = write_shards([{"__key__": "a", "txt": b""}], tmp_path / "s", per_shard=1)
+    with pytest.raises(ReadError, match=r"0\.tar, sample a: .*KeyError: '"):
+        list(stream_shards([shard], decode=decode_event))
+    for samples, said in (
+        ([2], "its list says 2"),
+        ([1, 1], "is there twice"),
+        ([-1], "no number"),
+    ):
+        entry = {"url": shard.name, "bytes": shard.stat().st_size}
+        text = json.dumps({"shards": [{**entry, "samples": number} for number in samples]})
+        shard.with_name("shards.json").write_text(text)
+        with pytest.raises((ReadError, ValueError), match=said):
+            list(stream_shards(tmp_path / "s"))

@@ -12,6 +12,7 @@ The formats differ only in how much must be read for one event.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,6 @@ from torch.utils.data import Dataset
 
 from course_utils.loading.events.labels import CHECK, read_labels
 from keepfed.checks import position
-from keepfed.files import exists
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.spans import stage
 from keepfed.reading import read_error
@@ -101,7 +101,7 @@ class Events(Dataset[Sample]):
         self.folder, self.fs = str(folder), fs
         self.entry = entry or self.entry
         self.labels = read_labels(folder, fs)
-        if not exists(self.path, fs):
+        if not (os.path.exists(self.path) if fs is None else fs.exists(self.path)):
             raise FileNotFoundError(
                 f"{self.path} does not exist. To add a file format, see `python -m "
                 "data_scripts.convert_events --help`. If the file was deleted, run `python -m "

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from keepfed.files import exists, open_file
+from keepfed.files import open_file
 from keepfed.reading import reading
 
 CASCADE, TRACK = 0, 1
@@ -57,11 +57,6 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         OSError: If events.parquet is corrupted.
     """
     path = f"{folder}/events.parquet"
-    if not exists(path, fs):
-        raise FileNotFoundError(
-            f"{folder} contains no events. Create some with `python -m data_scripts.make_events "
-            f"--out {folder}`."
-        )
     with reading(path, step=CHECK.format(folder)), open_file(path, fs) as file:
         column = _read_columns(file)
     return Labels(
@@ -115,9 +110,10 @@ def read_sensors(folder: str | Path, fs: Any = None) -> NDArray[np.float32]:
 
     Reads through the fsspec file system `fs` if given.
     """
-    with open_file(f"{folder}/sensor_geometry.csv", fs) as file:
+    path = f"{folder}/sensor_geometry.csv"
+    with reading(path, step=CHECK.format(folder)), open_file(path, fs) as file:
         rows = np.loadtxt(BytesIO(file.read()), np.float32, delimiter=",", skiprows=1)
-    return rows[:, 1:]
+        return rows[:, 1:]
 
 
 def write_sensors(folder: Path, positions: NDArray[np.float32]) -> None:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_utils.loading.events.contract import Pulses, RowEvents
-from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS, write_labels
+from course_utils.loading.events.labels import CHECK, EVENT, EVENT_COLUMNS, write_labels
 from keepfed.files import open_file
+from keepfed.reading import reading
 
 Block = tuple[Pulses, NDArray[np.int64]]
 
@@ -68,12 +69,13 @@ class EventArrays:
         """Open the events in `folder`. The pulses are memory-mapped, not read."""
         import pyarrow.parquet as pq
 
-        columns = pq.read_table(folder / "events.parquet")
-        table = np.empty(len(columns), EVENT)
-        for name in EVENT_COLUMNS:
-            table[name] = columns[name].to_numpy()
-        pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
-        return cls(table, np.load(folder / "npy/offsets.npy"), pulses)
+        with reading(folder, step=CHECK.format(folder)):
+            columns = pq.read_table(folder / "events.parquet")
+            table = np.empty(len(columns), EVENT)
+            for name in EVENT_COLUMNS:
+                table[name] = columns[name].to_numpy()
+            pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
+            return cls(table, np.load(folder / "npy/offsets.npy"), pulses)
 
     def __len__(self) -> int:
         return len(self.table)

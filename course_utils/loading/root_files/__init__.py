@@ -25,6 +25,9 @@ from torch.utils.data import Dataset
 from keepfed.loaders.stream import ShardedStream, StreamOptions
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.spans import stage
+from keepfed.reading import reading
+
+_CHECK = "Check that it is complete, and the names of its columns"
 
 
 class Cluster(NamedTuple):
@@ -73,7 +76,10 @@ class RootFiles(Dataset[dict[str, Any]]):
         """
         self.rows, self.fields = list(rows), list(fields)
         self._files = [LazyFile(_open, str(path), tree, fs) for path in paths]
-        edges = [cluster_edges(file.file, [*self.rows, *self.fields]) for file in self._files]
+        edges = []
+        for path, file in zip(paths, self._files, strict=True):
+            with reading(path, step=_CHECK):
+                edges.append(cluster_edges(file.file, [*self.rows, *self.fields]))
         self.clusters = [
             Cluster(file, *pair)
             for file, own in enumerate(edges)
@@ -102,8 +108,9 @@ class RootFiles(Dataset[dict[str, Any]]):
 
     def read(self, cluster: Cluster) -> Entries:
         """Read a cluster, or any other range of a file."""
-        tree = self._files[cluster.file].file
-        return read_entries(tree, self.rows, self.fields, cluster.start, cluster.stop)
+        file = self._files[cluster.file]
+        with reading(file.args[0], cluster.start, step=_CHECK):
+            return read_entries(file.file, self.rows, self.fields, cluster.start, cluster.stop)
 
     def close(self) -> None:
         """Close the files in this process. The next read opens them again."""
@@ -173,10 +180,8 @@ def _open(path: str, tree: str, fs: Any) -> Any:
 def cluster_edges(tree: Any, columns: list[str]) -> list[int]:
     """Return the entries at which clusters begin, and the number of entries."""
     if missing := [name for name in columns if name not in tree]:
-        raise OSError(
-            f"There is no column {', '.join(missing)} in {tree.name}. Choose among the names of "
-            f'`uproot.open(path)["{tree.name}"].keys()`.'
-        )
+        there = ", ".join(tree.keys())
+        raise ValueError(f"the tree {tree.name} has no column {', '.join(missing)}, only {there}")
     if hasattr(tree, "common_entry_offsets"):  # a TTree
         return [int(edge) for edge in tree.common_entry_offsets(filter_name=columns)]
     firsts = [int(cluster.num_first_entry) for cluster in tree.cluster_summaries]

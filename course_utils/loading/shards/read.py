@@ -16,6 +16,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
 from time import sleep
@@ -28,12 +29,13 @@ from course_utils.loading.shards.write import LIST, Shard, read_list
 from keepfed.errors import unreadable
 from keepfed.loaders.stream import ShardedStream, StreamOptions
 from keepfed.measure.spans import stage
-from keepfed.reading import describe
+from keepfed.reading import describe, reading
 
 _REQUEST_BYTES = 4 * 2**20  # size of a request, and the most that a stream buffers
 _END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros at the end of a tar file
 _ATTEMPTS = 5  # consecutive attempts before a request fails
 _AGAIN = "Write or download the shard again"
+_CHECK = "Check what is in this sample, and the function that decodes it"
 _BY_STATUS = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 416: EOFError}
 _FINAL = {  # errors that another attempt cannot repair
     PermissionError: "Access to {url} is denied without the right token or key. Check the "
@@ -81,18 +83,26 @@ class TarStream(ShardedStream[Any, Shard]):
 
     def __iter__(self) -> Iterator[Any]:
         drawn = super().__iter__()
-        return map(self.decode, drawn) if self.decode else drawn
+        return map(self._decode, drawn) if self.decode else drawn
+
+    def _decode(self, sample: dict[str, Any]) -> Any:
+        with reading(sample["__url__"], sample["__key__"], step=_CHECK):
+            return self.decode(sample) if self.decode else sample
 
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
         """Yield samples of bytes, shard by shard."""
         for shard in shards:
             keys = set[str]()
-            for sample in group_by_keys(read_files(shard, self.fs, self.headers)):
+            files = read_files(shard, self.fs, self.headers)
+            for sample in group_by_keys(files, handler=partial(_refuse, shard.url)):
                 if (key := sample["__key__"]) in keys:
                     problem = f"the files of sample {key!r} are not next to each other"
                     raise unreadable(shard.url, problem, "Write it again with `tar --sort=name`")
                 keys.add(key)
                 yield sample
+            if shard.samples not in (None, len(keys)):
+                problem = f"it has {len(keys):,} samples, and its list says {shard.samples:,}"
+                raise unreadable(shard.url, problem, _AGAIN)
 
     def size(self, shard: Shard) -> int:
         """Return the number of samples of a shard.
@@ -106,6 +116,10 @@ class TarStream(ShardedStream[Any, Shard]):
                 f"folder that contains their {LIST}, or count the samples while reading."
             )
         return shard.samples
+
+
+def _refuse(url: str, error: Exception) -> bool:
+    raise unreadable(url, "a sample has two files of one name", _AGAIN) from error
 
 
 stream_shards = TarStream  # reads like the other half of `write_shards`

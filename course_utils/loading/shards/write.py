@@ -10,7 +10,6 @@ and detects truncated shards.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +20,7 @@ from typing import Any
 
 import webdataset
 
-from keepfed.files import replace_file, writing
+from keepfed.files import replace_file, replacing, writing
 
 LIST = "shards.json"
 
@@ -103,29 +102,24 @@ def read_list(text: str | bytes, folder: str) -> list[Shard]:
     """
     try:
         shards = [Shard(**entry) for entry in json.loads(text)["shards"]]
-        if not shards or any(None in (shard.samples, shard.bytes) for shard in shards):
-            raise ValueError("an entry is missing")
-    except (ValueError, TypeError, KeyError) as error:
+        numbers = [number for shard in shards for number in (shard.samples, shard.bytes)]
+        if not shards or not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError("an entry is missing, or is no number")
+        if len({shard.url for shard in shards}) < len(shards):
+            raise ValueError("a shard is there twice")
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise ValueError(
-            f"{folder}/{LIST} is not a complete list of shards. Write the shards again."
+            f"{folder}/{LIST} is not a complete list of shards ({error}). Write the shards again."
         ) from error
     return [replace(shard, url=f"{folder}/{shard.url}") for shard in shards]
 
 
 def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     """Write one shard under a temporary name, and rename it when it is complete."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            number = 0
-            with webdataset.TarWriter(file, mtime=0) as writer:
-                for sample in samples:
-                    writer.write(dict(sample))
-                    number += 1
-            file.flush()
-            os.fsync(file.fileno())
-        content = part.read_bytes()
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as file, webdataset.TarWriter(file, mtime=0) as writer:
+        number = 0
+        for sample in samples:
+            writer.write(dict(sample))
+            number += 1
+    content = path.read_bytes()
     return Shard(path.name, number, len(content), zlib.crc32(content))

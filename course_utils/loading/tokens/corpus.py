@@ -44,14 +44,15 @@ class Corpus(Sequence[Tokens]):
                 f"There is no corpus {name!r} in {folder}. Choose one of its folders, or create "
                 f"them with `python -m data_scripts.make_tokens --out {folder}`."
             )
-        self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy")
+        self.offsets: NDArray[np.int64] = LazyFile(np.load, path / "offsets.npy").file
         # Each process maps the file itself, because pickling a memory map copies its contents.
         self._map: LazyFile[Tokens] = LazyFile(np.load, path / "tokens.npy", mmap_mode="r")
-        at, count = self.offsets, len(self.tokens)
-        if at.ndim != 1 or len(at) < 2 or at[0] != 0 or at[-1] != count or (np.diff(at) < 0).any():
+        at, count = self.offsets, self.tokens.size
+        whole = all(x.ndim == 1 and x.dtype.kind in "iu" for x in (at, self.tokens))
+        if not whole or len(at) < 2 or at[0] or at[-1] != count or (np.diff(at) < 0).any():
             raise ValueError(
-                f"{path / 'offsets.npy'} does not fit the {count:,} tokens of this folder. Offsets "
-                "increase from 0 to the number of tokens. Write both files again."
+                f"{path / 'offsets.npy'} does not fit the {count:,} tokens of this folder. Write "
+                "whole numbers to both files. Offsets increase from 0 to the number of tokens."
             )
 
     @property

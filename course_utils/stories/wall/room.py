@@ -58,9 +58,9 @@ class Room:
         self._posts = defaultdict[tuple[str, str], dict[str, Any]](dict)
         self._last_key = dict[str, str]()  # that each seat has guessed
         self._seats = set[str]()
-        for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+        for line in file.read_bytes().splitlines() if file.exists() else ():
             self._number += 1
-            with suppress(ValueError):  # such as a line that was not completely written
+            with suppress(ValueError, RecursionError):  # such as a line that was cut off
                 self._keep(self.read(json.loads(line)))
 
     def read(self, given: object) -> Post:

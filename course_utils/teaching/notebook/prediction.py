@@ -22,8 +22,9 @@ from course_utils.errors import CourseError
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook.cards import bar, card, inline
 from course_utils.teaching.notebook.wall import send
-from keepfed.errors import KeepfedError
+from keepfed.errors import KeepfedError, ReadError
 from keepfed.files import replace_file
+from keepfed.reading import read_json, reading
 
 Answer = float | str
 
@@ -201,14 +202,13 @@ def with_unit(value: Answer, unit: str) -> str:
 
 def _load() -> dict[str, dict[str, Any]]:
     path = scratch_folder() / "answers.json"
-    try:
-        answers: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except ValueError:
-        path.replace(path.with_suffix(".damaged"))  # a damaged file must not block the notebook
-        return {}
-    return answers
+    with suppress(ReadError), reading(path):
+        answers: dict[str, dict[str, Any]] = read_json(path)
+        return {key: {**entry} for key, entry in answers.items()}
+    path.replace(path.with_suffix(".damaged"))  # a damaged file must not block the notebook
+    return {}
 
 
 def _store(key: str, **entry: Answer) -> None:

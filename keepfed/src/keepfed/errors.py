@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
 IMPORT_NAMES = {  # of packages that pip knows by another name
@@ -37,7 +37,7 @@ class KeepfedError(RuntimeError):
 class ReadError(KeepfedError, OSError):
     """A file, or the sample `index` in it, that cannot be read. `keepfed.reading` raises it."""
 
-    def __init__(self, message: str = "", *, path: str = "", index: int | None = None):
+    def __init__(self, message: str = "", *, path: str = "", index: int | str | None = None):
         super().__init__(message)
         self.path, self.index = path, index
 
@@ -50,14 +50,15 @@ def unreadable(
     path: str | os.PathLike[str],
     problem: str,
     step: str,
-    index: int | None = None,
+    index: int | str | None = None,
     kind: type[ReadError] = ReadError,
 ) -> ReadError:
     """Return an error whose message names path, sample, problem and next step."""
     # a name that is not valid UTF-8 could not be printed
     name = os.fsencode(path).decode("utf-8", "backslashreplace")
     sample = "" if index is None else f", sample {index}"
-    message = f"Cannot read {name}{sample}: {problem}. {step}."
+    text = f"Cannot read {name}{sample}: {problem}. {step}."
+    message = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return kind(message, path=os.fspath(path), index=index)
 
 
@@ -81,11 +82,6 @@ def not_installed(error: ImportError, install: str = "") -> KeepfedError:
     return KeepfedError(f"The package {name} is not installed: {step}.")
 
 
-def is_disk_full(error: OSError) -> bool:
-    """Return whether the disk or the quota is full."""
-    return error.errno in _FULL
-
-
 def sentence(
     error: KeepfedError | OSError, *, elsewhere: str = "choose a folder that you may write to"
 ) -> str:
@@ -93,7 +89,7 @@ def sentence(
     if isinstance(error, KeepfedError) or error.errno is None:
         return str(error)  # our own message
     place = error.filename or "the folder"
-    if error.errno in _FULL:
+    if error.errno in FULL:
         at = f" at {error.filename}" if error.filename else ""
         return f"The disk is full{at}. Free some space, or {elsewhere}, and run again."
     if error.errno in _FORBIDDEN:

@@ -14,20 +14,36 @@ from typing import Any, BinaryIO
 
 from keepfed import formatting
 from keepfed.checks import open_regular
-from keepfed.errors import KeepfedError, is_disk_full, sentence
+from keepfed.errors import FULL, KeepfedError, sentence
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, *, elsewhere: str = "choose another folder") -> Iterator[None]:
     """Turn the error of a full disk, or of a folder that cannot be written, into a KeepfedError."""
     try:
         yield
     except OSError as error:
-        here = str(error.filename).startswith(str(path.parent))
-        if isinstance(error, KeepfedError) or not (is_disk_full(error) or here):
+        name = str(error.filename)
+        here = name.startswith(str(path.parent)) or str(path).startswith(name)
+        if isinstance(error, KeepfedError) or not (error.errno in FULL or here):
             raise
         named = OSError(error.errno, error.strerror, str(path))
-        raise KeepfedError(sentence(named, elsewhere="choose another folder")) from error
+        raise KeepfedError(sentence(named, elsewhere=elsewhere)) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which takes the place of `path` if the block ends without an error."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with writing(path):
+        try:
+            with unfinished.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())  # otherwise the rename may reach the disk before the data
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
@@ -73,11 +89,6 @@ def open_file(path: str, fs: Any = None) -> BinaryIO:
         return open_regular(path)
     file: BinaryIO = fs.open(path)
     return file
-
-
-def exists(path: str, fs: Any = None) -> bool:
-    """Return whether a file or folder exists, on the local disk or on an fsspec file system."""
-    return Path(path).exists() if fs is None else bool(fs.exists(path))
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:

@@ -10,17 +10,21 @@ what raises no error.
 from __future__ import annotations
 
 import errno
+import gzip
+import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from textwrap import shorten
+from typing import Any
 
 from keepfed.checks import open_regular
 from keepfed.errors import KeepfedError, MissingFileError, ReadError, unreadable
 
 _AGAIN = "Copy or create it again"
 _PLAIN = {"OSError", "ValueError", "RuntimeError"}  # names that tell nothing
+_INSIDE = (LookupError, TypeError, AttributeError, ArithmeticError)  # of code that trusts a file
 _FORBIDDEN = "you are not allowed to read it", "Ask its owner for permission"
 _MANY = "too many files are open", "Use fewer workers, or raise the limit with `ulimit -n`"
 _STORAGE = "its storage does not answer", "Check that it is mounted, then try again"
@@ -46,7 +50,7 @@ _ARCHIVES = (".gz", ".tgz", ".npz", ".pt", ".zip")  # endings of files that may 
 
 @contextmanager
 def reading(
-    path: str | os.PathLike[str], index: int | None = None, *, step: str = _AGAIN
+    path: str | os.PathLike[str], index: int | str | None = None, *, step: str = _AGAIN
 ) -> Iterator[None]:
     """Turn every error of the block into the `ReadError` that `read_error` returns."""
     try:
@@ -57,13 +61,28 @@ def reading(
         raise read_error(error, path, index, step=step) from error
 
 
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return the content of a JSON file, compressed or not. Call it in a block of `reading`."""
+    with open_regular(path) as file:
+        content = file.read()
+    return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+
+
 def read_error(
-    error: Exception, path: str | os.PathLike[str], index: int | None = None, *, step: str = _AGAIN
+    error: Exception,
+    path: str | os.PathLike[str],
+    index: int | str | None = None,
+    *,
+    step: str = _AGAIN,
 ) -> ReadError:
     """Return the error of a library as one that names path, sample, problem and next step.
 
     `step` is what to do with a damaged file, as an imperative clause.
     """
+    if isinstance(error, ReadError):  # of a reader within this one, which knows more
+        if not isinstance(error.__cause__, Exception):
+            return error
+        error = error.__cause__
     if isinstance(named := getattr(error, "filename", None), str):
         path = named  # for a folder, the file in it
     kind = MissingFileError if isinstance(error, FileNotFoundError) else ReadError
@@ -96,4 +115,6 @@ def _text(error: Exception) -> str:
     """Return the message of a library on one line, without addresses of objects."""
     text = shorten(re.sub(r"<[^>]* at 0x\w+>", "", str(error)), 300).rstrip(".")
     name = type(error).__name__
+    if isinstance(error, _INSIDE):
+        return f"its content is not what was expected ({name}: {text})"
     return (text if name in _PLAIN else f"{text} ({name})") if text else name

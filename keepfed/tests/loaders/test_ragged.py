@@ -83,18 +83,6 @@ def test_loader_reads_the_rows_and_fields_of_each_sample(file: Path) -> None:
     loader.close()
 
 
-def test_offsets_and_fields_must_fit(file: Path) -> None:
-    cases: list[tuple[list[int], dict[str, Any], str]] = [
-        ([0, 2, 5], {}, r"go from 0 to 5, but .*rows\.npy has 6 rows"),
-        ([1, 6], {}, "go from 1 to 6"),
-        ([0, 4, 3, 6], {}, "Pass increasing offsets"),
-        (OFFSETS, {"energy": [1, 2]}, "'energy' has 2 entries, but the offsets describe 4"),
-    ]
-    for offsets, fields, said in cases:
-        with pytest.raises(ValueError, match=said):
-            RaggedLoader(file, offsets, 2, fields=fields)
-
-
 def test_buckets_need_less_padding_and_are_not_sorted() -> None:
     lengths = np.random.default_rng(0).geometric(0.02, 1000)
     random, similar = ResumableBatches(1000, 20), LengthBuckets(lengths, 20)

@@ -1,7 +1,6 @@
 """Batches that continue after a restart: all samples once, even if the job has changed."""
 
 from itertools import chain, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from keepfed.loaders.prefetch import ThreadPrefetcher
-from keepfed.loaders.resume import ResumableBatches, load_checkpoint, sample_rng, save_checkpoint
+from keepfed.loaders.resume import ResumableBatches, sample_rng
 from keepfed.loaders.stream import WorkerSlot, epoch_rng
 from keepfed.loaders.workers import SharedEpoch
 
@@ -110,25 +109,6 @@ def test_each_sample_of_each_epoch_has_its_own_random_numbers() -> None:
     draws += [epoch_rng(seed, epoch).random() for seed, epoch in product((0, 1), (0, 1))]
     assert len(set(draws)) == len(draws)
     np.testing.assert_equal(sample_rng(1, 2, 3).random(4), sample_rng(1, 2, 3).random(4))
-
-
-def test_failed_save_keeps_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run.pt"
-    assert load_checkpoint(path) is None
-    save_checkpoint(path, {"step": 1, "weights": torch.ones(3)})
-
-    def fail(_state: object, file: Any) -> None:
-        file.write(b"half")
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", fail)
-        with pytest.raises(OSError, match="No space left"):
-            save_checkpoint(path, {"step": 2})
-    assert (load_checkpoint(path) or {})["step"] == 1
-    save_checkpoint(path, {"step": 3})
-    assert (load_checkpoint(path) or {})["step"] == 3
-    assert [found.name for found in tmp_path.iterdir()] == ["run.pt"]
 
 
 def test_state_of_the_last_batch_leaves_an_empty_loop() -> None:

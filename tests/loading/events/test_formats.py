@@ -185,7 +185,7 @@ def test_error_in_a_batch_or_worker_names_it(name: str, damaged: Path, tmp_path:
 def test_missing_data_and_other_labels_are_reported(all_formats: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no format 'xls'\. Choose one of npy, npz"):
         events.open_events(all_formats, "xls")
-    with pytest.raises(FileNotFoundError, match="make_events --out"):
+    with pytest.raises(FileNotFoundError, match="make_events --check --out"):
         events.open_events(tmp_path, "npy")
     path = Path(shutil.copy(all_formats / "events.parquet", tmp_path))
     for name in events.FORMATS:

@@ -80,11 +80,11 @@ def test_invalid_sample_is_rejected_and_leaves_no_files(tmp_path: Path) -> None:
 
 def test_interrupt_keeps_existing_files(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
-    shards = ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar.part"]
+    unfinished, *shards = [".shard-000002.tar.unfinished", "shard-000000.tar", "shard-000001.tar"]
 
     def samples() -> Iterator[dict[str, Any]]:
         yield from texts(5)
-        assert names(tmp_path) == ["mine.txt", *shards]
+        assert names(tmp_path) == [unfinished, "mine.txt", *shards]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

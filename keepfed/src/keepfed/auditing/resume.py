@@ -8,20 +8,23 @@ from pathlib import Path
 
 from keepfed.auditing.record import LoaderRecord
 from keepfed.auditing.report import AuditFinding
-from keepfed.errors import KeepfedError
+from keepfed.checks import open_regular
+from keepfed.reading import reading
 
 Row = tuple[str, int, list[str]]  # loader, epoch and samples of a batch
 
 
 def read_log(log: Path) -> list[Row]:
-    """Return the lines of a log, of all ranks, or raise an `OSError` or `KeepfedError`."""
-    try:
-        rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-        return [(row["loader"], int(row["epoch"]), [*map(str, row["samples"])]) for row in rows]
-    except (ValueError, KeyError, TypeError):
-        raise KeepfedError(
-            f"{log} is not a log of an audit. Pass the file of `keepfed audit --log FILE`."
-        ) from None
+    """Return the lines of a log, of all ranks, or raise `ReadError`."""
+    with reading(log, step="Pass the file of `keepfed audit --log`"), open_regular(log) as file:
+        return [*map(_row, file)]
+
+
+def _row(line: bytes) -> Row:
+    match json.loads(line):
+        case {"loader": str(loader), "epoch": int(epoch), "samples": list(samples)}:
+            return loader, epoch, [*map(str, samples)]
+    raise ValueError("it is not a log of an audit")
 
 
 def check_resume(rows: Sequence[Row], records: Sequence[LoaderRecord]) -> Iterator[AuditFinding]:

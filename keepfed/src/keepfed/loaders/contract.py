@@ -169,17 +169,21 @@ class EpochLoader:
         Raises:
             ValueError: If the state belongs to another order.
         """
-        following = f"set_epoch({state['epoch'] + 1})"
+        match state:
+            case {"epoch": int(epoch), "taken": int(taken), "made_by": _} if min(epoch, taken) >= 0:
+                following = f"set_epoch({epoch + 1})"
+            case _:
+                raise ValueError(f"{state} is no state of `state_dict`. Use an older checkpoint.")
         if state["made_by"] != self.made_by:
             raise ValueError(
                 f"The state belongs to the order of {state['made_by']}, but this order has "
                 f"{self.made_by}, so samples would be lost or repeated. Use the same arguments, or "
                 f"begin the next epoch: {following}."
             )
-        self._move_to(state["epoch"], state["taken"])
+        self._move_to(epoch, taken)
         if state.get("uncounted"):
             warnings.warn(
-                f"The state was saved during epoch {state['epoch']}, but has no position in it. "
+                f"The state was saved during epoch {epoch}, but has no position in it. "
                 "The next loop serves these samples again. To begin the next epoch instead, call "
                 f"{following}.",
                 stacklevel=2,

@@ -155,9 +155,9 @@ class RaggedLoader(IndexBatches, IterableDataset[dict[str, Any]]):
         return self._follow_itself(self._read())
 
     def _read(self) -> Iterator[dict[str, Any]]:
-        require_unchanged(self.path, self._stamp)
         values = torch.from_numpy(self._values.file)
         for batch in self.deal():
+            require_unchanged(self.path, self._stamp)
             indices = torch.from_numpy(batch)
             firsts, lengths = self.offsets[indices], self.offsets.diff()[indices]
             offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])

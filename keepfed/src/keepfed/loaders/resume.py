@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from keepfed.checks import open_regular
-from keepfed.files import writing
+from keepfed.files import replacing
 from keepfed.loaders.contract import EpochLoader, WorkerSlot, epoch_rng
 from keepfed.reading import reading
 
@@ -144,14 +144,8 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     Raises:
         KeepfedError: If the disk is full, or the folder cannot be written.
     """
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with writing(path):
-        with unfinished.open("wb") as file:
-            torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())  # otherwise the rename may reach the disk before the data
-        unfinished.replace(path)
+    with replacing(Path(path)) as file:
+        torch.save(dict(state), file)
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any] | None:

@@ -31,10 +31,3 @@ def test_one_flipped_bit_of_an_image_is_found(packed: Path, tmp_path: Path, plac
     assert changed[1].tobytes() == images[1].tobytes()
     with pytest.raises(OSError, match=r"changed, sample 0: its checksum is wrong\. Copy it again"):
         changed[0]
-
-
-def test_truncated_file_is_rejected(packed: Path, tmp_path: Path) -> None:
-    for length in (200, -1):
-        (tmp_path / "cut").write_bytes(packed.read_bytes()[:length])
-        with pytest.raises(OSError, match="Copy it again, or create it with `pack_images`"):
-            PackedImages(tmp_path / "cut")

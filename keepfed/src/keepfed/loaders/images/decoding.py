@@ -40,8 +40,7 @@ class Decoder:
         rows, float32 (3, 1, size).
         """
         self.images, self.size, self.norm = images, size, norm
-        pixels = images.table["height"].astype(np.int64) * images.table["width"]
-        self._decoded = np.empty(3 * int(pixels.max()), np.uint8)
+        self._decoded = np.empty(3 * images.most_pixels, np.uint8)
 
     def write(self, index: int, window: Sequence[int], flip: bool, out: Tensor) -> None:
         """Write a window of an image into `out`, or raise ReadError if the image is corrupted.

@@ -87,7 +87,7 @@ class Jpegs(Dataset[tuple[Any, int]]):
             with stage("read"), open_file(path, self.fs) as file:
                 content = file.read()
             with stage("decode"), Image.open(BytesIO(content)) as image:
-                if image.mode.startswith(DEEP):
+                if image.mode.startswith(DEEP) or ";16" in str(image.tile):
                     problem = "it has more than 8 bits per color, which would be cut off"
                     raise unreadable(path, problem, "Convert it to 8 bits", index)
                 pixels = np.array(image.convert("RGB"))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from keepfed.checks import open_regular, position, stamp
 from keepfed.errors import unreadable
-from keepfed.files import progress_bar, require_free_space, writing
+from keepfed.files import progress_bar, replacing, require_free_space, writing
 from keepfed.loaders.images.jpegs import Jpegs
 from keepfed.reading import reading
 
@@ -61,6 +61,10 @@ class PackedImages:
                 raise ValueError("it is no file of packed images")
             if self.stamp[0] != int(self.table[-1]["where"]) + int(self.table[-1]["length"]):
                 raise ValueError("it is not as long as its table says")
+            # a row is checked when it is used, but its pixels are reserved before
+            self.most_pixels = int(np.prod(self.table[["height", "width"]].tolist(), 1).max())
+            if self.most_pixels > MOST_PIXELS:
+                raise ValueError("its table is damaged")
             # a plain array, because each slice of a memmap is another memmap, which is slow
             self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
         self._checked = np.zeros(len(self.table), bool)
@@ -100,22 +104,17 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     with writing(path):
         size = sum(file.stat().st_size for file in files if file.exists())
         require_free_space(path.parent, size, otherwise="or pack fewer images")
-    unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels
-    try:
-        with writing(path), unfinished.open("wb") as out:
-            write_array(out, table)  # a placeholder, overwritten at the end
-            for row, (jpeg, height, width) in zip(table, _read(files), strict=True):
-                row["where"], row["length"] = out.tell(), len(jpeg)
-                row["height"], row["width"] = height, width
-                row["checksum"] = _checksum(row, jpeg)
-                out.write(jpeg)
-            out.seek(0)
-            write_array(out, table)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as out:
+        write_array(out, table)  # a placeholder, overwritten at the end
+        for row, (jpeg, height, width) in zip(table, _read(files), strict=True):
+            row["where"], row["length"] = out.tell(), len(jpeg)
+            row["height"], row["width"] = height, width
+            row["checksum"] = _checksum(row, jpeg)
+            out.write(jpeg)
+        out.seek(0)
+        write_array(out, table)
     return path.stat().st_size
 
 

@@ -13,18 +13,16 @@ a container, or it is emptied at logout.
 
 from __future__ import annotations
 
-import errno
 import getpass
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from keepfed.errors import KeepfedError, sentence
+from keepfed.errors import KeepfedError
+from keepfed.files import writing
 from keepfed.formatting import size
 from keepfed.limits import SHM, known, memory, memory_free
 from keepfed.loaders.staging.staged_copy import Staged, find_copy, locked, make, remove
@@ -73,7 +71,7 @@ def stage_to_shm(
     target = place / f"{wanted.key}-{version(files)}"
     if copy := find_copy(target, intact=True):  # does not wait while other data are copied
         return copy
-    with _writing(place.parent), locked(place):
+    with writing(place.parent, elsewhere=_ELSEWHERE), locked(place):
         if copy := find_copy(target, intact=True):
             return copy
         remove(target)
@@ -86,22 +84,6 @@ def staged_copies(source: Location | None = None, *, to: Location | None = None)
     key = "*" if source is None else Source(source).key
     folders = sorted(find_staging_dir(to).glob(f"{key}-*"))
     return [copy for copy in map(find_copy, folders) if copy]
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Turn errors of the system into readable ones."""
-    try:
-        yield
-    except KeepfedError:
-        raise
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise KeepfedError(
-                f"{folder} became full during the copy, and the copy was removed. Remove another "
-                f"copy (`keepfed stage --list` shows them), or {_ELSEWHERE}."
-            ) from error
-        raise KeepfedError(sentence(error, elsewhere=_ELSEWHERE)) from error
 
 
 def _is_in_memory(place: Path) -> bool:
@@ -128,7 +110,7 @@ def _require_free_space(place: Path, name: str, files: Files) -> None:
 def find_staging_dir(to: Location | None = None) -> Path:
     """Return the folder for copies, or raise KeepfedError if it belongs to somebody else."""
     folder = _folder(to)
-    with _writing(folder.parent):
+    with writing(folder.parent, elsewhere=_ELSEWHERE):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()

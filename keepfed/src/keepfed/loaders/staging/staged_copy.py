@@ -74,7 +74,7 @@ def find_copy(folder: Path, *, intact: bool = False) -> Staged | None:
 
 def _read_seal(folder: Path) -> Staged:
     seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
-    return Staged(folder / seal["name"], seal["source"], seal["bytes"], seal["files"])
+    return Staged(folder / seal["name"], seal["source"], int(seal["bytes"]), seal["files"])
 
 
 @contextmanager

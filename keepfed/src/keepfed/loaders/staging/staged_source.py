@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from keepfed.checks import files_below, stamp
-from keepfed.errors import KeepfedError, unreadable
+from keepfed.errors import unreadable
 from keepfed.limits import known
-from keepfed.reading import read_error
+from keepfed.reading import reading
 
 _MARKS = ("ETag", "etag", "checksum", "mtime", "LastModified", "last_modified", "created")
 _SECRETS = {"key", "secret", "token", "password", "username"}  # do not identify the storage
@@ -56,10 +55,11 @@ class Source:
             self.identity = fs.unstrip_protocol(self.path) + (f" ({storage})" if storage else "")
         self.name = Path(self.path).name or "data"
         self.key = _digest(self.identity)
+        self._step = _CHECK if fs else "Then stage again"
 
     def look(self) -> Files:
         """Return its current files, or raise ReadError if there are none or it cannot be read."""
-        with self._reading():
+        with reading(self.identity, step=self._step):
             files = _local_files(self.path) if self.fs is None else self._remote_files()
         if not files:
             raise unreadable(self.identity, "it is empty", "Use the path that contains the data")
@@ -67,20 +67,9 @@ class Source:
 
     def open(self, file: SourceFile) -> BinaryIO:
         """Open one of its files for reading."""
-        with self._reading():
+        with reading(self.identity, step=self._step):
             opened: BinaryIO = self.fs.open(file.path) if self.fs else open(file.path, "rb")  # noqa: SIM115
         return opened
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn errors of the storage into readable ones, for example S3 without credentials."""
-        try:
-            yield
-        except KeepfedError:
-            raise
-        except Exception as error:
-            step = _CHECK if self.fs else "Then stage again"
-            raise read_error(error, self.identity, step=step) from error
 
     def _remote_files(self) -> Files:
         self.fs.invalidate_cache()  # a cached listing would hide changes

@@ -14,7 +14,6 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -162,10 +161,8 @@ class LazyFile(Generic[F]):
 
     def _open(self) -> F:
         path = next((arg for arg in self.args if isinstance(arg, str | os.PathLike)), "")
-        if not path:
-            return self.opener(*self.args, **self.kwargs)
-        with reading(path, step=_STEP):
-            with suppress(FileNotFoundError):  # it may be a URL
+        with reading(path or repr(self.opener), step=_STEP):
+            if os.path.exists(path):  # it may be a URL
                 stamp(path)
             return self.opener(*self.args, **self.kwargs)
 

@@ -6,31 +6,18 @@ start `ts` and a length `dur` in microseconds, and metadata events ("ph": "M") t
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from keepfed.files import replace_file, writing
 from keepfed.measure.kineto import times_ns
 from keepfed.measure.spans import Span, lanes, reach
 from keepfed.measure.trace import Trace
+from keepfed.reading import read_json, reading
 
 PROCESS = 1  # process ID of all lanes, so that Perfetto draws them below each other
-
-
-def content_of(file: Path) -> bytes:
-    """Return the contents of `file`, which may be compressed with gzip.
-
-    Raises:
-        ValueError: If the compressed file is damaged.
-    """
-    content = file.read_bytes()
-    try:
-        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{file} is damaged: {error}. Write it again.") from error
 
 
 def trace_of(
@@ -53,7 +40,9 @@ def save_chrome(trace: Trace, path: str | Path, **about: Any) -> Path:
     `about` are further facts about the run, such as the machine. They must be valid JSON.
     """
     path = Path(path)
-    path.write_text(json.dumps(chrome_trace(trace, **about)) + "\n", "utf-8")
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(chrome_trace(trace, **about)) + "\n")
     return path
 
 
@@ -97,12 +86,14 @@ def _event(span: Span, thread: int, origin: int) -> dict[str, Any]:
 
 def load_chrome(path: str | Path, *, begins_ns: int = 0) -> Trace:
     """Read a trace that `save_chrome` wrote, shifted so that it begins at `begins_ns`."""
-    data = json.loads(content_of(Path(path)))
-    names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
-    events, about = [e for e in data["traceEvents"] if e["ph"] == "X"], data["otherData"]
-    return trace_of(
-        (Span(names[e["tid"]], e["name"], *times_ns(e), e["args"]["batch"]) for e in events),
-        label=about["label"],
-        note=about["note"],
-        begins_ns=begins_ns,
-    )
+    with reading(path):
+        data = read_json(path)
+        rows, about = data["traceEvents"], data["otherData"]
+        names = {e["tid"]: e["args"]["name"] for e in rows if e["name"] == "thread_name"}
+        events = [e for e in rows if e["ph"] == "X"]
+        return trace_of(
+            (Span(names[e["tid"]], e["name"], *times_ns(e), e["args"]["batch"]) for e in events),
+            label=about["label"],
+            note=about["note"],
+            begins_ns=begins_ns,
+        )

@@ -6,13 +6,13 @@ load_profile("profile.json.gz").timeline()
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from keepfed.measure.exchange.chrome import content_of, trace_of
+from keepfed.measure.exchange.chrome import trace_of
 from keepfed.measure.kineto import gpu_spans, times_ns
 from keepfed.measure.spans import AT_MOST, Span
 from keepfed.measure.trace import Trace
+from keepfed.reading import read_json, reading
 
 _NEXT = "enumerate(DataLoader)#"  # followed by the class of the iterator
 _STEP = "ProfilerStep#"  # followed by its number
@@ -27,24 +27,19 @@ def load_profile(path: str | Path) -> Trace:
     from a batch to the next request. The file does not contain worker processes.
 
     Raises:
-        ValueError: If the file contains neither work of a GPU nor loops over a DataLoader.
+        ReadError: If the file contains neither work of a GPU nor loops over a DataLoader.
     """
     path = Path(path)
-    try:
-        events = [e for e in json.loads(content_of(path))["traceEvents"] if e.get("ph") == "X"]
+    with reading(path, step="Write one with `profiler.export_chrome_trace(path)`"):
+        events = [e for e in read_json(path)["traceEvents"] if e.get("ph") == "X"]
         host = [(times_ns(e), e["name"]) for e in events if e.get("cat") in _HOST]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        events, host = [], []
-    waits = sorted(times for times, name in host if name.startswith(_NEXT))
-    steps = sorted((times, name) for times, name in host if name.startswith(_STEP))
-    # A step begins with the call for its batch, or, without a DataLoader, with the profiler's mark.
-    begins = [start for start, _ in waits or (times for times, _ in steps)]
-    on_gpu = list(gpu_spans(events, begins))
-    if not on_gpu and not waits:
-        raise ValueError(
-            f"{path} does not contain a profile of a GPU or of a DataLoader. Write one with "
-            "`profiler.export_chrome_trace(path)`."
-        )
+        waits = sorted(times for times, name in host if name.startswith(_NEXT))
+        steps = sorted((times, name) for times, name in host if name.startswith(_STEP))
+        # A step begins with the call for its batch, or without DataLoader with the profiler's mark.
+        begins = [start for start, _ in waits or (times for times, _ in steps)]
+        on_gpu = list(gpu_spans(events, begins))
+        if not on_gpu and not waits:
+            raise ValueError("it has no profile of a GPU or of a DataLoader")
     spans = [Span("main", "wait", *wait, number) for number, wait in enumerate(waits)]
     if not on_gpu:
         ends = [*begins[1:], max(end for (_, end), _ in host)]

@@ -11,7 +11,6 @@ different clocks, so use a separate folder for each machine.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from keepfed.measure.exchange import load_chrome, save_chrome
 from keepfed.measure.ranks.straggler import Straggler, find_straggler
 from keepfed.measure.spans import reach
 from keepfed.measure.trace import Trace
+from keepfed.reading import read_json, reading
 
 if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline
@@ -66,11 +66,9 @@ class RankTraces:
 def save_rank(trace: Trace, folder: str | Path) -> Path:
     """Write the trace of this rank to a file in `folder`, and return its path."""
     rank, ranks = get_rank()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     return save_chrome(
         trace,
-        folder / f"rank-{rank}.json",
+        Path(folder, f"rank-{rank}.json"),
         run=[os.environ.get("TORCHELASTIC_RUN_ID", ""), ranks],  # to ignore files of an older run
         origin_ns=reach(trace)[0],
         served=trace.served,
@@ -85,13 +83,15 @@ def load_ranks(folder: str | Path) -> RankTraces:
     Raises:
         KeepfedError: If the trace of a rank is missing.
     """
-    paths = {
-        int(path.stem.removeprefix("rank-")): path for path in Path(folder).glob("rank-*.json")
-    }
-    facts = {
-        rank: json.loads(paths[rank].read_text("utf-8"))["otherData"] for rank in sorted(paths)
-    }
-    run: list[Any] = next((about["run"] for about in facts.values()), ["", 1])
+    paths, facts = dict[int, Path](), dict[int, dict[str, Any]]()
+    for path in Path(folder).glob("rank-*.json"):
+        with reading(path, step="Remove it, or write it again with `save_rank`"):
+            about, rank = read_json(path)["otherData"], int(path.stem.removeprefix("rank-"))
+            whole = {name: int(about[name]) for name in ("origin_ns", "samples")}
+            run = [about["run"][0], int(about["run"][1])]
+            paths[rank], facts[rank] = path, {**about, **whole, "run": run}
+    facts = {rank: facts[rank] for rank in sorted(facts)}
+    run = next((about["run"] for about in facts.values()), ["", 1])
     facts = {rank: about for rank, about in facts.items() if about["run"] == run}
     if missing := set(range(run[1])).difference(facts):
         raise KeepfedError(
