@@ -90,9 +90,8 @@ def load_ranks(folder: str | Path) -> RankTraces:
             whole = {name: int(about[name]) for name in ("origin_ns", "samples")}
             run = [about["run"][0], int(about["run"][1])]
             paths[rank], facts[rank] = path, {**about, **whole, "run": run}
-    facts = {rank: facts[rank] for rank in sorted(facts)}
-    run = next((about["run"] for about in facts.values()), ["", 1])
-    facts = {rank: about for rank, about in facts.items() if about["run"] == run}
+    run = facts[min(facts)]["run"] if facts else ["", 1]
+    facts = {rank: about for rank, about in sorted(facts.items()) if about["run"] == run}
     if missing := set(range(run[1])).difference(facts):
         raise KeepfedError(
             f"The trace of rank {min(missing)} is missing in {folder}. End the script with "
