@@ -112,4 +112,4 @@ def _fours(samples: list[Sample]) -> Sequence[list[Sample]]:
 def _call(samples: list[Sample]) -> str:
     lengths = [len(sample["pulses"]) for sample in samples]
     shown = lengths if len(lengths) <= 8 else f"range({lengths[0]}, 0, -1)"
-    return f'pad_events([{{"pulses": torch.randn(n, 4), "energy": 1.0}} for n in {shown}])'
+    return f'pad_events([{{"pulses": torch.randn(n, 4).sqrt(), "energy": 1.0}} for n in {shown}])'

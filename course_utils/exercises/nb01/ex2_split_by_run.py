@@ -42,8 +42,7 @@ def split_by_run(split: Split) -> Verdict:
     """Check a split of runs with different lengths, whose numbers start anywhere."""
     first, *more = (_case(*c) for c in [(4, 0.5), (20, 0.25), (500, 0.1), (9, 0)])
     twin = first._replace(run_id=first.run_id[::-1] + np.int32(7))  # has the same length
-    facts, cases = partial(_facts, split), [first, twin, *more]
-    compare(facts, _wanted, cases, SPLIT_RUNS, show=str)
+    compare(partial(_facts, split), _wanted, [first, twin, *more], SPLIT_RUNS, show=str)
     _expect_seeded(split, _case(40, 0.25))
     return right("No run is in both parts, every event is in one, and the seed decides which.")
 

@@ -36,7 +36,7 @@ INSIDE, *_ = CUTS
 FIRST, SECOND, WORKERS = "the first pass", "a second pass", "with two workers"
 NEW, AHEAD = "another order in the second pass", "all samples are read before the first is served"
 DECODED, WAIT = "samples that decode gets", "decoded samples that wait"
-LATER, FAILS = "all shards break off after the first sample", "decode raises an error"
+LATER, FAILS = "all shards are cut off once the loop has its first sample", "decode raises an error"
 _BOTH = {FIRST: ONCE, NEW: True, WORKERS: ONCE, INSIDE: ERROR, AHEAD: False}
 WANTED: dict[str, dict[str, Any]] = {
     "epoch": {**_BOTH, SECOND: ONCE, "items": "keys"},

@@ -61,7 +61,7 @@ SLIPS = (
         lambda _, got, wanted: got > wanted[-1],
         "For {case} you return {got}, but {wanted[0]} is enough. A small shard "
         "costs a request like a large one.",
-        "Use shards of at least 64 MB, and one for each reader if the data are too small for that.",
+        "Use shards of at least 64 MB and one sample, or one for each reader if that is too many.",
     ),
 )
 

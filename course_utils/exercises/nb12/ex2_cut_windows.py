@@ -17,7 +17,7 @@ Starts = NDArray[np.int64]
 
 # tokens and length; the last corpus has more tokens than 32 bits can number
 CORPORA = ((41, 10), (48, 10), (1_000, 10), (1_001, 10), (640, 64), (641, 64), (300, 1))
-SHORT = (100, 128), (128, 128), (1, 8), (0, 8), (15, 10), (20, 10)
+SHORT = (100, 128), (128, 128), (1, 8), (0, 1), (15, 10), (20, 10)
 LARGE = (200_000, 128), (2**33, 2**31)
 SEEDS = range(100)
 

@@ -1,7 +1,7 @@
 """Facts about the batches of one epoch, for the checks of notebook 14."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,29 +10,28 @@ from course_utils.exercises.judging.chance import expect_mixed
 from course_utils.exercises.judging.compare import Slip, compare, short
 from course_utils.teaching.exercise import expect
 
-Case = TypeVar("Case")
+Epoch = Callable[[Any], dict[str, Any]]  # from a case to its facts
 Indices = NDArray[np.int64]
-TWICE, NEVER, CUT = "served twice", "never served", "batches of a wrong size"
+TWICE, NEVER, CUT = "events served twice", "never served", "batches of a wrong size"
 SLIPS = (
     Slip(
         lambda _, got, __: got[NEVER] and not got[TWICE],
-        "With {case}, {got[never served]} of the events are never served.",
+        "With {case}, the number of events that are never served is {got[never served]}.",
         "At the end, serve everything that is left, even if the last batch is smaller.",
     ),
     Slip(
         lambda _, got, __: got[CUT] and not got[TWICE],
-        "With {case}, {got[batches of a wrong size]} of the batches have a wrong size. Only the "
-        "last one may be smaller, and none may be empty.",
+        "With {case}, the number of batches of a wrong size is {got[batches of a wrong size]}. "
+        "Only the last one may be smaller, and none may be empty.",
         "Keep the rest of the events for the next batch.",
     ),
 )
 
 
-def judge_epochs(
-    epoch: Callable[[Case], dict[str, Any]], cases: Iterable[Case], *slips: Slip
-) -> None:
-    """Reject an epoch in which a fact is not 0, with a message from the ledger or from `slips`."""
-    compare(epoch, lambda _: None, cases, *SLIPS, *slips, same=lambda got, _: not any(got.values()))
+def judge_epochs(epoch: Epoch, cases: Iterable[Any], facts: Sequence[str], *slips: Slip) -> None:
+    """Reject an epoch if a count of the ledger or another of these `facts` is not 0."""
+    wanted = dict.fromkeys((TWICE, NEVER, CUT, *facts), 0)
+    compare(epoch, lambda _: wanted, cases, *SLIPS, *slips, show=str)
 
 
 def read_batches(batches: Iterable[Any], known: Indices) -> list[Indices]:

@@ -34,8 +34,9 @@ class ClusterCase(NamedTuple):
     memory: int
 
     def __str__(self) -> str:
-        sizes = " to ".join(map(str, sorted({min(self.sizes), max(self.sizes)})))
-        return f"{len(self.sizes)} clusters of {sizes} events and batches of {self.batch_size}"
+        count, sizes = len(self.sizes), sorted({min(self.sizes), max(self.sizes)})
+        words = " to ".join(map(str, sizes))
+        return f"clusters of {words} events ({count} in all) and batches of {self.batch_size}"
 
 
 ALONE = ClusterCase((500,), 64, 600)
@@ -68,7 +69,7 @@ SLIPS = (
 @exercise("14.1", title="Mix whole clusters", seconds=30)
 def mix_clusters(mixed_batches: Mix) -> Verdict:
     """Count reads, memory and events of several epochs, and measure how well they are mixed."""
-    judge_epochs(partial(_epoch, mixed_batches), CASES, *SLIPS)
+    judge_epochs(partial(_epoch, mixed_batches), CASES, (AGAIN, BEYOND, UNUSED, APART), *SLIPS)
     expect_random(partial(_order, mixed_batches, ALONE))
     expect_random(partial(_order, mixed_batches, SORTED), lambda event: event // SORTED.sizes[0])
     return right(

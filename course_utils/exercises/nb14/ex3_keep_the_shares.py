@@ -42,6 +42,7 @@ CASES = (
     ShareCase(7, 93, 10),  # fewer signal events than batches
     ShareCase(50, 50, 15),
     ShareCase(0, 20, 8),
+    ShareCase(9, 0, 20),  # one batch, which is not full
     ShareCase(1_000, 37, 50),  # more signal than background
     LARGE,
 )
@@ -55,7 +56,7 @@ OFF_SHARE = Slip(
 @exercise("14.3", title="Keep the shares", seconds=30)
 def keep_the_shares(fixed_shares: Share) -> Verdict:
     """Count events and classes in all batches of an epoch."""
-    judge_epochs(partial(_epoch, fixed_shares), CASES, OFF_SHARE)
+    judge_epochs(partial(_epoch, fixed_shares), CASES, [OFF], OFF_SHARE)
     for kind in (0, 1):  # batches are pairs of random orders, one for each class
 
         def own(seed: int, kind: int = kind) -> list[int]:
@@ -102,4 +103,4 @@ def _epoch(fixed_shares: Share, case: ShareCase) -> dict[str, Any]:
         signal, share = int((batch % 2 == 0).sum()), case.signal / len(known) * len(batch)
         if abs(signal - share) > 1.001 and not off:
             off = f"batch {number} has {signal} signal events, but its share is {share:.1f}"
-    return {**ledger(batches, known, case.batch_size), OFF: off}
+    return {**ledger(batches, known, case.batch_size), OFF: off or 0}
