@@ -41,6 +41,7 @@ _FINAL = {  # errors that another attempt cannot repair
     PermissionError: "Access to {url} is denied without the right token or key. Check the "
     "arguments headers= and fs=, and try again.",
     FileNotFoundError: "{url} does not exist. Check the URL, and whether the shards were written.",
+    NotADirectoryError: "{url} is below a file. Pass a folder, or a list of shards.",
     UnsupportedOperation: "The server sent {url} completely instead of the requested part. Use a "
     "server that supports Range requests.",
     EOFError: "Cannot read {url} from byte {position:,}: {cause}. Write the shard again, or "

@@ -202,12 +202,11 @@ def with_unit(value: Answer, unit: str) -> str:
 
 def _load() -> dict[str, dict[str, Any]]:
     path = scratch_folder() / "answers.json"
-    if not path.exists():
-        return {}
     with suppress(ReadError), reading(path):
         answers: dict[str, dict[str, Any]] = read_json(path)
         return {key: {**entry} for key, entry in answers.items()}
-    path.replace(path.with_suffix(".damaged"))  # a damaged file must not block the notebook
+    if path.exists():  # a damaged file must not block the notebook
+        path.replace(path.with_suffix(".damaged"))
     return {}
 
 
