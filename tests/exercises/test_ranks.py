@@ -1,8 +1,10 @@
 """Four real ranks, started by torchrun: each sample once, in new orders, and no hang."""
 
 import json
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +21,13 @@ RANKS = 4
     "workers", [pytest.param(n, marks=[pytest.mark.full] if n != 1 else []) for n in range(4)]
 )
 def test_all_ranks_together_serve_each_event_once_in_new_orders_and_end_together(
-    workers: int, start_method: str, events_folder: Path, tmp_path: Path
+    workers: int, start_method: str, events_folder: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
+    # the workers of two loaders, which may be spawned
+    monkeypatch.setattr(import_module(torchrun.__module__), "_RANK_MB", 2000)
     modules = [attempt(key, tmp_path)[0].__module__ for key in ("11.1", "11.2")]
-    run = torchrun(
-        rank_training.__file__,
-        *(events_folder, tmp_path, workers, start_method, tmp_path, *modules),
-        ranks=RANKS,
-        seconds=300,
-        rank_mb=2000,  # of two loaders' workers, which may be spawned
-    )
+    arguments = events_folder, tmp_path, workers, start_method, tmp_path, *modules
+    run = torchrun(rank_training.__file__, *arguments, ranks=RANKS, seconds=300)
     assert run.returncode == 0, run
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(RANKS)]
     wanted = sorted(set(chain(*(own["stream"][0] for own in ranks))))
