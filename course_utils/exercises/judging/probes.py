@@ -106,7 +106,7 @@ def expect_as_fast(
     reference: Callable[[], Any],
     *,
     times: float = 20,
-    advice: str = "Remove waiting, printing and loops over single elements from the function.",
+    advice: str = "Remove waiting, printing, loops over single elements, and unnecessary copies.",
 ) -> None:
     """Refuse an answer that is `times` slower than a plain solution, measured in the same run."""
     took, plain = _best_of_three(call), _best_of_three(reference)
