@@ -52,7 +52,7 @@ def test_every_format_costs_as_much_as_its_read_unit(folder: Path) -> None:
 def test_missing_events_or_space_raise_error(
     compare: Callable[[Path], Any], tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(FileNotFoundError, match="make_events --out"):
+    with pytest.raises(FileNotFoundError, match="make_events --check --out"):
         compare(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
     with pytest.raises(KeepfedError, match=r"1(\.0)? MB free, .* most=500"):
