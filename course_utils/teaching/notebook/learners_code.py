@@ -26,7 +26,7 @@ _ADVICE = {
     "ModuleNotFoundError": "Check the spelling of the import.",
     "NotImplementedError": "Write this part first.",
     "PicklingError": "Workers get a pickled copy. Keep lambdas, locks and open files out of it.",
-    "TimeoutError": "Look for an infinite loop, or for a worker that waits forever.",
+    "TimeoutError": "Look for an infinite loop, a waiting worker, or work that is done too often.",
 }
 _NAMES: dict[str, str] = {}  # path of a copied file -> its name for the learner
 _WITH_A_VALUE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.keyword)
