@@ -110,8 +110,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of `folder`, or None if it is missing or unreadable."""
     with suppress(ReadError), reading(folder / MANIFEST):
         manifest: dict[str, Any] = read_json(folder / MANIFEST)
-        if manifest.keys() > {"data", "size", "seed", "bytes"} and {**manifest["sizes"]}:
-            return manifest
+        if manifest.keys() > {"data", "size", "seed", "bytes"}:
+            return {**manifest, "sizes": {**manifest["sizes"]}}
     return None
 
 

@@ -6,6 +6,7 @@ import pickle
 import re
 import tarfile
 from io import BytesIO
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -23,7 +24,7 @@ from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.images import ImageLoader, Jpegs, PackedImages, pack_images
 from keepfed.loaders.images.packed import INDEX
 from keepfed.loaders.ragged import LengthBuckets, Ragged, RaggedLoader
-from keepfed.loaders.resume import load_checkpoint, save_checkpoint
+from keepfed.loaders.resume import ResumableBatches, load_checkpoint, save_checkpoint
 from keepfed.loaders.workers import LazyFile
 from keepfed.measure.exchange import load_profile
 from keepfed.measure.ranks import load_ranks
@@ -81,9 +82,7 @@ READERS = {
         (saved(np.save, np.ones((6, 2)))[:-8], CUT),
         (saved(np.save, np.ones((6, 2), ">f4")), "byte order"),
         (saved(np.save, np.array([None] * 6)), "Python objects in dtype"),
-        (saved(np.save, np.array(["a"] * 6)), "numpy.str_"),
         (saved(np.save, np.zeros(6, [("x", "f4")])), "numpy.void"),
-        (saved(np.save, np.zeros(6, "M8[s]")), "numpy.datetime64"),
         (saved(np.save, np.float32(3)), "too many indices|0-dim"),
         (b"PK\x03\x04" + bytes(100), "it is a zip archive"),
         (b"\x1f\x8b" + bytes(100), "it is compressed by gzip"),
@@ -171,19 +170,21 @@ def test_file_that_changes_during_a_training_is_reported_before_it_kills_it(tmp_
         rows.write_bytes(saved(np.save, np.ones((6, 2), np.float32)))
         in_class(tmp_path / change)
         pack_images(packed, tmp_path / change / "images")
-        loaders = RaggedLoader(rows, [0, 6], 1), ImageLoader(packed, 1, 8, threads=1)
+        loaders = RaggedLoader(rows, [0, 3, 6], 1), ImageLoader(packed, 1, 8, threads=1)
         for path, loader in zip((rows, packed), loaders, strict=True):
-            assert len(list(loader)) == 1
+            assert len(list(loader)) == 1 + (path == rows)
+            loop = iter(loader) if path == rows else loader
+            assert path != rows or next(loop)
             if change == "is removed":  # the file stays mapped
                 path.unlink()
-                assert len(list(loader)) == 1
+                assert list(loader)
                 continue
             content = path.read_bytes()[: 100 if change == "shrinks" else None]
             if change == "is replaced":
                 path.unlink()
             path.write_bytes(content + b"x" * (change == "grows"))
             with pytest.raises(ReadError, match="modified or replaced after it was opened"):
-                list(loader)
+                list(loop)
             loader.close()
             if path == packed and change != "is replaced":
                 with pytest.raises(ReadError, match=r"it is not as long as its table says|EOF"):
@@ -191,12 +192,9 @@ def test_file_that_changes_during_a_training_is_reported_before_it_kills_it(tmp_
 
 
 def test_full_disk_is_one_sentence_and_keeps_the_previous_file(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     in_class(tmp_path)
-    path = tmp_path / "out/x"
-    path.parent.mkdir()
+    path = tmp_path / "x"
     assert load_checkpoint(path) is None
     for writer, write in (
         ("keepfed.files.os.fsync", lambda: pack_images(path, tmp_path / "images")),
@@ -206,9 +204,9 @@ def test_full_disk_is_one_sentence_and_keeps_the_previous_file(tmp_path, monkeyp
         before = path.read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(writer, full)
-            with pytest.raises(KeepfedError, match=r"disk is full at .*out/x\. Free some"):
+            with pytest.raises(KeepfedError, match=r"disk is full at .*/x\. Free some"):
                 write()
-        assert {file: file.read_bytes() for file in path.parent.iterdir()} == {path: before}
+        assert {f: f.read_bytes() for f in tmp_path.iterdir() if f.is_file()} == {path: before}
     assert load_checkpoint(path) == {"step": 1}
 
 
@@ -233,6 +231,8 @@ def test_numbers_that_would_change_are_refused(tmp_path):
         RaggedLoader(rows, [0, 6], 1, fields={"x": [1, 2]})
     with pytest.raises(ValueError, match="Lengths have the type <U1"):
         LengthBuckets(["a", "b"], 1)
+    with pytest.raises(ValueError, match="is no state of `state_dict`"):
+        ResumableBatches(6, 1).load_state_dict({"epoch": 0, "taken": -1, "made_by": {}})
     for samples in ([np.ones((2, 1)), np.ones((1, 1), int)], [np.float32(3)]):
         with pytest.raises(ValueError, match=r"Return arrays of shape \(rows, \.\.\.\), all"):
             Ragged.join(samples)
