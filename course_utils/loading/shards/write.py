@@ -40,15 +40,14 @@ def write_shards(
 ) -> list[Path]:
     """Write shards of `per_shard` samples (fewer in the last one) and return their paths.
 
-    A sample has a `__key__` and fields named like file extensions. The key is unique and contains
-    no dot, and the fields are lower case, or a reader merges or loses samples. A field contains
-    bytes, or a value that webdataset encodes by the extension, such as an array for "npy" or a
-    dictionary for "json". Fields starting with "_" are not written. The same samples give the same
-    bytes. After an error, no shard remains.
+    A sample has a `__key__` and fields named like file extensions. A field contains bytes, or a
+    value that webdataset encodes by the extension, such as an array for "npy" or a dictionary for
+    "json". The same samples give the same bytes. After an error, no shard remains.
 
     Raises:
         FileExistsError: If the folder already contains shards.
-        ValueError: If there is no sample, or `per_shard` is less than 1.
+        ValueError: If there is no sample, or one that would be read back differently: its key is
+            unique and without a dot, and its fields are lower case without a leading "_".
     """
     target = Path(folder)
     if per_shard < 1:
@@ -59,7 +58,7 @@ def write_shards(
         )
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-        return _write_all(iter(samples), target, per_shard)
+        return _write_all(_checked(samples), target, per_shard)
 
 
 def _write_all(stream: Iterator[Mapping[str, Any]], target: Path, per_shard: int) -> list[Path]:
@@ -119,7 +118,42 @@ def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
     with replacing(path) as file, webdataset.TarWriter(file, mtime=0) as writer:
         number = 0
         for sample in samples:
-            writer.write(dict(sample))
+            _put(writer, sample)
             number += 1
     content = path.read_bytes()
     return Shard(path.name, number, len(content), zlib.crc32(content))
+
+
+def _put(writer: webdataset.TarWriter, sample: Mapping[str, Any]) -> None:
+    try:
+        writer.write(dict(sample))
+    except OSError:
+        raise
+    except Exception as error:  # each encoder has its own errors
+        fields = ", ".join(name for name in sample if not name.startswith("__"))
+        raise ValueError(
+            f"A field of the sample {sample['__key__']!r} ({fields}) cannot be encoded: {error}. "
+            "Give bytes, or a value that fits the ending, such as an array for npy."
+        ) from error
+
+
+def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Refuse samples that a reader would merge, cut or lose; stores all keys."""
+    keys = set[Any]()
+    for number, sample in enumerate(samples):
+        key, fields = sample.get("__key__"), [name for name in sample if name[:2] != "__"]
+        problems = {
+            "it needs a __key__, a text": not isinstance(key, str) or not key,
+            "its key contains a dot, where readers cut it": "." in str(key).rpartition("/")[2],
+            "its key was used before": key in keys,
+            "it has no field, such as 'npy'": not fields,
+            "webdataset ignores fields that begin with _": any(name[0] == "_" for name in fields),
+            "readers use lower case for its fields": fields != [name.lower() for name in fields],
+        }
+        if problem := next((text for text, is_there in problems.items() if is_there), None):
+            names = ", ".join(fields)
+            raise ValueError(
+                f"Sample {number} ({key!r}: {names}) would not be read back: {problem}."
+            )
+        keys.add(key)
+        yield sample

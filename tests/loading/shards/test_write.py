@@ -70,8 +70,13 @@ def test_invalid_sample_is_rejected_and_leaves_no_files(tmp_path: Path) -> None:
     good = {"__key__": "a", "txt": "x"}
     for samples, message in (
         ([], "There are no samples to write"),
-        ([good, {"txt": "x"}], "__key__"),  # of webdataset
-        ([good, {"__key__": "b", "meta": {"x": 1}}], "no handler found"),
+        ([good, {"txt": "x"}], "Sample 1 .* needs a __key__"),
+        ([{"__key__": "a.b", "txt": "x"}], r"'a\.b'.* contains a dot"),
+        ([good, good], "'a'.* was used before"),
+        ([{"__key__": "a"}], "'a'.* has no field"),
+        ([{**good, "_id": "1"}], "begin with _"),
+        ([{"__key__": "a", "JPG": b"x"}], "JPG.* lower case"),
+        ([good, {"__key__": "b", "meta": {"x": 1}}], r"'b' \(meta\) cannot be encoded"),
     ):
         with pytest.raises(ValueError, match=message):
             write_shards(samples, tmp_path / "set", per_shard=1)
