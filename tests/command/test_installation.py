@@ -55,7 +55,7 @@ def test_data_are_used_in_the_size_that_exists_and_half_of_them_is_wrong(monkeyp
             folder = tmp_path / f"{name}-{size}"
             folder.mkdir()
             (folder / "data").write_bytes(b"1")
-            seal(folder, {})
+            seal(folder, {"data": name, "size": size, "seed": 0})
         assert paths.data_size() == "S"
         assert data_path(name) == tmp_path / f"{name}-S"
     assert installation._data() == "all of size S are complete"
