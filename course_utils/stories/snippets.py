@@ -83,13 +83,15 @@ class Pairs(list[Pair]):
         return "".join(pair._repr_html_() for pair in self)
 
 
-def numbered_shards(folder: str | Path) -> list[str]:
+def numbered_shards(folder: str | Path, *, per_shard: int = PER_SHARD) -> list[str]:
     """Write JPEGs of several sizes into shards, with indices as classes, and return their URLs.
+
+    Programs of the field guide choose `per_shard`, and so the number of shards.
 
     Raises:
         FileExistsError: If the folder already contains shards.
     """
-    return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
+    return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=per_shard)]
 
 
 def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
