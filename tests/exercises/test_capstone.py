@@ -203,9 +203,9 @@ def test_other_training_is_refused_and_the_same_accepted(train_of: Callable[[str
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes")
 def test_each_other_training_is_refused(train_of: Callable[[str], Any]) -> None:
-    repairs = dict.fromkeys(OTHER_REPAIRS.values(), "")
-    assert not differences(train_of, OTHER_LEARNING | repairs)
+    assert not differences(train_of, OTHER_LEARNING | dict.fromkeys(OTHER_REPAIRS.values(), ""))
 
 
 def problems_of(train: Any) -> str:
